@@ -51,7 +51,7 @@ class Ours:
 
     async def session(self, model: str) -> Session:
         options = Options(choice=ModelChoice(model=model), max_turns=10_000)
-        session = await self.runtime.session(options=options)
+        session = await self.runtime.open_session(options=options)
         agent = session.agent
         session.host.agent = structs.replace(
             agent, tools={**agent.tools, noop.name: noop}, specs=(*agent.specs, noop.spec)
@@ -69,7 +69,7 @@ class Ours:
             await reader
 
     async def read(self, session: Session) -> None:
-        async for event in session.events():
+        async for event in session.subscribe_events():
             if isinstance(event, TextDelta):
                 self.seen += len(event.text)
 
@@ -87,16 +87,16 @@ class Ours:
 
     async def sessions(self) -> None:
         count = 2000
-        keep = [await self.runtime.session() for _ in range(50)]
+        keep = [await self.runtime.open_session() for _ in range(50)]
         gc.collect()
         before, start = rss_kb(), time.process_time()
-        keep += [await self.runtime.session() for _ in range(count)]
+        keep += [await self.runtime.open_session() for _ in range(count)]
         spent = (time.process_time() - start) * 1e3
         gc.collect()
         emit("session_cpu", spent / count)
         emit("session_kb", (rss_kb() - before) / count)
         keep.clear()
-        used = [await self.runtime.session() for _ in range(350)]
+        used = [await self.runtime.open_session() for _ in range(350)]
         for session in used[:50]:
             await self.answer(session)
         gc.collect()

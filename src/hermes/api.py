@@ -18,7 +18,7 @@ from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session as LiveSession
-from hermes.app.structured_output import OutputError, PromptRun, format_of
+from hermes.app.structured_output import OutputError, PromptRun, build_format
 from hermes.config.env import get_environment
 from hermes.config.load import Setup, load_setup
 from hermes.core import events, message
@@ -256,7 +256,7 @@ class Session(_Runner):
         self._ask = ask
         self._note = live.agent.note
         self._failure: Exception | None = None
-        live.interactions.present = approve is not None
+        live.interactions.user_present = approve is not None
         live.interactions.on_approval = self._answer_approval if approve else None
         live.interactions.on_question = self._answer_question if ask else None
 
@@ -267,12 +267,12 @@ class Session(_Runner):
 
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
-        run = PromptRun(self._live, message.user_message(prompt), format_of(output))
+        run = PromptRun(self._live, message.user_message(prompt), build_format(output))
         if self._note:
             yield Notice("model", self._note)
             self._note = ""
         try:
-            async with aclosing(run.stream()) as stream:
+            async with aclosing(run.stream_events()) as stream:
                 async for event in stream:
                     if (public := _publish_event(event)) is not None:
                         yield public
@@ -285,9 +285,9 @@ class Session(_Runner):
     def steer(self, text: str) -> bool:
         """Guide the running turn: the model reads this after its current step. False when no turn
         is running."""
-        if self._live.busy:
+        if self._live.is_busy:
             self._live.submit(message.user_message(text), "steer")
-        return self._live.busy
+        return self._live.is_busy
 
     def interrupt(self) -> None:
         """Stop the running turn; its result says "interrupted"."""
@@ -409,8 +409,8 @@ class Agent(_Runner):
                 log.warning("%s", warning)
             runtime.agents.own_tools = self._tools
             # What cannot be used is said now, not by the first turn.
-            self._folder = runtime.folder
-            runtime.agents.agent_for(await runtime.agents.settle_model(self._options), _SOURCE)
+            self._folder = runtime.working_folder
+            runtime.agents.get_agent(await runtime.agents.settle_model(self._options), _SOURCE)
             self._closer = stack.pop_all()
         self._runtime = runtime
         return self
@@ -427,7 +427,7 @@ class Agent(_Runner):
         runtime = self._runtime
         if runtime is None:
             raise RuntimeError("Open the agent first: async with hermes.Agent() as agent")
-        live = await runtime.session(
+        live = await runtime.open_session(
             resume=resume or "", source=_SOURCE, cwd=self._folder, options=self._options
         )
         live.host.instructions = self._instructions
@@ -436,7 +436,7 @@ class Agent(_Runner):
             yield Session(live, self._approve, self._ask)
         finally:
             self._sessions.discard(live)
-            await asyncio.shield(runtime.spawn(live.close(), f"close {live.id}"))
+            await asyncio.shield(runtime.spawn_task(live.close(), f"close {live.id}"))
 
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:

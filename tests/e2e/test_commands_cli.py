@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes.app.commands import Command, registry
+from hermes.app.commands import Command, load_commands
 from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.home import program
 
@@ -98,7 +98,7 @@ async def test_a_command_answers_in_every_form(tmp_path: Path, form: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "command", [c for c in registry() if c.surfaces == "all"], ids=lambda command: command.name
+    "command", [c for c in load_commands() if c.surfaces == "all"], ids=lambda command: command.name
 )
 async def test_a_command_that_needs_no_model_needs_no_key(tmp_path: Path, command: Command) -> None:
     home = Home(tmp_path, model={"provider": "openai", "default": "gpt-5"})
@@ -120,7 +120,7 @@ async def test_retry_goes_on_with_the_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "hint"),
     [
-        ("/undoo", "did you mean /undo? A message that begins with a slash needs two: //undoo"),
+        ("/undoo", "Did you mean /undo? (To send it as text, start with //.)"),
         ("/yolo", "hermes chat --help"),
         ("/undo x", "/undo 2"),
     ],

@@ -150,11 +150,11 @@ async def test_lines_history_and_commands(tmp_path: Path) -> None:
             t.type("/title ")
             await t.paste("x\n" * 11)
             t.type(ENTER)
-            await t.see("❯ /title [pasted 11 lines]", "The session is called: x x x")
+            await t.see("❯ /title [pasted 11 lines]", "Title: x x x")
             t.type("/help nosuch" + ENTER)
-            await t.see("There is no command /nosuch; /help lists them.\n")
+            await t.see("Unknown command /nosuch. See /help.\n")
             t.type("/titel" + ENTER)
-            await t.see("did you mean /title")
+            await t.see("Did you mean /title")
             t.type("//not a command")
             t.type("\x15" + CTRL_D)
             assert await t.leave() == 0
@@ -193,7 +193,7 @@ async def test_resume_picker(tmp_path: Path) -> None:
             t.type("\x15pears")
             await t.see("Sessions (1 of 2)", "pears please")
             t.type(ENTER)
-            await t.see("Going on with")
+            await t.see("Resumed ")
             t.type("go on" + ENTER)
             await t.see("more pears")
         assert [m["content"] for m in p.last.json["messages"] if m["role"] == "user"] == [
@@ -207,13 +207,13 @@ async def test_undo_is_shown_first(tmp_path: Path) -> None:
         t.type("a question" + ENTER)
         await t.see("an answer", "Enter: send")
         t.type("/undo" + ENTER)
-        await t.see("Takes back 2 messages", "Undo this?")
+        await t.see("Removes 2 messages", "Undo this?")
         t.type(ENTER)
         await t.see("Nothing was changed.")
         t.type("/undo" + ENTER)
         await t.until(lambda: t.screen.count("Undo this?") == 1, "the question again")
         t.type("y")
-        await t.see("The conversation goes on before that turn")
+        await t.see("Went back to before that turn")
 
 
 async def test_wide_characters(tmp_path: Path) -> None:

@@ -50,13 +50,13 @@ async def test_the_hard_list_holds_in_every_mode(tmp_path: Path, yolo: bool) -> 
 async def test_a_person_decides(tmp_path: Path, answer: str) -> None:
     steps = run("printf x > made.txt && sh ./made.txt; eval 'printf yes > said.txt'")
     async with rig(tmp_path, steps, options=Options()) as r:
-        r.session.interactions.present = True
-        events = r.session.events()
+        r.session.interactions.user_present = True
+        events = r.session.subscribe_events()
         r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 assert event.summary
-                r.session.interactions.answer(event.id, answer)  # type: ignore[arg-type]
+                r.session.interactions.answer_approval(event.id, answer)  # type: ignore[arg-type]
             if isinstance(event, TurnEnd):
                 assert event.result.status == "completed"
                 break

@@ -42,8 +42,8 @@ class Answering:
         self.asked: list[Approval] = []
         self._answers = list(answers)
         self._session = r.session
-        r.session.interactions.present = True
-        self._events = r.session.events()
+        r.session.interactions.user_present = True
+        self._events = r.session.subscribe_events()
         self._task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -51,7 +51,7 @@ class Answering:
             if isinstance(event, Approval):
                 self.asked.append(event)
                 answer = self._answers.pop(0) if self._answers else "deny"
-                assert self._session.interactions.answer(event.id, answer)
+                assert self._session.interactions.answer_approval(event.id, answer)
 
     def close(self) -> None:
         self._task.cancel()
@@ -86,7 +86,7 @@ async def test_a_saved_rule_holds_for_every_session_and_the_next_start(tmp_path:
         person = Answering(r, ["always"])
         await r.turn("go")
         person.close()
-        other = await r.runtime.session(cwd=r.home.work, options=ASK)
+        other = await r.runtime.open_session(cwd=r.home.work, options=ASK)
         await other.submit(user_message("go"))
         assert "Not run" not in results(r.requests[3])[-1]
         await other.close()
@@ -105,7 +105,7 @@ async def test_session_is_forgotten_with_the_session(tmp_path: Path) -> None:
         person.close()
         assert len(person.asked) == 1
         assert rules_of(r) == []
-        other = await r.runtime.session(cwd=r.home.work, options=ASK)
+        other = await r.runtime.open_session(cwd=r.home.work, options=ASK)
         r.provider.steps[:] = run("pulumi preview")
         await other.submit(user_message("go"))
         assert "Not run" in results(r.requests[-1])[-1]
@@ -127,14 +127,14 @@ async def test_what_may_not_be_remembered_is_not_offered(tmp_path: Path, command
 
 async def test_an_answer_that_was_not_offered_is_none(tmp_path: Path) -> None:
     async with rig(tmp_path, run("eval 'echo x'"), options=ASK) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("go")
         event = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(event, Approval)
-        assert not r.session.interactions.answer(event.id, "always")
-        assert not r.session.interactions.answer("other", "once")
-        assert r.session.interactions.answer(event.id, "deny")
-        assert not r.session.interactions.answer(event.id, "once")
+        assert not r.session.interactions.answer_approval(event.id, "always")
+        assert not r.session.interactions.answer_approval("other", "once")
+        assert r.session.interactions.answer_approval(event.id, "deny")
+        assert not r.session.interactions.answer_approval(event.id, "once")
         assert (await turn).status == "completed"
         assert "the user said no" in results(r.requests[1])[-1]
         assert rules_of(r) == []
@@ -336,14 +336,14 @@ async def test_a_question_reaches_the_user_and_the_answer_the_model(
     tmp_path: Path, reply: str | None, told: str
 ) -> None:
     async with rig(tmp_path, asking(choices=["red", "blue"]), options=ASK) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("go")
         event = await r.until(lambda e: isinstance(e, Question))
         assert isinstance(event, Question)
         assert (event.text, event.choices) == ("Which one?", ("red", "blue"))
-        assert not r.session.interactions.reply("other", "x")
-        assert r.session.interactions.reply(event.id, reply)
-        assert not r.session.interactions.reply(event.id, "again")
+        assert not r.session.interactions.answer_question("other", "x")
+        assert r.session.interactions.answer_question(event.id, reply)
+        assert not r.session.interactions.answer_question(event.id, "again")
         assert (await turn).status == "completed"
         assert told in results(r.requests[1])[-1]
 
@@ -357,11 +357,11 @@ async def test_without_anybody_the_question_is_shown_and_the_turn_goes_on(tmp_pa
 
 async def test_an_interrupt_ends_the_wait_for_an_answer(tmp_path: Path) -> None:
     async with rig(tmp_path, asking(), options=ASK) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("go")
         event = await r.until(lambda e: isinstance(e, Question))
         assert isinstance(event, Question)
         r.session.interrupt()
         assert (await turn).status == "interrupted"
-        assert not r.session.interactions.reply(event.id, "late")
-        assert r.session.interactions.questions == ()
+        assert not r.session.interactions.answer_question(event.id, "late")
+        assert r.session.interactions.pending_questions == ()

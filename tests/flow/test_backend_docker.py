@@ -117,7 +117,7 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     (work / "tries").write_text("# more than the gate reads\n" * 1000 + tries)
     steps = [call(command("sh tries; touch fine")), say("ok")]
     async with boxed(tmp_path, steps, docker) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         await r.turn()
     assert (work / ".git" / "config").read_text() == "[core]\n"
     assert not any((work / "lib/r/.git/hooks").iterdir())

@@ -129,7 +129,7 @@ async def test_file_tools_are_not_offered_and_the_prompt_says_where(
         assert (there / "made").exists()
         assert not await list_checkpoints(r.home.work, r.home.path)
         with pytest.raises(ConfigError, match="read_file cannot be used: commands run on there"):
-            await r.runtime.session(options=Options(toolsets=("read_file",)))
+            await r.runtime.open_session(options=Options(toolsets=("read_file",)))
 
 
 async def test_what_does_not_only_read_asks(tmp_path: Path, server: Sshd, there: Path) -> None:

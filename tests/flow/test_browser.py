@@ -410,15 +410,15 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
     ]
     async with rig(tmp_path, [*first, *alone], config=site.config, options=Options()) as r:
         r.home.file("notes.txt", "private")
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(asked, Approval) and asked.call.name == "browser_cdp"
         assert "anything to the page" in asked.summary
         assert asked.choices == ("once", "deny")
-        r.session.interactions.answer(asked.id, True)
+        r.session.interactions.answer_approval(asked.id, True)
         assert (await turn).status == "completed"
-        r.session.interactions.present = False
+        r.session.interactions.user_present = False
         assert (await r.turn("go on", timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         assert "URL:" in got[0] and '"value":42' in got[1]

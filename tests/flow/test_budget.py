@@ -137,7 +137,7 @@ async def test_subagents_and_schedules_are_purposes(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=answer(), config=priced({"session_usd": 1})) as r:
         await r.turn()
         for source in ("subagent", "cron"):
-            session = await r.runtime.session(source=source, cwd=r.home.work)
+            session = await r.runtime.open_session(source=source, cwd=r.home.work)
             session.transcript.meta = structs.replace(session.transcript.meta, parent=r.session.id)
             session.host.account = structs.replace(session.host.account, root="", user="u", job="j")
             assert (await session.submit(user_message("hi"))).status == "completed"
@@ -200,7 +200,13 @@ async def test_at_the_cap_the_turn_ends_before_the_call(tmp_path: Path) -> None:
             result.status == "failed" and result.error_code == "budget" and len(result.error) <= 300
         )
         assert len(r.requests) == 2, "no request was made"
-        for part in ("$0.25", "$0.22 spent", "Nothing was lost", "new session", "session_usd"):
+        for part in (
+            "$0.25",
+            "$0.22 spent",
+            "Everything so far is kept",
+            "new session",
+            "session_usd",
+        ):
             assert part in result.error, (part, result.error)
         assert [m.text for m in await r.stored() if m.role == "user"] == ["one", "two", "three"]
         assert await r.state() == "failed"
@@ -239,7 +245,9 @@ async def test_caps_in_tokens_need_no_price(tmp_path: Path) -> None:
         assert result.error_code == "budget" and "4,000 tokens" in result.error
         unknown = [t for t in budget_notices(r) if "not known" in t]
         assert (
-            len(unknown) == 1 and "custom:kit-model" in unknown[0] and "tokens count" in unknown[0]
+            len(unknown) == 1
+            and "custom:kit-model" in unknown[0]
+            and "Caps in tokens still apply" in unknown[0]
         )
 
 
@@ -286,7 +294,7 @@ async def test_users_and_jobs_have_caps_of_their_own(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=answer(), config=config) as r:
         codes = []
         for name in ("ann", "ann", "ann", "bob"):
-            session = await r.runtime.session(cwd=r.home.work, options=Options(yolo=True))
+            session = await r.runtime.open_session(cwd=r.home.work, options=Options(yolo=True))
             session.host.account = structs.replace(session.host.account, user=name, job="nightly")
             codes.append((await session.submit(user_message("hi"))).error_code)
         assert codes == ["", "", "budget", ""]
@@ -302,7 +310,7 @@ async def opened(home: Home) -> AsyncIterator[Runtime]:
 
 
 async def _one(runtime: Runtime, home: Home) -> TurnResult:
-    session = await runtime.session(cwd=home.work, options=Options(yolo=True))
+    session = await runtime.open_session(cwd=home.work, options=Options(yolo=True))
     try:
         return await session.submit(user_message("hi"))
     finally:

@@ -11,8 +11,8 @@ import pytest
 from msgspec import Struct, structs
 
 from hermes.app.commands import CommandContext
-from hermes.app.commands.model import run as model_command
-from hermes.app.commands.reasoning import run as reasoning_command
+from hermes.app.commands.effort import set_effort as reasoning_command
+from hermes.app.commands.model import switch_model as model_command
 from hermes.core.message import Text, user_message
 from hermes.core.tool import Tool, ToolResult
 from tests.kit import WIRES, Gate, Provider, Received, call, say, status, think
@@ -378,7 +378,7 @@ async def test_another_model_says_what_it_costs(tmp_path: Path) -> None:
         assert "tokens" not in reply.text, "nothing has been read yet"
         await r.turn("x" * 20_000)
         reply = await model_command(context(r), "kit-model")
-        assert "kit-model" in reply.text and "reads the conversation so far anew" in reply.text
+        assert "kit-model" in reply.text and "It will re-read the conversation once" in reply.text
         tokens = int(reply.text.split("about ")[1].split(" tokens")[0].replace(",", ""))
         assert 3_000 < tokens < 60_000
         await r.turn("go on")
@@ -395,7 +395,7 @@ async def test_another_effort_says_what_it_costs_where_it_does(
     async with rig(tmp_path, provider, config=row(name, model, provider)) as r:
         await r.turn("x" * 20_000)
         reply = await reasoning_command(context(r), "high")
-        assert ("read anew" in reply.text) == costs
+        assert ("re-read the conversation" in reply.text) == costs
         await r.turn("again")
         check_prefix_of_messages(r.requests)
         assert not warnings(r)

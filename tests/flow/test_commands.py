@@ -13,12 +13,12 @@ from hermes.app.commands import (
     ONE_SHOT,
     CommandContext,
     Reply,
-    find,
-    message_text,
-    names,
-    parse,
-    registry,
-    run,
+    find_command,
+    list_names,
+    load_commands,
+    parse_command,
+    run_command,
+    unescape_message,
 )
 from hermes.app.session import Session
 from hermes.core.errors import ConfigError
@@ -39,9 +39,9 @@ def ctx(r: Rig, session: Session | None = None, **more: Any) -> CommandContext:
 
 
 async def do(r: Rig, text: str, session: Session | None = None, **more: Any) -> Reply:
-    given = parse(text)
+    given = parse_command(text)
     assert given is not None
-    return await run(ctx(r, session, **more), *given)
+    return await run_command(ctx(r, session, **more), *given)
 
 
 def write(name: str, content: str, number: int = 0) -> Any:
@@ -67,24 +67,24 @@ def write(name: str, content: str, number: int = 0) -> Any:
     ],
 )
 def test_what_is_a_command(text: str, found: tuple[str, str] | None) -> None:
-    assert parse(text) == found
+    assert parse_command(text) == found
 
 
 def test_two_slashes_are_one() -> None:
-    assert message_text("//undo it") == "/undo it"
-    assert message_text("/etc/hosts") == "/etc/hosts"
+    assert unescape_message("//undo it") == "/undo it"
+    assert unescape_message("/etc/hosts") == "/etc/hosts"
 
 
 def test_every_command_is_whole_and_no_name_means_two() -> None:
-    commands = registry()
+    commands = load_commands()
     said = [name for c in commands for name in (c.name, *c.aliases)]
     assert len(set(said)) == len(said)
     for command in commands:
-        assert command.name in names() and command.help and "\n" not in command.help
-        assert find(command.name) is command
+        assert command.name in list_names() and command.help and "\n" not in command.help
+        assert find_command(command.name) is command
         assert command.never_waits is (command.name in NEVER_WAITS)
     for alias in ("reset", "fork", "commands", "thinkon"):
-        assert find(alias) is not None
+        assert find_command(alias) is not None
 
 
 @pytest.mark.parametrize(("text", "hint"), [("/undoo", "/undo"), ("/zzzz", "/help")])
@@ -98,14 +98,14 @@ async def test_what_is_for_administrators_is_not_for_others(tmp_path: Path) -> N
     async with rig(tmp_path, [], check=False) as r:
         for name in ("yolo", "model", "rollback"):
             with pytest.raises(ConfigError, match="administrators"):
-                await do(r, f"/{name}", admin=False)
-        assert "yolo" not in (await do(r, "/help", admin=False)).text
+                await do(r, f"/{name}", is_admin=False)
+        assert "yolo" not in (await do(r, "/help", is_admin=False)).text
         assert "yolo" in (await do(r, "/help")).text
 
 
 async def test_what_needs_a_conversation_is_refused_for_a_single_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path, [], check=False) as r:
-        for command in registry():
+        for command in load_commands():
             if command.surfaces == "live":
                 with pytest.raises(ConfigError, match="options"):
                     await do(r, f"/{command.name} x", surface=ONE_SHOT)
@@ -128,7 +128,7 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
         assert shown.confirm and shown.session is None
         assert "change it" in shown.text and "a.txt" in shown.text and "+2" in shown.text
         assert (r.home.work / "a.txt").read_text() == "2"  # nothing was done yet
-        done = await do(r, "/undo", confirmed=True)
+        done = await do(r, "/undo", is_confirmed=True)
         assert (r.home.work / "a.txt").read_text() == "1"
         assert not (r.home.work / "b.txt").exists()
         child = done.session
@@ -223,7 +223,7 @@ async def test_retry_answers_the_last_message_in_a_child(tmp_path: Path) -> None
         sent = [m.text for m in messages(r.requests[2])]
         assert any("two" in text for text in sent) and not any("poor" in text for text in sent)
         with pytest.raises(ConfigError, match="no message"):
-            await do(r, "/retry", await r.runtime.session(cwd=r.home.work))
+            await do(r, "/retry", await r.runtime.open_session(cwd=r.home.work))
 
 
 async def test_a_branch_leaves_the_old_session_alone(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ async def test_a_branch_leaves_the_old_session_alone(tmp_path: Path) -> None:
 
 async def test_sessions_and_resume_show_only_what_belongs_here(tmp_path: Path) -> None:
     async with rig(tmp_path, [say("x")] * 3, options=ASK) as r:
-        mine = await r.runtime.session(source="chat", key="a", cwd=r.home.work, options=ASK)
-        theirs = await r.runtime.session(source="chat", key="b", cwd=r.home.work, options=ASK)
+        mine = await r.runtime.open_session(source="chat", key="a", cwd=r.home.work, options=ASK)
+        theirs = await r.runtime.open_session(source="chat", key="b", cwd=r.home.work, options=ASK)
         await mine.submit(user_message("my secret plan"))
         await theirs.submit(user_message("their secret plan"))
         await r.turn("at the terminal")
@@ -304,12 +304,12 @@ def waiting() -> Any:
 
 async def test_approve_and_deny(tmp_path: Path) -> None:
     async with rig(tmp_path, [waiting(), say("a"), waiting(), say("b")], options=ASK) as r:
-        r.session.interactions.present = True
-        with pytest.raises(ConfigError, match="Nothing waits"):
+        r.session.interactions.user_present = True
+        with pytest.raises(ConfigError, match="No request is waiting"):
             await do(r, "/approve")
         for text, allowed in (("/approve", True), ("/deny", False)):
             turn = r.begin(text.strip("/"))
-            await r.until(lambda _: bool(r.session.interactions.approvals))
+            await r.until(lambda _: bool(r.session.interactions.pending_approvals))
             with pytest.raises(ConfigError, match="once, deny"):
                 await do(r, "/approve always")
             assert "waiting for 1" in (await do(r, "/status")).text
@@ -343,7 +343,7 @@ async def test_stop_says_what_it_stopped(tmp_path: Path) -> None:
 async def test_steer_and_queue(tmp_path: Path) -> None:
     steps = [call(("c", "clarify", {"question": "?"})), say("done"), say("next")]
     async with rig(tmp_path, steps, options=ASK) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         assert (await do(r, "/steer left")).submit == user_message("left")
         assert (await do(r, "/queue right")).submit == user_message("right")
         turn = r.begin("go")
@@ -351,7 +351,7 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
         assert (await do(r, "/steer be brief")).submit is None
         queued = await do(r, "/queue then this")
         assert queued.text and queued.submit is not None
-        r.session.interactions.reply(r.session.interactions.questions[0].id, None)
+        r.session.interactions.answer_question(r.session.interactions.pending_questions[0].id, None)
         assert (await turn).status == "completed"
         assert "User guidance: be brief" in r.requests[1].body.decode()
         for text in ("/steer", "/queue"):
@@ -365,19 +365,19 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
 async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> None:
     steps = [waiting(), say("ok"), say("other")]
     async with rig(tmp_path, steps, options=ASK) as r:
-        other = await r.runtime.session(cwd=r.home.work, options=ASK)
+        other = await r.runtime.open_session(cwd=r.home.work, options=ASK)
         await do(r, "/yolo on")
         await do(r, "/reasoning high")
         await do(r, "/busy steer")
         await do(r, "/verbose on")
         await do(r, "/model other-model")
         assert r.session.agent.settings.effort == "high"
-        assert r.session.interactions.busy == "steer" and r.session.interactions.verbose
+        assert r.session.interactions.busy_mode == "steer" and r.session.interactions.verbose
         await r.turn("go")
         assert "Not run" not in r.requests[1].body.decode()
         assert b"other-model" in r.requests[0].body
         assert "yolo" in (await do(r, "/status")).text
-        assert other.agent.settings.effort != "high" and other.interactions.busy == "queue"
+        assert other.agent.settings.effort != "high" and other.interactions.busy_mode == "queue"
         assert "yolo" not in (await do(r, "/status", other)).text
         await do(r, "/yolo off")
         assert not (r.session.options or ASK).yolo
@@ -386,7 +386,7 @@ async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> 
         await do(r, "/thinkon")
         assert r.session.agent.settings.effort == "medium"
         child = (await do(r, "/branch")).session
-        assert child is not None and child.interactions.busy == "steer"
+        assert child is not None and child.interactions.busy_mode == "steer"
         for bad in ("/yolo maybe", "/reasoning much", "/busy x", "/verbose x", "/usage x"):
             with pytest.raises(ConfigError):
                 await do(r, bad)
@@ -418,19 +418,23 @@ async def test_a_prompt_in_the_background(tmp_path: Path) -> None:
     gate, ended = Gate(), asyncio.Queue[Any]()
     steps = [say("the sum is 4").hold(gate, after="start"), say("meanwhile")]
     async with rig(tmp_path, steps, then=lambda _: stall()) as r:
-        r.runtime.errands.done = lambda errand, result: ended.put_nowait((errand, result))
+        r.runtime.background_prompts.on_done = lambda prompt, result: ended.put_nowait(
+            (prompt, result)
+        )
         assert "In the background" in (await do(r, "/bg what is 2+2?")).text
         await gate.reached()
         assert (await r.turn("and here?")).text == "meanwhile"
         assert "what is 2+2?" in (await do(r, "/agents")).text
         gate.open()
-        errand, result = await ended.get()
-        assert result.text == "the sum is 4" and errand.session.id != r.session.id
-        stored = [m.text for m in await r.runtime.store.sessions.load_messages(errand.session.id)]
+        prompt, result = await ended.get()
+        assert result.text == "the sum is 4" and prompt.session.id != r.session.id
+        stored = [m.text for m in await r.runtime.store.sessions.load_messages(prompt.session.id)]
         assert stored == ["what is 2+2?", "the sum is 4"]
         assert "Nothing runs" in (await do(r, "/agents")).text
         await do(r, "/background wait for ever")
         with pytest.raises(ConfigError, match="no nonsense"):
             await do(r, "/background stop nonsense")
         assert "Stopped" in (await do(r, "/background stop all")).text
-        assert (await ended.get())[1].status == "interrupted" and not len(r.runtime.errands)
+        assert (await ended.get())[1].status == "interrupted" and not len(
+            r.runtime.background_prompts
+        )

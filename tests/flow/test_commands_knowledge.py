@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.commands import CommandContext, run
+from hermes.app.commands import CommandContext, run_command
 from hermes.core.errors import ConfigError
 from tests.flow.test_compression import desk, work, working
 from tests.kit import say
@@ -14,18 +14,18 @@ from tests.kit.rig import Rig, rig
 
 
 async def do(r: Rig, name: str, args: str = "") -> str:
-    return (await run(CommandContext(r.runtime, r.session, "cli"), name, args)).text
+    return (await run_command(CommandContext(r.runtime, r.session, "cli"), name, args)).text
 
 
 async def test_compress_goes_on_in_a_shorter_conversation(tmp_path: Path) -> None:
     model = working(64_000, 0)
     async with desk(tmp_path, model, 64_000) as r:
-        assert "nothing to gain" in await do(r, "compress")
+        assert "too short to compress" in await do(r, "compress")
         await work(r, model, 12)
         old, before = r.session.id, len(r.session.transcript.history)
         told = await do(r, "compact")
         after = len(r.session.transcript.history)
-        assert told == f"Compressed: {before} messages became {after}; /resume {old} goes back."
+        assert told == f"Compressed: {before} messages became {after}. To return: /resume {old}"
         assert r.session.id != old and after < before
         with pytest.raises(ConfigError):
             await do(r, "compress", "much")

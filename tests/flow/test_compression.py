@@ -284,7 +284,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
     ) as r:
         assert (await r.turn(TASK)).status == "completed" and model.asked
         assert all("read shelf b" in q.body.decode() for q in model.main[2:])
-        again = await r.runtime.session(resume=r.session.id, cwd=r.home.work)
+        again = await r.runtime.open_session(resume=r.session.id, cwd=r.home.work)
         assert [t.content[:12] for t in restore_todos(again.transcript.history.messages)] == [
             "read shelf a", "read shelf b", "read shelf c",
         ]  # fmt: skip
@@ -312,7 +312,7 @@ async def test_any_of_its_ids_leads_to_where_it_goes_on(tmp_path: Path) -> None:
         assert len(ids) > 2
         store = r.runtime.store
         for id in ids:
-            again = await r.runtime.session(resume=id, cwd=r.home.work, options=OPTIONS)
+            again = await r.runtime.open_session(resume=id, cwd=r.home.work, options=OPTIONS)
             assert again.id == ids[-1] == r.session.id
             assert [m.text for m in again.transcript.history.messages] == [
                 m.text for m in r.session.transcript.history.messages

@@ -384,7 +384,7 @@ class Stage:
 
     async def session(self, work: Path, *, resume: str = "", yolo: bool = False) -> Session:
         options = Options(toolsets=("core", "web", "code", "vision"), max_turns=12, yolo=yolo)
-        session = await self.runtime.session(cwd=work, options=options, resume=resume)
+        session = await self.runtime.open_session(cwd=work, options=options, resume=resume)
         search = Search("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
         web = open_web_access(
@@ -398,15 +398,17 @@ class Stage:
 
     async def answer(self, session: Session, mode: Mode, asks: int = 0) -> None:
         """The user's side. What he asked for are the first calls."""
-        session.interactions.present = mode != "nobody"
-        async for event in session.events():
+        session.interactions.user_present = mode != "nobody"
+        async for event in session.subscribe_events():
             if isinstance(event, Approval):
                 self.asked.append(event)
                 tool = session.agent.tools[event.call.name]
                 # Writing inside the workspace does not ask; what asks would leave it.
                 warned = WARNING in event.summary or tool.risk == "write"
                 mine = int(event.id.removeprefix("c").partition(".")[0]) < asks
-                session.interactions.answer(event.id, mine if mode == "wary" else not warned)
+                session.interactions.answer_approval(
+                    event.id, mine if mode == "wary" else not warned
+                )
 
     def outside(self) -> list[Path]:
         """Files beyond the workspaces that hold the secret; the history may."""
@@ -547,7 +549,7 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         work = tmp_path / "work"
         (work / "dump.txt").write_text("\n".join(forms))
         session = await s.session(work)
-        events = session.events()
+        events = session.subscribe_events()
         assert (
             await session.submit(user_message('DO read_file {"path": "dump.txt"}'))
         ).status == "completed"

@@ -43,7 +43,7 @@ def use(home: Home, name: str, content: bytes = b"GGUF") -> Path:
 
 
 async def opened(runtime: Runtime, home: Home, **options: object) -> Session:
-    return await runtime.session(cwd=home.work, options=Options(**options))  # type: ignore[arg-type]
+    return await runtime.open_session(cwd=home.work, options=Options(**options))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, 
 
 async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    session.interactions.present = True
+    session.interactions.user_present = True
     asked: list[Approval] = []
-    events = session.events()
+    events = session.subscribe_events()
     session.submit(user_message("run ls"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            session.interactions.answer(event.id, "once")
+            session.interactions.answer_approval(event.id, "once")
         elif isinstance(event, TurnEnd):
             break
     assert [a.command for a in asked] == ["ls"] and asked[0].summary
@@ -187,7 +187,7 @@ async def main():
     keys = dict.fromkeys(provider_index().key_variables, "key-123456789")
     env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
     async with Runtime.open(load_setup("", env)) as runtime:
-        await runtime.session()
+        await runtime.open_session()
 asyncio.run(main())
 assert not seen, seen
 assert not [m for m in sys.modules if m.startswith(("hermes.llm.local", "xllamacpp"))]

@@ -56,15 +56,15 @@ async def result_of(r: Rig) -> ToolReturn:
 
 async def answering(r: Rig, answer: Any) -> list[Approval]:
     """A turn in which a person answers every question alike."""
-    r.session.interactions.present = True
+    r.session.interactions.user_present = True
     asked: list[Approval] = []
     r.prompts.append("go")
-    events = r.session.events()
+    events = r.session.subscribe_events()
     r.session.submit(user_message("go"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            r.session.interactions.answer(event.id, answer)
+            r.session.interactions.answer_approval(event.id, answer)
         if isinstance(event, TurnEnd):
             break
     return asked

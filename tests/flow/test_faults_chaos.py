@@ -160,7 +160,7 @@ async def test_and_with_people_who_interrupt_and_steer(tmp_path: Path, seed: int
                 await _a_moment(r, rng)
                 if rng.random() < 0.5:
                     r.session.interrupt()
-                elif r.session.busy:
+                elif r.session.is_busy:
                     r.session.submit(user_message(f"guidance {rng.random()}"), busy="steer")
             await turn
             await r.idle()

@@ -107,7 +107,7 @@ async def test_F37_a_shared_limiter_stops_the_herd(tmp_path: Path) -> None:
         first = r.begin("first")
         await gate.reached()
         assert len(r.requests) == 1
-        others = [await r.runtime.session(cwd=r.home.work) for _ in range(5)]
+        others = [await r.runtime.open_session(cwd=r.home.work) for _ in range(5)]
         turns = [s.submit(user_message(f"herd {i}")) for i, s in enumerate(others)]
         for _ in range(200):
             await asyncio.sleep(0)

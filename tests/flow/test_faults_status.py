@@ -158,7 +158,7 @@ async def test_F25_what_one_session_learned_the_next_one_knows(tmp_path: Path) -
     step = picky_about("stream_options", "Unknown parameter: 'stream_options'.", "")
     async with rig(tmp_path, [], then=step) as r:
         await r.turn()
-        other = await r.runtime.session(cwd=r.home.work)
+        other = await r.runtime.open_session(cwd=r.home.work)
         assert (await other.submit(user_message("hello"))).status == "completed"
         assert len(r.requests) == 3 and "stream_options" not in r.provider.last.json
         await other.close()
@@ -486,7 +486,7 @@ async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
         assert [n for m in messages(r.requests[1]) for n in m.images] == []
         assert (await r.turn("that", Media("image/png", PIXEL))).text == "seen"
         assert [n for m in messages(r.requests[2]) for n in m.images] == [PIXEL]
-        other = await r.runtime.session(cwd=r.home.work)
+        other = await r.runtime.open_session(cwd=r.home.work)
         assert (await other.submit(user_message("and", Media("image/png", PIXEL)))).text == "seen"
         assert [n for m in messages(r.requests[3]) for n in m.images] == [PIXEL]
         assert len(r.requests) == 4
@@ -496,7 +496,7 @@ async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
     async with rig(tmp_path, [POLICY, say("fine")]) as r:
         await r.turn("POISON")
         other = Options(ModelChoice(model="bolder"))
-        session = await r.runtime.session(resume=r.session.id, cwd=r.home.work, options=other)
+        session = await r.runtime.open_session(resume=r.session.id, cwd=r.home.work, options=other)
         assert (await session.submit(user_message("go on"))).text == "fine"
         assert b"POISON" in r.requests[1].body
 

@@ -136,23 +136,25 @@ async def test_a_question_is_answered_while_the_turn_waits(tmp_path: Path) -> No
         say("Blue it is."),
     ]
     async with rig(tmp_path, steps) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("choose")
         asked = await r.until(lambda e: isinstance(e, Question))
         assert isinstance(asked, Question)
         assert (asked.text, asked.choices) == ("Which one?", ("red", "blue"))
         assert not turn.done()
-        assert r.session.interactions.reply(asked.id, "blue")
+        assert r.session.interactions.answer_question(asked.id, "blue")
         assert (await turn).text == "Blue it is."
         assert returns(r)["c1"] == ("The user answers: blue", False)
 
 
 async def test_an_interrupted_question_is_over(tmp_path: Path) -> None:
     async with rig(tmp_path, [call(("c1", "clarify", {"question": "Which?"}))]) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("choose")
         asked = await r.until(lambda e: isinstance(e, Question))
         r.session.interrupt()
         assert (await turn).status == "interrupted"
         assert "interrupted" in returns(r)["c1"][0]
-        assert isinstance(asked, Question) and not r.session.interactions.reply(asked.id, "late")
+        assert isinstance(asked, Question) and not r.session.interactions.answer_question(
+            asked.id, "late"
+        )

@@ -15,7 +15,7 @@ from hermes.config.load import load_setup
 from hermes.core.message import user_message
 async def main():
     async with Runtime.open(load_setup()) as runtime:
-        session = await runtime.session()
+        session = await runtime.open_session()
         print((await session.submit(user_message("hi"))).text)
 asyncio.run(main())
 print(*sorted(sys.modules))

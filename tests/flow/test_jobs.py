@@ -94,9 +94,13 @@ async def test_a_job_has_its_own_limits(tmp_path: Path) -> None:
         own = {"model": "other", "request_timeout_seconds": 7, "stale_timeout_seconds": 3}
         home.configure(auxiliary={"vision": {**own, "context_length": 9000}, "title": {}})
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            jobs = runtime.auxiliary.models
-            vision, title = jobs.configured("vision"), jobs.configured("title")
-            assert vision is not None and title is not None and jobs.configured("approval") is None
+            jobs = runtime.services.auxiliary.models
+            vision, title = jobs.find_configured("vision"), jobs.find_configured("title")
+            assert (
+                vision is not None
+                and title is not None
+                and jobs.find_configured("approval") is None
+            )
             assert (vision.timeouts.total, vision.timeouts.stale) == (7, 3)
             assert vision.context_length == 9000 and vision.target.model == "other"
             assert title.timeouts.total == 30 and title.target.model == "kit-model"
@@ -107,16 +111,16 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
         home = Home.of(tmp_path, p)
         home.configure(auxiliary={"vision": {"model": "seer"}, "title": {"model": "seer"}})
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            one = await runtime.session(cwd=home.work)
-            two = await runtime.session(cwd=home.work, options=Options(max_turns=3))
-            other = await runtime.session(
+            one = await runtime.open_session(cwd=home.work)
+            two = await runtime.open_session(cwd=home.work, options=Options(max_turns=3))
+            other = await runtime.open_session(
                 cwd=home.work, options=Options(choice=ModelChoice(model="other"))
             )
             assert one.agent is not two.agent
             assert one.agent.providers[0] is two.agent.providers[0]
             assert one.agent.providers[0] is not other.agent.providers[0]
-            (first,) = runtime.auxiliary.models.endpoints_for("vision", one.agent)
-            (again,) = runtime.auxiliary.models.endpoints_for("vision", two.agent)
+            (first,) = runtime.services.auxiliary.models.find_clients("vision", one.agent)
+            (again,) = runtime.services.auxiliary.models.find_clients("vision", two.agent)
             assert first is again
 
 

@@ -133,14 +133,14 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
     async with Server([say("one"), say("two"), say("three")], pages) as server:
         home = local(tmp_path, server)
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            session = await runtime.session(cwd=home.work, options=Options())
+            session = await runtime.open_session(cwd=home.work, options=Options())
             assert server.lookups == [], "constructing asks nobody"
             assert (await session.submit(user_message("hi"))).text == "one"
             assert (await session.submit(user_message("hi"))).text == "two"
             assert [x.path for x in server.lookups] == ["/api/show", "/api/ps"]
             await session.close()
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            session = await runtime.session(cwd=home.work, options=Options())
+            session = await runtime.open_session(cwd=home.work, options=Options())
             assert session.agent.providers[0].endpoint.context_length == 20000, "remembered"
             await session.close()
 
@@ -149,7 +149,7 @@ async def test_a_silent_local_server_answers_all_the_same(tmp_path: Path) -> Non
     async with Server([say("fine")], {}) as server:
         home = local(tmp_path, server)
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            session = await runtime.session(cwd=home.work, options=Options())
+            session = await runtime.open_session(cwd=home.work, options=Options())
             assert (await session.submit(user_message("hi"))).text == "fine"
             await session.close()
 
@@ -180,7 +180,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
         file = r.home.path / "cache" / "limits.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         async with Runtime.open(load_setup("", r.home.env)) as runtime:
-            session = await runtime.session(cwd=r.home.work, options=Options())
+            session = await runtime.open_session(cwd=r.home.work, options=Options())
             await session.submit(user_message("again"))
             await session.close()
         assert p.last.json["max_tokens"] == 4096, "not learned the hard way again"

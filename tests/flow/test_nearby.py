@@ -54,7 +54,7 @@ async def test_it_is_used_when_nothing_else_is_there(bare: Home) -> None:
         Runtime.open(load_setup("", bare.env)) as runtime,
     ):
         assert provider.requests == []
-        session = await runtime.session(cwd=bare.work)
+        session = await runtime.open_session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "qwen3:8b"
         assert "qwen3:8b" in session.agent.note
         assert (await session.submit(user_message("hi"))).text == "Near."
@@ -68,12 +68,12 @@ async def test_a_model_that_was_only_named_is_asked_of_who_has_it(bare: Home) ->
         Runtime.open(load_setup("", bare.env)) as runtime,
     ):
         options = Options(choice=ModelChoice(model="qwen3"))
-        session = await runtime.session(cwd=bare.work, options=options)
+        session = await runtime.open_session(cwd=bare.work, options=options)
         assert session.agent.providers[0].target.model == "qwen3:latest"
         assert "qwen3:latest of lmstudio" in session.agent.note
         for name, key in (("gpt-5-nano", "OPENAI_API_KEY"), ("phi9", "that has it")):
             with pytest.raises(ConfigError, match=f"{name}.*{key}"):
-                await runtime.session(
+                await runtime.open_session(
                     cwd=bare.work, options=Options(choice=ModelChoice(model=name))
                 )
         assert not any(r.method == "POST" for r in provider.requests)
@@ -89,7 +89,7 @@ async def test_nobody_is_asked_when_a_model_is_set(
 
     monkeypatch.setattr(local_servers, "find_servers", fail)
     async with Runtime.open(load_setup("", bare.env)) as runtime:
-        session = await runtime.session(cwd=bare.work)
+        session = await runtime.open_session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "m"
 
 

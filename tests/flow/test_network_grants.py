@@ -102,15 +102,15 @@ async def results(r: Rig) -> list[str]:
 
 
 async def answering(r: Rig, answer: Any, text: str = "go") -> list[Approval]:
-    r.session.interactions.present = True
+    r.session.interactions.user_present = True
     asked: list[Approval] = []
     r.prompts.append(text)
-    events = r.session.events()
+    events = r.session.subscribe_events()
     r.session.submit(user_message(text))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            r.session.interactions.answer(event.id, answer)
+            r.session.interactions.answer_approval(event.id, answer)
         if isinstance(event, TurnEnd):
             break
     return asked

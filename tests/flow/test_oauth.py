@@ -245,11 +245,11 @@ def guarded(server: Authority) -> Any:
 
 async def _turn(home: Home, text: str = "hi") -> tuple[Any, list[Any]]:
     async with Runtime.open(load_setup("", home.env)) as runtime:
-        session = await runtime.session(cwd=home.work, options=Options(yolo=True))
+        session = await runtime.open_session(cwd=home.work, options=Options(yolo=True))
         events: list[Any] = []
 
         async def listen() -> None:
-            async for event in session.events():
+            async for event in session.subscribe_events():
                 events.append(event)
 
         reader = asyncio.create_task(listen())
@@ -388,7 +388,7 @@ async def test_many_sessions_of_one_process_renew_once(tmp_path: Path) -> None:
     async with Authority() as server, Provider(then=guarded(server)) as provider:
         place = Place(tmp_path, server, provider, left=-1)
         async with Runtime.open(load_setup("", place.home.env)) as runtime:
-            sessions = [await runtime.session(cwd=place.home.work) for _ in range(6)]
+            sessions = [await runtime.open_session(cwd=place.home.work) for _ in range(6)]
             results = await asyncio.gather(*(s.submit(user_message("hi")) for s in sessions))
             for session in sessions:
                 await session.close()

@@ -77,15 +77,15 @@ async def test_a_write_outside_says_who_may_have_asked_for_it(tmp_path: Path, re
     steps = [call(("c1", "read_file", {"path": "page.txt"}))] if read else []
     steps += [call(("c2", "write_file", {"path": "../out.txt", "content": "x"})), say("ok")]
     async with rig(tmp_path, steps, options=Options()) as r:
-        r.session.interactions.present = True
-        events = r.session.events()
+        r.session.interactions.user_present = True
+        events = r.session.subscribe_events()
         r.prompts.append("go")
         r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 assert "writes " in event.summary
                 assert ("strangers' words" in event.summary) is read
-                r.session.interactions.answer(event.id, "deny")
+                r.session.interactions.answer_approval(event.id, "deny")
             if isinstance(event, TurnEnd):
                 break
     assert not (tmp_path / "out.txt").exists()
@@ -104,15 +104,15 @@ async def test_what_was_fetched_is_not_run_unasked_later(tmp_path: Path) -> None
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "other.py").write_text("print(2)\n")
     async with rig(tmp_path, steps, options=Options()) as r:
-        r.session.interactions.present = True
-        events = r.session.events()
+        r.session.interactions.user_present = True
+        events = r.session.subscribe_events()
         reasons = []
         r.prompts.append("go")
         r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 reasons.append(event.summary)
-                r.session.interactions.answer(event.id, "deny")
+                r.session.interactions.answer_approval(event.id, "deny")
             if isinstance(event, TurnEnd):
                 break
         _, second, third = [p.text for p in await results(r)]

@@ -62,12 +62,12 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         answer = await last(r)
         assert "n is 42" in answer.text and "[p1 running for" in answer.text
         assert not answer.error
-        assert r.runtime.background.runs(r.session.id)
+        assert r.runtime.background_commands.list_running(r.session.transcript.meta)
         r.provider.add(call(("c4", "process", {"action": "list"})), say("one"))
         assert re.search(r"^p1  running for .*: python3 -i -q$", (await last(r)).text)
         r.provider.add(call(process("kill", "c5")), say("gone"))
         assert "[p1 ended on request" in (await last(r)).text
-        assert not r.runtime.background.runs(r.session.id)
+        assert not r.runtime.background_commands.list_running(r.session.transcript.meta)
 
 
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,9 @@ async def test_nobody_there_means_no_typing_into_what_nothing_confines(tmp_path:
     async with rig(tmp_path, [], options=YOLO, config=config, check=False) as r:
         r.provider.add(call(start("cat")), say("ok"))
         await r.turn()
-        session = await r.runtime.session(resume=r.session.id, cwd=r.home.work, options=CONFINED)
+        session = await r.runtime.open_session(
+            resume=r.session.id, cwd=r.home.work, options=CONFINED
+        )
         r.provider.add(call(process("write", "w1", data="hi")), say("no"))
         from hermes.core.message import user_message
 
@@ -227,15 +229,15 @@ async def test_a_process_that_is_not_confined_stays_so_for_a_confined_session(
     """It was started with --yolo; the session that types into it is confined, the process not."""
     async with rig(tmp_path, [call(start("cat")), say("ok")], options=YOLO, check=False) as r:
         await r.turn()
-        session = await r.runtime.session(cwd=r.home.work, options=CONFINED)
-        session.interactions.present = True
+        session = await r.runtime.open_session(cwd=r.home.work, options=CONFINED)
+        session.interactions.user_present = True
         asked: list[Approval] = []
 
         async def watch() -> None:
-            async for event in session.events():
+            async for event in session.subscribe_events():
                 if isinstance(event, Approval):
                     asked.append(event)
-                    session.interactions.answer(event.id, "once")
+                    session.interactions.answer_approval(event.id, "once")
 
         watching = asyncio.create_task(watch())
         r.provider.add(call(process("write", "w1", data="hi there")), say("typed"))
@@ -269,7 +271,7 @@ async def test_the_program_ends_them_and_says_so(tmp_path: Path, mark: str) -> N
         assert ran.rc == 0
         assert not living(mark)
         told = [line for line in ran.stderr.splitlines() if "still running" in line]
-        assert len(told) == 1 and "are ended now: p1 (setsid sleep" in told[0]
+        assert len(told) == 1 and "are stopped now: p1 (setsid sleep" in told[0]
         again = await run_hermes(["chat", "-q", "look", "--output", "json"], home)
         (seen,) = again.json["tool_calls"]
         assert "[p1 ended when the agent stopped" in seen["result"]
@@ -314,7 +316,7 @@ async def test_kept_ones_are_found_again_after_kill_9(
         poll, write = ran.json["tool_calls"]
         assert "[p1 running for" in poll["result"]
         assert write["result"].startswith("hello again\nover\n[p1 running for")
-        assert "go on running (terminal.keep_background): p1" in ran.stderr
+        assert "keep running (terminal.keep_background): p1" in ran.stderr
         assert living(mark)
         ran = await run_hermes(["chat", "-q", "end it", "--output", "json", *yolo], home)
         kill, poll = ran.json["tool_calls"]

@@ -144,7 +144,7 @@ async def test_a_whole_turn(tmp_path: Path, provider: Provider) -> None:
         answer({"text": "It says "}, {"text": "milk."}),
     ]
     async with Runtime.open(load_setup("", home.env)) as runtime:
-        session = await runtime.session(cwd=home.work)
+        session = await runtime.open_session(cwd=home.work)
         endpoint = session.agent.providers[0].endpoint
         assert endpoint.target == Target("acme", "acme-1", "lines")
         assert endpoint.default_output == 77

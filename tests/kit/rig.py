@@ -66,7 +66,7 @@ class Rig:
     # -- driving ---------------------------------------------------------------------------
 
     async def open(self, options: Options, tools: Iterable[Tool[Any]], resume: str = "") -> Session:
-        self.session = await self.runtime.session(
+        self.session = await self.runtime.open_session(
             resume=resume, cwd=self.home.work, options=options
         )
         extra = {t.name: t for t in tools}
@@ -77,7 +77,7 @@ class Rig:
             shown |= {t.name: t.spec for t in extra.values() if t.toolset == "core"}
             specs = tuple(shown.values())
             self.session.host.agent = structs.replace(agent, tools=mine, specs=specs)
-        self._reader = asyncio.create_task(self._read(self.session.events()))
+        self._reader = asyncio.create_task(self._read(self.session.subscribe_events()))
         return self.session
 
     async def turn(self, text: str = "hi", *media: Media, timeout: float = 20) -> TurnResult:
@@ -125,7 +125,7 @@ class Rig:
     async def idle(self, timeout: float = 20) -> None:
         """Until no turn runs and none is queued."""
         async with asyncio.timeout(timeout):
-            while self.session.busy or len(self.results) < self._due:
+            while self.session.is_busy or len(self.results) < self._due:
                 await asyncio.sleep(0.005)
 
     @property

@@ -79,7 +79,7 @@ async def test_it_introduces_itself_without_a_terminal(home: Home) -> None:
 
 async def test_the_prompt_is_read_once(runtime: Runtime, home: Home) -> None:
     for expected in (False, True):
-        session = await runtime.session(cwd=home.work)
+        session = await runtime.open_session(cwd=home.work)
         result = await session.submit(user_message("What is the capital of Spain?"))
         assert "Madrid" in result.text
         assert (result.usage.cache_read > 400) is expected
@@ -92,7 +92,7 @@ async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
     """Its first step on requests nobody tuned it for; no command is run: nobody confirms any."""
     wrong = []
     for request, who, pattern in UNSEEN:
-        session = await runtime.session(cwd=home.work, options=Options(max_turns=1))
+        session = await runtime.open_session(cwd=home.work, options=Options(max_turns=1))
         await session.submit(user_message(request))
         first = next(m for m in session.transcript.history.messages if m.role == "assistant")
         call = next((p for p in first.parts if isinstance(p, ToolCall)), None)

@@ -34,40 +34,40 @@ MAX_CLIENTS = 64
 
 
 class Options(Struct, frozen=True):
-    """What one session may be asked to do differently from the configuration."""
+    """How one session differs from the configuration."""
 
     choice: ModelChoice = ModelChoice()
     toolsets: tuple[str, ...] | None = None
     max_turns: int | None = None
     yolo: bool = False
     effort: Effort | None = None
-    """How much the model thinks; None: as configured."""
+    """The reasoning effort; None: as configured."""
 
 
 class Agents:
-    """One per process: builds agents, and owns the clients of all endpoints and what these have
-    taught. Constructing one makes no request."""
+    """One per process: builds agents, and owns the clients of all endpoints and what was learned
+    about them. Constructing one makes no request."""
 
     def __init__(
         self, setup: Setup, transport: Transport, sleep: Sleep, backends: Backends
     ) -> None:
         self.learned: dict[Target, EndpointLessons] = {}
-        self.limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
+        self.learned_limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
         self.cooldowns = Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
-        self.auxiliary_models = AuxiliaryModels(setup, self.client)
+        self.auxiliary_models = AuxiliaryModels(setup, self.get_client)
         self.own_tools: tuple[Tool[Any], ...] = ()
-        """Added to those that the options select; requests always declare them."""
+        """Tools added to those the options select; every request declares them."""
         self._setup = setup
         self._transport = transport
         self._sleep = sleep
         self._backends = backends
         self._agents: dict[bytes, Agent] = {}
         self._clients: dict[bytes, Client] = {}
-        self._nearby: tuple[LocalServer, ...] | None = None
-        """Model servers on this machine; None: nobody has looked."""
+        self._nearby_servers: tuple[LocalServer, ...] | None = None
+        """Model servers on this machine; None: not searched for yet."""
 
-    def client(self, endpoint: ModelEndpoint) -> Client:
-        """The one client of an endpoint, shared by everybody who calls it."""
+    def get_client(self, endpoint: ModelEndpoint) -> Client:
+        """The process's only client of an endpoint."""
         key = msgspec.msgpack.encode(endpoint)
         found = self._clients.get(key)
         if found is None:
@@ -79,96 +79,100 @@ class Agents:
         return found
 
     async def settle_model(self, options: Options) -> Options:
-        """The options with a model server on this machine, if nothing says which model to call and
-        there is one. The first session looks for it."""
+        """The options, with a model server on this machine if no model is configured and one is
+        running. Only the first session searches for it."""
         config, secrets = self._setup.config, self._setup.secrets
-        if self._nearby is None:
+        if self._nearby_servers is None:
             if not is_undecided(config, secrets, options.choice):
                 return options
             from hermes.llm.endpoints.local_servers import find_servers
 
-            self._nearby = await find_servers()
-        if self._nearby and is_undecided(config, secrets, options.choice):
-            found = self._find_nearby(options.choice)
+            self._nearby_servers = await find_servers()
+        if self._nearby_servers and is_undecided(config, secrets, options.choice):
+            found = self._pick_nearby_server(options.choice)
             return structs.replace(options, choice=found.model_choice) if found else options
         return options
 
-    def agent_for(self, options: Options, platform: str) -> Agent:
+    def get_agent(self, options: Options, platform: str) -> Agent:
         """The agent for these options; ConfigError when there is no model to call."""
         key = msgspec.msgpack.encode((options, platform))
         found = self._agents.get(key)
         if found is None:
-            found = self._agents[key] = self._add_own_tools(self._build(options, platform))
+            found = self._agents[key] = self._add_own_tools(self._build_agent(options, platform))
         return found
 
-    def agent_without_model(self, options: Options, platform: str) -> Agent:
-        """An agent that cannot be asked anything, for commands that need no answer."""
+    def build_agent_without_model(self, options: Options, platform: str) -> Agent:
+        """An agent without a model, for commands that need no answer."""
         tools = select_tools(options.toolsets, platform=platform, settings=self._setup.config.tools)
         return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
-        """Keep a limit that an endpoint stated, for later processes."""
-        model = endpoint.target.model
-        self.limits.learn_limit(endpoint.endpoint.base_url, model, context=context, output=output)
+    def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
+        """Remember a limit that an endpoint stated, also for later processes."""
+        model = client.target.model
+        self.learned_limits.learn_limit(
+            client.endpoint.base_url, model, context=context, output=output
+        )
 
-    def _build(self, options: Options, platform: str) -> Agent:
+    def _build_agent(self, options: Options, platform: str) -> Agent:
         config = self._setup.config
         found = resolve_chain(config, self._setup.secrets, options.choice)
-        endpoints = [self.limits.apply_to(endpoint) for endpoint in found]
+        endpoints = [self.learned_limits.apply_to(endpoint) for endpoint in found]
         for endpoint in endpoints:
             self._recall_limit(endpoint)
         tools = select_tools(options.toolsets, platform=platform, settings=config.tools)
-        tools = self._backends.usable_tools(tools, options.toolsets)
+        tools = self._backends.filter_tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length
-        context_window.check(endpoints[0], window)
+        context_window.check_window(endpoints[0], window)
         return Agent(
-            tuple(map(self.client, endpoints)),
+            tuple(map(self.get_client, endpoints)),
             tools,
-            tools.list_specs(few=options.toolsets is None and context_window.is_small(window)),
+            tools.list_specs(
+                few=options.toolsets is None and context_window.is_small_window(window)
+            ),
             Settings(max_output=endpoints[0].max_output, effort=effort),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),
-                result_chars=context_window.result_chars(window),
+                result_chars=context_window.limit_result_chars(window),
             ),
             Redactor(self._setup.secrets.redactable_values()),
-            context_window.compression(config, endpoints[0], window, self._summarizer()),
+            context_window.choose_compression(
+                config, endpoints[0], window, self._resolve_summarizer()
+            ),
             small=any(e.quirks.small for e in endpoints),
-            note=endpoints[0].note or self._nearby_note(options.choice),
+            note=endpoints[0].note or self._find_nearby_note(options.choice),
         )
 
     def _add_own_tools(self, agent: Agent) -> Agent:
-        own = {tool.name: tool for tool in self.own_tools}
-        if not own:
+        added = {tool.name: tool for tool in self.own_tools}
+        if not added:
             return agent
         others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
-        specs = [spec for spec in agent.specs if spec.name not in own]
-        specs += [tool.spec for tool in own.values()]
-        return structs.replace(agent, tools=ChainMap(own, others), specs=tuple(specs))
+        specs = [spec for spec in agent.specs if spec.name not in added]
+        specs += [tool.spec for tool in added.values()]
+        return structs.replace(agent, tools=ChainMap(added, others), specs=tuple(specs))
 
     def _recall_limit(self, endpoint: ModelEndpoint) -> None:
         """Apply an output limit that was stated to an earlier process."""
-        output = self.limits.find(endpoint.base_url, endpoint.target.model).output
+        output = self.learned_limits.find(endpoint.base_url, endpoint.target.model).output
         if output is not None:
             self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
 
-    def _summarizer(self) -> ModelEndpoint | None:
+    def _resolve_summarizer(self) -> ModelEndpoint | None:
         """The configured model for summaries; ConfigError when it cannot be used."""
         config = self._setup.config
         if "compression" not in config.auxiliary or not config.compression.enabled:
             return None
-        return self.auxiliary_models.configured("compression")
+        return self.auxiliary_models.find_configured("compression")
 
-    def _find_nearby(self, choice: ModelChoice) -> LocalServer | None:
-        if not self._nearby:
+    def _pick_nearby_server(self, choice: ModelChoice) -> LocalServer | None:
+        if not self._nearby_servers:
             return None
         from hermes.llm.endpoints.local_servers import pick_server
 
-        return pick_server(self._nearby, self._setup.config, choice)
+        return pick_server(self._nearby_servers, self._setup.config, choice)
 
-    def _nearby_note(self, choice: ModelChoice) -> str:
-        found = self._find_nearby(choice)
+    def _find_nearby_note(self, choice: ModelChoice) -> str:
+        found = self._pick_nearby_server(choice)
         return found.note if found and found.model_choice == choice else ""

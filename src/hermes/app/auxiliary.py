@@ -1,4 +1,4 @@
-"""Small questions to a model beside the conversation: summaries, titles, pictures, judgements."""
+"""Questions to a model outside the conversation: summaries, titles, images, approvals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import structs
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import TurnStopped, sample_message
 from hermes.agent.turn import Agent, CallMeter, EndpointLessons, ModelClient, Turn, sees_images
-from hermes.app.context_window import SUMMARISER
+from hermes.app.context_window import MIN_SUMMARIZER_WINDOW
 from hermes.config import schema
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, ToolError
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 JOB_SECONDS = {"compression": 180.0, "title": 30.0, "vision": 120.0, "web_extract": 90.0}
 """The longest one call of a job may take, unless the configuration says otherwise."""
-_USUAL_SECONDS = 60.0
-_REST_SECONDS = 300.0
-"""How long a model that failed is left alone; the conversation's own does the job meanwhile."""
+_DEFAULT_SECONDS = 60.0
+_PAUSE_SECONDS = 300.0
+"""How long a model that failed is not used; the conversation's own does the job meanwhile."""
 
 
-class Auxiliary:
-    """Answers the auxiliary questions of a process. Each job has a model of its own; where there is
-    none, or when it fails, the conversation's is asked."""
+class AuxiliaryQuestions:
+    """Answers the auxiliary questions of a process. A job may have its own model; without one, or
+    when it fails, the conversation's model is asked."""
 
     def __init__(
         self, models: AuxiliaryModels, learned: dict[Target, EndpointLessons], sleep: Sleep
@@ -49,7 +49,7 @@ class Auxiliary:
         self._learned = learned
         self._host = SideHost(sleep)
 
-    async def ask(
+    async def ask_model(
         self,
         job: str,
         prompt: Message,
@@ -60,19 +60,19 @@ class Auxiliary:
         meter: CallMeter | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
-        own = self.models.endpoints_for(job, main)
-        chain = (*own, *main.providers)
+        job_clients = self.models.find_clients(job, main)
+        chain = (*job_clients, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
             turn = self._new_turn(prompt, system, meter)
-            answer = await self._sample(chain, main, turn, max_output)
-            if 0 < len(own) <= turn.active:
-                self.models.rest(job, f"{own[0].target.model} did not answer")
+            answer = await self._sample_answer(chain, main, turn, max_output)
+            if 0 < len(job_clients) <= turn.active:
+                self.models.pause_job(job, f"{job_clients[0].target.model} did not answer")
             return answer.text
-        while seeing := tuple(e for e in chain if sees_images(e, self._learned)):
+        while seeing := tuple(c for c in chain if sees_images(c, self._learned)):
             turn = self._new_turn(prompt, system, meter)
-            answer = await self._sample(seeing, main, turn, max_output)
-            # A model that refused the picture was asked again without it: that is no answer.
-            if any(e.target == answer.origin and sees_images(e, self._learned) for e in seeing):
+            answer = await self._sample_answer(seeing, main, turn, max_output)
+            # A model that refused the image was asked again without it, which is no answer.
+            if any(c.target == answer.origin and sees_images(c, self._learned) for c in seeing):
                 return answer.text
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
@@ -85,7 +85,7 @@ class Auxiliary:
             meter=meter,
         )
 
-    async def _sample(
+    async def _sample_answer(
         self, chain: tuple[ModelClient, ...], main: Agent, turn: Turn, max_output: int
     ) -> Message:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
@@ -96,11 +96,11 @@ class Auxiliary:
 
 
 class _NoTools(AssertionError):
-    """A question beside the conversation offers no tools."""
+    """An auxiliary question offers no tools."""
 
 
 class SideHost:
-    """Host of a question beside every conversation: nothing is recorded, and there are no tools."""
+    """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
@@ -139,54 +139,52 @@ class SideHost:
     def absorb_taint(self, sources: Collection[Source]) -> None:
         return None
 
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
+    def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
         return None
 
 
 class AuxiliaryModels:
     """Chooses the model of each job: the configured one, else a cheap one of the same provider.
-    Makes no request itself. `client` returns the process's one client of an endpoint."""
+    Makes no request itself. `get_client` returns the process's only client of an endpoint."""
 
-    def __init__(self, setup: Setup, client: Callable[[ModelEndpoint], ModelClient]) -> None:
+    def __init__(self, setup: Setup, get_client: Callable[[ModelEndpoint], ModelClient]) -> None:
         self._setup = setup
-        self._client = client
+        self._get_client = get_client
         self._configured: dict[str, ModelEndpoint] = {}
         self._cheap: dict[tuple[str, str, str], ModelEndpoint | None] = {}
-        self._resting: dict[str, float] = {}
+        self._paused_until: dict[str, float] = {}
 
-    def configured(self, job: str) -> ModelEndpoint | None:
+    def find_configured(self, job: str) -> ModelEndpoint | None:
         """The endpoint the configuration names for a job; ConfigError when it cannot be used."""
         settings = self._setup.config.auxiliary.get(job)
         if settings is None:
             return None
         found = self._configured.get(job)
         if found is None:
-            found = self._configured[job] = self._resolve(job, settings)
+            found = self._configured[job] = self._resolve_endpoint(job, settings)
         return found
 
-    def endpoints_for(self, job: str, main: Agent) -> tuple[ModelClient, ...]:
-        """The endpoints to ask before the conversation's own: one or none."""
-        if time.monotonic() < self._resting.get(job, 0.0):
+    def find_clients(self, job: str, main: Agent) -> tuple[ModelClient, ...]:
+        """The clients to ask before the conversation's own: one or none."""
+        if time.monotonic() < self._paused_until.get(job, 0.0):
             return ()
         try:
-            endpoint = self.configured(job) or self._cheaper(job, main.providers[0])
+            endpoint = self.find_configured(job) or self._get_cheaper(job, main.providers[0])
         except ConfigError as error:
-            self.rest(job, str(error))
+            self.pause_job(job, str(error))
             return ()
-        return () if endpoint is None else (self._client(endpoint),)
+        return () if endpoint is None else (self._get_client(endpoint),)
 
-    def window_of(self, job: str, main: Agent) -> int | None:
-        """Tokens that the job's own model takes; None: not known, or there is none."""
-        return next((e.endpoint.context_length for e in self.endpoints_for(job, main)), None)
+    def find_window(self, job: str, main: Agent) -> int | None:
+        """The context window of the job's own model; None: unknown, or there is no such model."""
+        return next((c.endpoint.context_length for c in self.find_clients(job, main)), None)
 
-    def rest(self, job: str, why: str) -> None:
+    def pause_job(self, job: str, why: str) -> None:
         """Leave the job to the conversation's own model for a while."""
-        self._resting[job] = time.monotonic() + _REST_SECONDS
-        log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)
+        self._paused_until[job] = time.monotonic() + _PAUSE_SECONDS
+        log.warning("auxiliary job %s uses the main model for a while: %s", job, why)
 
-    def _resolve(self, job: str, settings: schema.Auxiliary) -> ModelEndpoint:
+    def _resolve_endpoint(self, job: str, settings: schema.Auxiliary) -> ModelEndpoint:
         choice = ModelChoice(
             model=settings.model,
             provider=settings.provider,
@@ -200,18 +198,18 @@ class AuxiliaryModels:
             raise ConfigError(f"auxiliary.{job}: {error}") from None
         return structs.replace(
             endpoint,
-            timeouts=_timeouts(job, settings, endpoint.timeouts),
+            timeouts=_merge_timeouts(job, settings, endpoint.timeouts),
             context_length=settings.context_length or endpoint.context_length,
         )
 
-    def _cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
+    def _get_cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
         key = (job, main.endpoint.base_url, main.target.model)
         if key not in self._cheap:
             self._cheap[key] = self._find_cheaper(job, main)
         return self._cheap[key]
 
     def _find_cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
-        """The cheap model of the conversation's own endpoint, if all that matters is known."""
+        """The cheap model of the conversation's own endpoint, if known to be capable."""
         spec = find_provider(main.target.provider)
         if spec is None or not spec.small_model or main.endpoint.facts.prices is None:
             return None
@@ -221,7 +219,7 @@ class AuxiliaryModels:
         except ConfigError:
             return None
         known = found.facts
-        room = min(main.endpoint.context_length or SUMMARISER, SUMMARISER)
+        room = min(main.endpoint.context_length or MIN_SUMMARIZER_WINDOW, MIN_SUMMARIZER_WINDOW)
         capable = (
             found.base_url == main.endpoint.base_url
             and known.prices is not None
@@ -235,14 +233,14 @@ class AuxiliaryModels:
         # A window set for the main model says nothing about this one.
         return structs.replace(
             found,
-            timeouts=_timeouts(job, schema.Auxiliary(), found.timeouts),
+            timeouts=_merge_timeouts(job, schema.Auxiliary(), found.timeouts),
             context_length=known.context,
         )
 
 
-def _timeouts(job: str, settings: schema.Auxiliary, usual: Timeouts) -> Timeouts:
+def _merge_timeouts(job: str, settings: schema.Auxiliary, usual: Timeouts) -> Timeouts:
     total = settings.request_timeout_seconds
-    longest = min(JOB_SECONDS.get(job, _USUAL_SECONDS), usual.total or _USUAL_SECONDS)
+    longest = min(JOB_SECONDS.get(job, _DEFAULT_SECONDS), usual.total or _DEFAULT_SECONDS)
     return Timeouts(
         usual.ttfb if settings.ttfb_timeout_seconds is None else settings.ttfb_timeout_seconds,
         usual.stale if settings.stale_timeout_seconds is None else settings.stale_timeout_seconds,

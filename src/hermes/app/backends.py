@@ -1,4 +1,4 @@
-"""The backends that commands of sessions run on, where that is not this machine."""
+"""The backends that run the commands of sessions on other machines or in containers."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ class Backends:
         self._open: dict[str, CommandBackend] = {}
 
     @property
-    def other_files(self) -> bool:
-        """Whether commands see other files than the file tools would."""
+    def has_remote_files(self) -> bool:
+        """Whether commands see other files than the file tools do."""
         return self._setup.config.terminal.backend == "ssh"
 
     @property
-    def _remote(self) -> bool:
+    def _is_remote(self) -> bool:
         return self._setup.config.terminal.backend in ("docker", "ssh")
 
-    def backend_for(self, session_id: str, cwd: Path, mode: SandboxMode) -> CommandBackend | None:
+    def get_backend(self, session_id: str, cwd: Path, mode: SandboxMode) -> CommandBackend | None:
         """The backend of a session's commands; None: this machine."""
         terminal = self._setup.config.terminal
-        if not self._remote:
+        if not self._is_remote:
             return None
-        key = "" if self.other_files else session_id
+        key = "" if self.has_remote_files else session_id
         found = self._open.get(key)
         if found is None:
             from hermes.exec.backends import BackendSession, open_backend
 
             home = self._env.get("HOME")
             user_home = Path(home) if home else Path.home()
-            site = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
-            found = open_backend(terminal, site)
+            session = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
+            found = open_backend(terminal, session)
             assert found is not None
             self._open[key] = found
         return found
 
-    def usable_tools(self, tools: Tools, asked: Sequence[str] | None) -> Tools:
+    def filter_tools(self, tools: Tools, toolsets: Sequence[str] | None) -> Tools:
         """The tools without those that would act on the wrong machine."""
-        if not self.other_files:
+        if not self.has_remote_files:
             return tools
-        for name in asked or ():
+        for name in toolsets or ():
             if name in _FILE_TOOLS:
                 host = self._setup.config.terminal.ssh.host
                 raise ConfigError(
@@ -68,11 +68,11 @@ class Backends:
 
     @property
     def description(self) -> str:
-        """What a model has to know about where its commands run; empty: on this machine."""
+        """Tells a model where its commands run; empty: on this machine."""
         terminal = self._setup.config.terminal
-        if not self._remote:
+        if not self._is_remote:
             return ""
-        if self.other_files:
+        if self.has_remote_files:
             ssh = terminal.ssh
             host = f"{ssh.user}@{ssh.host}" if ssh.user else ssh.host
             return (
@@ -86,7 +86,7 @@ class Backends:
             "working directory is there, under the same path."
         )
 
-    async def release(self, backend: CommandBackend | None) -> None:
+    async def release_backend(self, backend: CommandBackend | None) -> None:
         """Close the backend of a session that has ended; a shared one stays open."""
         for key, found in list(self._open.items()):
             if found is backend and key:

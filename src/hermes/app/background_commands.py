@@ -1,4 +1,4 @@
-"""The agent's commands in the background, and which sessions share them."""
+"""The agent's background commands, and the sessions that share them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.exec.process.background_records import ProcessRecord
 
-Share: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOwner]"]
-_LOCAL = "cli"
-"""Sessions of the person at this machine see each other's commands."""
+ProcessAccess: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOwner]"]
+_LOCAL_SOURCE = "cli"
+"""Sessions of the user at this machine see each other's commands."""
 
 
 class BackgroundCommands:
@@ -23,74 +23,66 @@ class BackgroundCommands:
     def __init__(self, home: Path, *, keep: bool) -> None:
         self._root = home / "processes"
         self._keep = keep
-        self._opened: BackgroundProcesses | None = None
+        self._processes: BackgroundProcesses | None = None
 
     @property
     def processes(self) -> BackgroundProcesses:
-        if self._opened is None:
+        if self._processes is None:
             from hermes.exec.process.background import BackgroundProcesses
 
-            self._opened = BackgroundProcesses(self._root, keep=self._keep)
-        return self._opened
+            self._processes = BackgroundProcesses(self._root, keep=self._keep)
+        return self._processes
 
-    def share(self, meta: SessionMeta) -> Share:
-        """For the tools of a session, by its id, which changes when it is compressed. One
-        conversation of a surface sees what its earlier sessions started."""
-        scope = meta.source if meta.source == _LOCAL else ""
+    def grant_access(self, meta: SessionMeta) -> ProcessAccess:
+        """The access of a session's tools, called with its id, which changes on compression. A
+        conversation also sees what its earlier sessions started."""
+        scope = meta.source if meta.source == _LOCAL_SOURCE else ""
         if meta.key:
             scope = f"{meta.source} {meta.key}"
 
-        def share(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:
+        def open_processes(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:
             from hermes.exec.process.background import ProcessOwner
 
             return self.processes, ProcessOwner(session, scope)
 
-        return share
+        return open_processes
 
-    def runs(self, session: str) -> bool:
-        """Whether anything that this session started still runs."""
-        if not self._root.is_dir():
-            return False
-        from hermes.exec.process.background import ProcessOwner
-
-        return bool(self.processes.list_running(ProcessOwner(session)))
-
-    def running(self, meta: SessionMeta, session: str) -> list[ProcessRecord]:
-        """The commands of this session, and of those it shares with, that still run."""
+    def list_running(self, meta: SessionMeta) -> list[ProcessRecord]:
+        """The running commands of this session and of those it shares with."""
         if not self._root.is_dir():
             return []
-        processes, owner = self.share(meta)(session)
+        processes, owner = self.grant_access(meta)(meta.id)
         return [state.record for state in processes.list_running(owner)]
 
     @property
-    def count(self) -> int:
-        """How many commands of this agent still run."""
-        return len(self._opened.list_connected()) if self._opened else 0
+    def running_count(self) -> int:
+        """How many commands of this agent are still running."""
+        return len(self._processes.list_connected()) if self._processes else 0
 
-    def adopt(self, session: str, child: str) -> None:
-        """What this session started belongs to the one it goes on in."""
+    def move_to_child(self, session: str, child: str) -> None:
+        """Hand the commands of a session over to the one that continues it."""
         if self._root.is_dir():
             self.processes.move_to_child(session, child)
 
-    def farewell(self) -> str:
-        """What becomes of what this agent started, when it ends now; empty when nothing runs."""
-        left = self._opened.list_connected() if self._opened else []
-        kept = [state.record for state in left if state.record.keep]
-        ended = [state.record for state in left if not state.record.keep]
+    def describe_leftovers(self) -> str:
+        """What happens to running commands when the agent exits now; empty when there are none."""
+        running = self._processes.list_connected() if self._processes else []
         parts = []
-        if ended:
-            names = ", ".join(f"{r.id} ({_short(r.command)})" for r in ended)
-            parts.append(f"background processes were still running and are ended now: {names}")
-        if kept:
-            names = ", ".join(f"{r.id} ({_short(r.command)})" for r in kept)
-            parts.append(f"background processes go on running (terminal.keep_background): {names}")
+        for keep, text in (
+            (False, "background processes were still running and are stopped now"),
+            (True, "background processes keep running (terminal.keep_background)"),
+        ):
+            records = [state.record for state in running if state.record.keep is keep]
+            if records:
+                names = ", ".join(f"{r.id} ({_shorten_command(r.command)})" for r in records)
+                parts.append(f"{text}: {names}")
         return "; ".join(parts)
 
     async def close(self) -> None:
-        if self._opened:
-            await self._opened.close()
+        if self._processes:
+            await self._processes.close()
 
 
-def _short(command: str) -> str:
+def _shorten_command(command: str) -> str:
     line = " ".join(command.split())
     return line if len(line) <= 40 else line[:39] + "…"

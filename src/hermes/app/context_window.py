@@ -1,64 +1,62 @@
-"""What follows from how much a model holds: how long results may be, and who may summarise."""
-
-from __future__ import annotations
+"""What follows from a model's context window: limits of tool results, and who may summarise."""
 
 from hermes.agent.turn import Compression, TurnLimits
 from hermes.config.schema import Config
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 
-LEAST = 4096
-"""Below this there is no room for a prompt, a tool's result and an answer."""
-SMALL = 32_768
-"""Up to this a session gets the tiny prompt and few tools."""
-SUMMARISER = 64_000
+MIN_WINDOW = 4096
+"""Tokens; a smaller window has no room for a prompt, a tool result and an answer."""
+SMALL_WINDOW = 32_768
+"""Up to this many tokens a session gets the tiny prompt and few tools."""
+MIN_SUMMARIZER_WINDOW = 64_000
 
 
-def check(endpoint: ModelEndpoint, window: int | None) -> None:
-    """ConfigError when nothing useful can be done with so little."""
-    if window is not None and window < LEAST:
+def check_window(endpoint: ModelEndpoint, window: int | None) -> None:
+    """ConfigError when the window is too small for any useful turn."""
+    if window is not None and window < MIN_WINDOW:
         model = endpoint.target.model
         raise ConfigError(
-            f"{model} holds {window} tokens; at least {LEAST} are needed. Choose another model, "
-            "load it with a larger context, or correct model.context_length."
+            f"{model} has a context window of {window} tokens; at least {MIN_WINDOW} are needed. "
+            "Choose another model, load it with a larger context, or correct model.context_length."
         )
 
 
-def is_small(window: int | None) -> bool:
-    return window is not None and window <= SMALL
+def is_small_window(window: int | None) -> bool:
+    return window is not None and window <= SMALL_WINDOW
 
 
-def result_chars(window: int | None) -> int:
-    """Longest tool result: an eighth of the window."""
-    usual = TurnLimits().result_chars
-    return usual if window is None else min(usual, window // 2)
+def limit_result_chars(window: int | None) -> int:
+    """The longest tool result: an eighth of the window."""
+    default = TurnLimits().result_chars
+    return default if window is None else min(default, window // 2)
 
 
-def compression(
-    config: Config, main: ModelEndpoint, window: int | None, summariser: ModelEndpoint | None
+def choose_compression(
+    config: Config, main: ModelEndpoint, window: int | None, summarizer: ModelEndpoint | None
 ) -> Compression:
-    """`summariser`: the model of the job, where it is another. ConfigError when it is known to
-    hold too little."""
+    """When to compress. `summarizer`: the model that summarises, if it is not `main`; ConfigError
+    when its window is known to be too small."""
     settings = config.compression
-    reads = summariser.context_length if summariser is not None else None
-    if not settings.enabled or summariser is None or reads is None:
+    room = summarizer.context_length if summarizer is not None else None
+    if not settings.enabled or summarizer is None or room is None:
         return Compression(settings.enabled, settings.threshold)
     if window is not None:
-        needed = min(SUMMARISER, window)
-        if reads < needed:
+        needed = min(MIN_SUMMARIZER_WINDOW, window)
+        if room < needed:
             raise ConfigError(
-                f"auxiliary.compression: {summariser.target.model} holds {reads} tokens, and "
-                f"summarising for {main.target.model} ({window} tokens) takes at least {needed}. "
-                "Choose a larger model there, or set auxiliary.compression.context_length if it "
-                "holds more."
+                f"auxiliary.compression: {summarizer.target.model} has a context window of {room} "
+                f"tokens, but summarising for {main.target.model} ({window} tokens) needs at least "
+                f"{needed}. Choose a larger model there, or set "
+                "auxiliary.compression.context_length if its window is larger."
             )
-    known = window or 2 * SUMMARISER
-    if reads >= settings.threshold * known:
+    known = window or 2 * MIN_SUMMARIZER_WINDOW
+    if room >= settings.threshold * known:
         return Compression(settings.enabled, settings.threshold)
-    lowered = max(0.01, int(90 * reads / known) / 100)
+    lowered = max(0.01, int(90 * room / known) / 100)
     warning = (
         f"compression.threshold is {lowered:g} instead of {settings.threshold:g} in this run: "
-        f"{summariser.target.model}, which summarises, holds only {reads} tokens. `hermes config "
-        f"set compression.threshold {lowered:g}` makes it permanent."
+        f"{summarizer.target.model}, which summarises, has a context window of only {room} tokens. "
+        f"To make it permanent: hermes config set compression.threshold {lowered:g}"
     )
     return Compression(settings.enabled, lowered, warning)

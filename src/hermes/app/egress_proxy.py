@@ -1,4 +1,4 @@
-"""The way out that the operator granted to confined commands: one proxy, opened when needed."""
+"""The egress proxy through which confined commands reach the domains the operator allowed."""
 
 from __future__ import annotations
 
@@ -14,40 +14,43 @@ if TYPE_CHECKING:
     from hermes.net.ssrf import SsrfGuard
 
 
-class Egress:
-    """One per process. `gate` gives the checks that every fetch of ours goes through."""
+class SharedEgressProxy:
+    """One per process, started by its first user. `get_guard` returns the check that every request
+    of Hermes itself passes too."""
 
-    def __init__(self, home: Path, domains: tuple[str, ...], gate: Callable[[], SsrfGuard]) -> None:
+    def __init__(
+        self, home: Path, domains: tuple[str, ...], get_guard: Callable[[], SsrfGuard]
+    ) -> None:
         self._home = home
         self._domains = domains
-        self._gate = gate
-        self._where = ""
+        self._get_guard = get_guard
+        self._address = ""
         self._opening = asyncio.Lock()
-        self._held = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
 
     async def open(self) -> str:
-        """Where the proxy listens, in the form that the sandbox of this machine takes."""
+        """The address of the proxy, in the form that the sandbox of this machine takes."""
         async with self._opening:
-            if not self._where:
-                self._where = await self._start()
-        return self._where
+            if not self._address:
+                self._address = await self._start_proxy()
+        return self._address
 
     async def close(self) -> None:
-        await self._held.aclose()
+        await self._exit_stack.aclose()
 
-    async def _start(self) -> str:
+    async def _start_proxy(self) -> str:
         from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 
-            # Not in our home, whose path may be too long for a socket.
+            # Not in the agent's home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
-            folder = Path(self._held.enter_context(private))
-            socket = serve_unix_proxy(folder, self._domains, self._gate())
-            return str(await self._held.enter_async_context(socket))
-        local = await self._held.enter_async_context(
-            serve_loopback_proxy(self._gate(), domains=self._domains)
+            folder = Path(self._exit_stack.enter_context(private))
+            socket = serve_unix_proxy(folder, self._domains, self._get_guard())
+            return str(await self._exit_stack.enter_async_context(socket))
+        local = await self._exit_stack.enter_async_context(
+            serve_loopback_proxy(self._get_guard(), domains=self._domains)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

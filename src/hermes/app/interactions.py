@@ -1,7 +1,5 @@
 """What a session asks its user, and what the user answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -11,14 +9,14 @@ from msgspec import structs
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 
 APPROVAL_SECONDS = 300.0
-"""No answer in time is a no."""
-Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
+"""A request that nobody answers in this time is denied."""
+BusyMode: TypeAlias = Literal["interrupt", "steer", "queue"]
 T = TypeVar("T")
 Q = TypeVar("Q", Approval, Question)
 
 
 class PendingQuestions(Generic[Q, T]):
-    """Questions that wait for an answer, oldest first, each under an id of its own."""
+    """Questions waiting for an answer, oldest first, each with a unique id."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Q, asyncio.Future[T | None]]] = {}
@@ -27,19 +25,19 @@ class PendingQuestions(Generic[Q, T]):
     def questions(self) -> tuple[Q, ...]:
         return tuple(question for question, future in self._waiting.values() if not future.done())
 
-    def unused(self, wanted: str) -> str:
+    def make_unique_id(self, wanted: str) -> str:
         name, number = wanted, 1
         while name in self._waiting:
             number += 1
             name = f"{wanted}-{number}"
         return name
 
-    def find(self, question_id: str) -> Q | None:
+    def find_question(self, question_id: str) -> Q | None:
         question, future = self._waiting.get(question_id, (None, None))
         return question if future is not None and not future.done() else None
 
-    async def ask(self, question: Q, show: Callable[[Q], None]) -> T | None:
-        """Cancelling the wait takes the question back."""
+    async def wait_for_answer(self, question: Q, show: Callable[[Q], None]) -> T | None:
+        """Show the question and wait; cancelling the wait withdraws it."""
         future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = (question, future)
         try:
@@ -48,75 +46,76 @@ class PendingQuestions(Generic[Q, T]):
         finally:
             del self._waiting[question.id]
 
-    def answer(self, question_id: str, answer: T | None) -> None:
+    def set_answer(self, question_id: str, answer: T | None) -> None:
         self._waiting[question_id][1].set_result(answer)
 
 
 class Interactions:
-    """One session's approvals and questions. Without somebody present every approval is a no, and
-    no question has an answer."""
+    """The approvals and questions of one session. With nobody present every approval is denied and
+    every question stays unanswered."""
 
     def __init__(self, emit: Callable[[TurnEvent], None]) -> None:
-        self.present = False
+        self.user_present = False
         """Whether somebody answers Approval and Question events."""
-        self.busy: Busy = "queue"
-        """What becomes of a message that comes while a turn runs."""
+        self.busy_mode: BusyMode = "queue"
+        """What happens to a message sent while a turn runs."""
         self.verbose = False
-        """Whether the user wants to see what tools print."""
+        """Whether the user wants to see tool output."""
         self.on_approval: Callable[[Approval], Awaitable[Answer]] | None = None
         self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
-        """Code that answers in place of a person; the events are for show then."""
+        """Code that answers instead of a person; the events are then for information only."""
         self.emit = emit
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
         self._questions: PendingQuestions[Question, str] = PendingQuestions()
-        self._asked = 0
+        self._question_count = 0
 
     @property
-    def approvals(self) -> tuple[Approval, ...]:
+    def pending_approvals(self) -> tuple[Approval, ...]:
         return self._approvals.questions
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def pending_questions(self) -> tuple[Question, ...]:
         return self._questions.questions
 
-    async def approve(self, question: Approval) -> Answer | None:
-        """None when nobody is there, or nobody answers in time."""
-        if not self.present:
+    async def request_approval(self, question: Approval) -> Answer | None:
+        """The user's answer; None when nobody is present or answers in time."""
+        if not self.user_present:
             return None
-        question = structs.replace(question, id=self._approvals.unused(question.id))
+        question = structs.replace(question, id=self._approvals.make_unique_id(question.id))
         if self.on_approval is not None:
             self.emit(question)
             return await self.on_approval(question)
         try:
             async with asyncio.timeout(APPROVAL_SECONDS):
-                return await self._approvals.ask(question, self.emit)
+                return await self._approvals.wait_for_answer(question, self.emit)
         except TimeoutError:
             return None
 
-    async def ask(self, question: str, choices: tuple[str, ...]) -> str | None:
-        if not self.present and self.on_question is None:
-            self.emit(Notice("question", f"{question} (Nobody is there to answer.)"))
+    async def ask_question(self, question: str, choices: tuple[str, ...]) -> str | None:
+        if not self.user_present and self.on_question is None:
+            self.emit(Notice("question", f"{question} (Nobody is present to answer.)"))
             return None
-        self._asked += 1
-        asked = Question(f"q{self._asked}", question, choices)
+        self._question_count += 1
+        asked = Question(f"q{self._question_count}", question, choices)
         if self.on_question is not None:
             self.emit(asked)
             return await self.on_question(asked)
-        return await self._questions.ask(asked, self.emit)
+        return await self._questions.wait_for_answer(asked, self.emit)
 
-    def answer(self, approval_id: str, answer: Answer | bool) -> bool:
-        """False when nobody waits for it, or it is none of its choices. True means: this once."""
-        question = self._approvals.find(approval_id)
+    def answer_approval(self, approval_id: str, answer: Answer | bool) -> bool:
+        """Answer a pending approval; True allows it once. False when it is not pending, or the
+        answer is not one of its choices."""
+        question = self._approvals.find_question(approval_id)
         if isinstance(answer, bool):
             answer = "once" if answer else "deny"
         if question is None or answer not in question.choices:
             return False
-        self._approvals.answer(approval_id, answer)
+        self._approvals.set_answer(approval_id, answer)
         return True
 
-    def reply(self, question_id: str, text: str | None) -> bool:
-        """To a Question; None: the user will not say. False when nobody waits for it."""
-        if self._questions.find(question_id) is None:
+    def answer_question(self, question_id: str, text: str | None) -> bool:
+        """Answer a pending question; None: the user declines. False when it is not pending."""
+        if self._questions.find_question(question_id) is None:
             return False
-        self._questions.answer(question_id, text)
+        self._questions.set_answer(question_id, text)
         return True

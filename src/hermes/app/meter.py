@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -22,19 +21,20 @@ from hermes.core.store import Store
 from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.hosts import is_own_address
 
-MARGIN = 1.25
-"""On what was estimated and not reported."""
+ESTIMATE_MARGIN = 1.25
+"""Factor on token counts that were estimated, not reported."""
 UNKNOWN_OUTPUT = 16_384
-"""Tokens of an answer where nobody says how long one may be; asked for where a cap must hold."""
+"""Tokens reserved for an answer whose limit is unknown; requested as its limit under a cap."""
 USUAL_OUTPUT = 2_048
-"""Tokens a call without a cap is taken to have written if its process is killed."""
-SHARE = 8
-"""Where nobody set a limit, one answer may take an eighth of what is left, and no less than: """
+"""Tokens an uncapped call is assumed to have written if its process is killed."""
+OUTPUT_SHARE = 8
+"""Without a configured limit one answer may take this fraction of the remaining budget."""
 FAIR_OUTPUT = 4_096
+"""An answer is not shortened below this to leave room for others."""
 LEAST_OUTPUT = 1_024
-"""An answer that may not even be this long is not asked for."""
-WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
-"""Seconds between looks at a cap that only running calls keep full."""
+"""A call whose answer cannot be at least this long is not made."""
+RETRY_WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
+"""Seconds between checks of a cap that is only exhausted by running calls."""
 _NO_CAPS = Budget()
 _UNITS: tuple[Unit, ...] = ("usd", "tokens")
 _CAP_WORDS = {
@@ -46,9 +46,10 @@ _CAP_WORDS = {
 
 
 class Meter:
-    """One session's, or one job's of it. `once` returns a text unless this process has said it."""
+    """The meter of one session, or of one of its auxiliary jobs. `say_once` returns a text, or
+    nothing if this process has already said it."""
 
-    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_once", "_store")
+    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_say_once", "_store")
 
     def __init__(
         self,
@@ -56,65 +57,63 @@ class Meter:
         budget: Budget,
         account: Account,
         emit: Callable[[TurnEvent], None],
-        once: Callable[[str], str],
+        say_once: Callable[[str], str],
     ) -> None:
         self._store = store
         self._ledger = store.ledger
         self._budget = budget
         self._account = account
         self._emit = emit
-        self._once = once
+        self._say_once = say_once
 
     def for_purpose(self, purpose: str) -> Meter:
-        """The same account, other work."""
+        """A meter for other work on the same account."""
         account = structs.replace(self._account, purpose=purpose)
-        return Meter(self._store, self._budget, account, self._emit, self._once)
+        return Meter(self._store, self._budget, account, self._emit, self._say_once)
 
-    async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
-        """OverBudget when a cap forbids the call."""
-        now = time.time()
-        began = time.monotonic()
-        day = time.strftime("%Y-%m-%d", time.localtime(now))
+    async def reserve_call(self, client: ModelClient, request: Request) -> CallTicket:
+        """Admit a call and reserve its worst case; OverBudget when a cap forbids it."""
+        now, began = time.time(), time.monotonic()
         if not self._account.root:
-            root = await root_of(self._store, self._account.session)
+            root = await find_root_session(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = endpoint.target, endpoint.endpoint.facts.prices
-        prompt, cached = expect_prompt(request)
-        blank = Entry(
+        endpoint, prices = client.endpoint, client.endpoint.facts.prices
+        prompt, cached = estimate_prompt(request)
+        draft = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
-            day=day,
+            day=time.strftime("%Y-%m-%d", time.localtime(now)),
             account=self._account,
-            provider=target.provider,
-            model=target.model,
+            provider=client.target.provider,
+            model=client.target.model,
             input=prompt,
             estimated=True,
         )
-        caps = caps_of(self._budget, blank)
-        if not self._countable(caps, endpoint):
+        caps = list_caps(self._budget, draft)
+        if not self._drop_uncountable(caps, client):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not is_own_address(endpoint.endpoint.base_url):
-                # Some say afterwards what a call cost: past a cap nobody is asked again.
-                offer = _Offer(blank, prices, cached, output, free=False)
-                return CallTicket(request, await self._admitted(caps, offer), caps, prices, began)
-            entry = _worst_case(blank, prices, output)
+            if caps and not is_own_address(endpoint.base_url):
+                # The endpoint may report costs afterwards, so a cap that is reached still stops it.
+                estimate = _CallEstimate(draft, prices, cached, output, shortenable=False)
+                entry = await self._admit_call(caps, estimate)
+                return CallTicket(request, entry, caps, prices, began)
+            entry = _reserve_worst_case(draft, prices, output)
             self._ledger.begin_call(entry)
             return CallTicket(request, entry, (), prices, began)
-        offer = _Offer(
-            blank,
-            prices,
-            cached,
-            _longest_output(endpoint, request),
-            free=_may_shorten(endpoint, request),
+        asked = request.settings.max_output or endpoint.default_output
+        limit = asked or endpoint.facts.output
+        estimate = _CallEstimate(
+            draft, prices, cached, limit or UNKNOWN_OUTPUT, shortenable=not asked
         )
-        entry = await self._admitted(caps, offer)
-        return CallTicket(
-            _limit_output(request, endpoint, entry.output), entry, caps, prices, began
-        )
+        entry = await self._admit_call(caps, estimate)
+        if limit is None or entry.output < limit:
+            settings = structs.replace(request.settings, max_output=entry.output)
+            request = structs.replace(request, settings=settings)
+        return CallTicket(request, entry, caps, prices, began)
 
     def settle_call(
         self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
     ) -> Usage:
-        """What the call cost, added to what the provider reported. Never waits, never fails."""
+        """Book how the call ended; returns its usage with the cost. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
             usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
         known = usage.cost is not None or not (usage.input or usage.output)
@@ -131,88 +130,95 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle_call(entry, ticket.caps, self._warn)
+        self._ledger.settle_call(entry, ticket.caps, self._emit_warnings)
         return usage
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _countable(self, caps: tuple[Cap, ...], endpoint: ModelClient) -> tuple[Cap, ...]:
-        """Without a price money cannot be counted beforehand; said once, and tokens still are."""
-        if endpoint.endpoint.facts.prices is not None:
+    def _drop_uncountable(self, caps: tuple[Cap, ...], client: ModelClient) -> tuple[Cap, ...]:
+        """The caps that can be checked in advance: without a price those in dollars cannot, which
+        is said once."""
+        if client.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
-        name = f"{endpoint.target.provider}:{endpoint.target.model}"
-        if len(counted) < len(caps) and self._once(name):
+        name = f"{client.target.provider}:{client.target.model}"
+        if len(counted) < len(caps) and self._say_once(name):
             self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 
-    async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
-        """Running calls are taken at their worst; when only they are in the way, wait for them."""
-        for wait in (*WAITS, 0.0):
-            entry, levels = await self._ledger.reserve_call(caps, offer.entry)
+    async def _admit_call(self, caps: tuple[Cap, ...], estimate: _CallEstimate) -> Entry:
+        """Reserve the call. Running calls count at their worst case; when only they are in the way,
+        wait for them."""
+        for wait in (*RETRY_WAITS, 0.0):
+            entry, levels = await self._ledger.reserve_call(caps, estimate.fit_entry)
             if entry is not None:
                 return entry
-            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.remaining, offer.least)]
+            blocked = [x for x in levels if not estimate.fits_room(x.cap.unit, x.remaining)]
             hopeless = [
-                x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
+                x for x in blocked if not estimate.fits_room(x.cap.unit, x.cap.limit - x.spent)
             ]
             if hopeless or not wait:
                 raise OverBudget(describe_refusal((hopeless or blocked)[0], time.time()))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _warn(self, warned: Sequence[CapWarning]) -> None:
-        for each in warned:
-            self._emit(Notice("budget", describe_warning(each, time.time())))
+    def _emit_warnings(self, warned: Sequence[CapWarning]) -> None:
+        for warning in warned:
+            self._emit(Notice("budget", describe_warning(warning, time.time())))
 
 
-class _Offer(Struct, frozen=True):
-    """What a call needs, in the units of caps."""
+class _CallEstimate(Struct, frozen=True):
+    """What a call is expected to use, in the units of caps."""
 
-    blank: Entry
+    draft: Entry
     prices: Prices | None
     cached: int
     """Prompt tokens that likely come from a cache."""
-    ceiling: int
-    """The longest answer it can have."""
-    free: bool
-    """Nobody asked for that length: it may be shortened to leave room for others."""
+    max_output: int
+    """The longest possible answer."""
+    shortenable: bool
+    """Nobody asked for that length, so it may be shortened to leave room for other calls."""
 
     @property
-    def least(self) -> int:
-        return min(LEAST_OUTPUT, self.ceiling)
+    def min_output(self) -> int:
+        return min(LEAST_OUTPUT, self.max_output)
 
-    def entry(self, levels: Sequence[CapLevel]) -> Entry | None:
-        """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
-        less than one of them reserved."""
-        output = self.ceiling
-        fair = min(FAIR_OUTPUT, self.ceiling)
-        while self.free and output > fair and not self._all(levels, output, SHARE):
-            output = max(fair, _halve(output))
-        while output > self.least and not self._all(levels, output, 1):
-            output = max(self.least, _halve(output))
-        if not self._all(levels, output, 1):
+    def fit_entry(self, levels: Sequence[CapLevel]) -> Entry | None:
+        """A reservation that all caps admit. It reserves the worst case, but only the likely case
+        must fit, so all calls together exceed a cap by less than one reservation."""
+        output = self.max_output
+        fair = min(FAIR_OUTPUT, self.max_output)
+        while (
+            self.shortenable
+            and output > fair
+            and not self._fits_levels(levels, output, OUTPUT_SHARE)
+        ):
+            output = max(fair, _halve_output(output))
+        while output > self.min_output and not self._fits_levels(levels, output, 1):
+            output = max(self.min_output, _halve_output(output))
+        if not self._fits_levels(levels, output, 1):
             return None
-        return _worst_case(self.blank, self.prices, output)
+        return _reserve_worst_case(self.draft, self.prices, output)
 
-    def fits(self, unit: str, room: float, output: int) -> bool:
+    def fits_room(self, unit: str, room: float, output: int | None = None) -> bool:
+        """Whether a call with so long an answer, the shortest by default, likely fits."""
         if unit == "usd" and self.prices is None:
             return room > 0
-        return self._likely(unit, output) <= room
+        return self._estimate_spend(unit, output or self.min_output) <= room
 
-    def _all(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
-        return all(self.fits(x.cap.unit, x.remaining / share, output) for x in levels)
+    def _fits_levels(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
+        return all(self.fits_room(x.cap.unit, x.remaining / share, output) for x in levels)
 
-    def _likely(self, unit: str, output: int) -> float:
-        prompt = self.blank.input
+    def _estimate_spend(self, unit: str, output: int) -> float:
+        prompt = self.draft.input
         if unit == "tokens":
             return prompt + output
         assert self.prices is not None
         return self.prices.cost_of(Usage(prompt, output, cache_read=min(self.cached, prompt)))
 
 
-async def root_of(store: Store, session_id: str) -> str:
-    """Where a chain of compressed or delegated sessions began: they share one cap."""
+async def find_root_session(store: Store, session_id: str) -> str:
+    """The first of a chain of compressed or delegated sessions, which share one cap."""
     seen = {session_id}
     while (meta := await store.sessions.get_meta(session_id)) is not None and meta.parent:
         if meta.parent in seen:
@@ -222,41 +228,19 @@ async def root_of(store: Store, session_id: str) -> str:
     return session_id
 
 
-def _halve(output: int) -> int:
-    """To the next power of two below: the head of a request is encoded once per limit."""
+def _halve_output(output: int) -> int:
+    """The next lower power of two: few limits, because a request's head is encoded per limit."""
     return int(1 << (output - 1).bit_length() - 1)
 
 
-def _worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
-    cost = None if prices is None else prices.max_cost(blank.input, output)
-    return structs.replace(blank, output=output, cost=cost)
+def _reserve_worst_case(draft: Entry, prices: Prices | None, output: int) -> Entry:
+    cost = None if prices is None else prices.max_cost(draft.input, output)
+    return structs.replace(draft, output=output, cost=cost)
 
 
-def _longest_output(endpoint: ModelClient, request: Request) -> int:
-    asked = request.settings.max_output or endpoint.endpoint.default_output
-    return asked or endpoint.endpoint.facts.output or UNKNOWN_OUTPUT
-
-
-def _may_shorten(endpoint: ModelClient, request: Request) -> bool:
-    return not (request.settings.max_output or endpoint.endpoint.default_output)
-
-
-def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Request:
-    """A limit is sent only when it is lower than what holds anyway."""
-    holds = (
-        request.settings.max_output
-        or endpoint.endpoint.default_output
-        or endpoint.endpoint.facts.output
-    )
-    if holds is not None and output >= holds:
-        return request
-    settings = structs.replace(request.settings, max_output=output)
-    return structs.replace(request, settings=settings)
-
-
-def expect_prompt(request: Request) -> tuple[int, int]:
-    """Tokens of the prompt, and how many of them a cache likely holds: the last report and what
-    was added since, which is little however long the history is."""
+def estimate_prompt(request: Request) -> tuple[int, int]:
+    """Tokens of the prompt, and how many of them are likely cached: the last report plus what was
+    added since, so the work does not grow with the history."""
     reported = cached = since = 0
     for message in reversed(request.history.messages):
         usage = message.usage
@@ -266,20 +250,16 @@ def expect_prompt(request: Request) -> tuple[int, int]:
             break
         since += message_weight(message)
     else:
-        since += text_weight(request.system) + _encoded_size(request.tools) // 4
+        since += text_weight(request.system) + len(msgspec.json.encode(request.tools)) // 4
     since += sum(message_weight(m) for m in request.tail)
-    return reported + int(since * MARGIN), cached
+    return reported + int(since * ESTIMATE_MARGIN), cached
 
 
-def _encoded_size(value: Any) -> int:
-    return len(msgspec.json.encode(value))
+# Which caps apply to a call, and the sentences about them
 
 
-# Which caps concern a call, and how they are spoken of
-
-
-def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
-    """In the order in which they are named when several are reached."""
+def list_caps(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
+    """The caps that apply to a call, in the order in which refusals name them."""
     if budget == _NO_CAPS:
         return ()
     day, session, *others = entry.scopes
@@ -307,21 +287,25 @@ def describe_refusal(level: CapLevel, now: float) -> str:
     cap = level.cap
     running = ""
     if level.running > 0:
-        running = f", {format_amount(level.running, cap.unit)} reserved by calls that run"
+        running = f", {format_amount(level.running, cap.unit)} reserved by running calls"
     return (
         f"Budget reached: {_name_cap(cap)} is {format_amount(cap.limit, cap.unit)}, "
         f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. "
-        f"Nothing was lost. {_describe_reset(cap, now)} To raise it: hermes config set "
+        f"Everything so far is kept. {_describe_reset(cap, now)} To raise it: hermes config set "
         f"budget.{cap.name} {_suggest_limit(cap)}"
     )
 
 
 def describe_unpriced(model: str, *, tokens: bool) -> str:
-    rest = "Its tokens count." if tokens else "Set a cap in tokens (budget.daily_tokens)"
+    advice = "Caps in tokens still apply."
+    if not tokens:
+        advice = (
+            "Set a cap in tokens (budget.daily_tokens), or its price "
+            "(providers.NAME.models.MODEL.price)."
+        )
     return (
-        f"The price of {model} is not known: to the budget in dollars counts only what the "
-        f"endpoint itself says a call cost. {rest}"
-        + ("" if tokens else ", or its price (providers.NAME.models.MODEL.price).")
+        f"The price of {model} is not known: caps in dollars count only the costs that the "
+        f"endpoint itself reports. {advice}"
     )
 
 
@@ -337,7 +321,7 @@ def _name_cap(cap: Cap) -> str:
 
 def _describe_reset(cap: Cap, now: float) -> str:
     if cap.name.startswith("session"):
-        return "A new session begins at zero."
+        return "A new session starts at zero."
     at = time.localtime(now)
     minutes = 24 * 60 - at.tm_hour * 60 - at.tm_min
     return f"It resets at midnight, in {minutes // 60} h {minutes % 60} min."

@@ -14,18 +14,16 @@ from msgspec import structs
 from hermes.agent.turn import Agent
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
-from hermes.app.auxiliary import Auxiliary, Sleep
+from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts
-from hermes.app.client_history import ClientHistory
-from hermes.app.egress_proxy import Egress
+from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
-from hermes.app.session_chain import find_current
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_init import new_meta
-from hermes.app.titles import JOB, Titles
-from hermes.app.transcript import Transcript
+from hermes.app.session_records import create_session_meta, find_current_session, store_branch
+from hermes.app.titles import TITLE_JOB, Titles
+from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
@@ -61,30 +59,29 @@ class Runtime:
         self.setup = setup
         self.store = store
         self.transport = transport
-        self.sleep = sleep
         self._child_env = build_child_env(setup.secrets)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._said: set[str] = set()
+        self._said_texts: set[str] = set()
         self._web: WebAccess | None = None
-        self._egress: Egress | None = None
+        self._egress: SharedEgressProxy | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
-        self.auxiliary = Auxiliary(self.agents.auxiliary_models, self.agents.learned, sleep)
-        self.background = BackgroundCommands(setup.home, keep=setup.config.terminal.keep_background)
-        self.errands = BackgroundPrompts(self.spawn)
-        self._titles = Titles(store, self.spawn) if JOB in setup.config.auxiliary else None
-        self._shared = SharedServices(
+        self.background_commands = BackgroundCommands(
+            setup.home, keep=setup.config.terminal.keep_background
+        )
+        self.background_prompts = BackgroundPrompts(self.spawn_task)
+        self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
             agents=self.agents,
-            auxiliary=self.auxiliary,
+            auxiliary=AuxiliaryQuestions(self.agents.auxiliary_models, self.agents.learned, sleep),
             rulebook=Rulebook(setup.home, setup.config.approvals.rules),
             backends=self.backends,
-            background=self.background,
-            titles=self._titles,
+            background_commands=self.background_commands,
+            titles=Titles(store, self.spawn_task) if TITLE_JOB in setup.config.auxiliary else None,
             sleep=sleep,
-            once=self.once,
-            spawn=self.spawn,
+            say_once=self.say_once,
+            spawn_task=self.spawn_task,
         )
 
     @classmethod
@@ -92,28 +89,28 @@ class Runtime:
     async def open(
         cls, setup: Setup, *, store: Store | None = None, sleep: Sleep = asyncio.sleep
     ) -> AsyncIterator[Runtime]:
-        """`store`: one that is open already, and closed by who opened it."""
-        own = None
+        """Open a runtime for a `with` block. A given `store` is already open and stays open."""
+        own_store = None
         if store is None:
-            store = own = SqliteStore(paths.database_file(setup.home))
-            own.open()  # on its own thread, while the rest is built and the HTTP stack imported
+            store = own_store = SqliteStore(paths.database_file(setup.home))
+            own_store.open()  # on its own thread, while the rest is built and imported
         transport = Transport(_open_engines)
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
         try:
             yield runtime
         finally:
-            await runtime._stop()
+            await runtime._shut_down()
             await transport.close()
-            if own is not None:
-                await own.close()
+            if own_store is not None:
+                await own_store.close()
 
     @property
-    def folder(self) -> Path:
-        """Where sessions work that nobody gives a folder."""
+    def working_folder(self) -> Path:
+        """The folder of sessions that are not given one."""
         return paths.find_working_folder(self.setup.config.terminal.cwd)
 
-    async def session(
+    async def open_session(
         self,
         *,
         resume: str = "",
@@ -123,32 +120,25 @@ class Runtime:
         options: Options | None = None,
         needs_model: bool = True,
     ) -> Session:
-        """A new session, or the stored one called `resume` with its whole history; where that
-        one was compressed, the one it continues in. Without `needs_model` it is opened even when
-        there is no model to call."""
-        settings = await self._settings(options, source, needs_model=needs_model)
-        where = cwd or Path.cwd()
+        """A new session, or the stored session `resume` with its history; if that one was
+        compressed, the one that continues it. Without `needs_model` it opens even if there is no
+        model to call."""
+        settings = await self._resolve_settings(options, source, needs_model=needs_model)
+        cwd = cwd or Path.cwd()
         if not resume:
-            meta = new_meta(
-                self.setup,
-                settings.agent,
-                where,
-                owner=(source, key),
-                place=self.backends.description,
-            )
-            return self._build_session(meta, where, settings)
-        found = await find_current(self.store, resume)
+            meta = self._create_meta(settings.agent, cwd, (source, key))
+            return self._build_session(meta, cwd, settings)
+        found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(
-            await self.store.sessions.load_messages(found.id), mark=wrapper_mark(found.id)
-        )
-        return self._build_session(found, where, settings, history)
+        messages = await self.store.sessions.load_messages(found.id)
+        history = History(messages, mark=wrapper_mark(found.id))
+        return self._build_session(found, cwd, settings, history)
 
-    async def reopen(self, session: Session, resume: str = "") -> Session:
+    async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
         meta = session.transcript.meta
-        other = await self.session(
+        other = await self.open_session(
             resume=resume,
             source=meta.source,
             key=meta.key,
@@ -156,53 +146,55 @@ class Runtime:
             options=session.options,
         )
         new, old = other.interactions, session.interactions
-        new.present, new.busy, new.verbose = old.present, old.busy, old.verbose
+        new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
         return other
+
+    async def branch_session(self, session: Session, upto: int, title: str = "") -> Session:
+        """A new session that begins with the first `upto` messages of this one."""
+        old = session.transcript
+        messages = old.history.messages[:upto]
+        branch = await store_branch(self.store, old.meta, old.taint, messages, title)
+        return await self.reopen_session(session, branch)
 
     async def open_client_session(
         self,
         session_id: str,
         *,
         past: tuple[Message, ...] = (),
-        keep: bool = True,
+        persistent: bool = True,
         source: str,
         key: str = "",
         options: Options | None = None,
     ) -> Session:
-        """A session with the past that a client sends along with each turn; with `keep`, what is
-        new is added to the stored session of that id."""
-        settings = await self._settings(options, source)
-        where = self.folder
-        known = await self.store.sessions.get_meta(session_id) if keep else None
-        meta = known or new_meta(
-            self.setup,
-            settings.agent,
-            where,
-            owner=(source, key),
-            place=self.backends.description,
-            notes=False,
-        )
-        session = self._build_session(structs.replace(meta, id=session_id), where, settings)
-        history = ClientHistory(self.store, session_id, past, keep=keep)
-        await session.transcript.adopt(history, stored=known is not None)
+        """A session with the id and the history that a client sends; new messages are added to the
+        stored session of that id."""
+        settings = await self._resolve_settings(options, source)
+        cwd = self.working_folder
+        known = await self.store.sessions.get_meta(session_id) if persistent else None
+        meta = known or self._create_meta(settings.agent, cwd, (source, key), project_notes=False)
+        session = self._build_session(structs.replace(meta, id=session_id), cwd, settings)
+        history = ClientHistory(self.store, session_id, past, persistent=persistent)
+        await session.transcript.adopt_history(history, stored=known is not None)
         session.host.compress_late()
         return session
 
-    def adapt(self, session: Session, options: Options) -> None:
+    def adapt_session(self, session: Session, options: Options) -> None:
         """Continue the session with another model or other limits."""
-        agent = self.agents.agent_for(options, session.transcript.meta.source)
-        session.adapt(SessionSettings(options, agent, self._safety(options, agent)))
-        session.transcript.history.sent.clear()  # what begins differently now was asked for
+        agent = self.agents.get_agent(options, session.transcript.meta.source)
+        session.apply_settings(
+            SessionSettings(options, agent, self._resolve_safety(options, agent))
+        )
+        session.transcript.history.sent.clear()  # the user asked for a different prefix
 
-    def once(self, text: str) -> str:
-        """The text, unless this process has said it before."""
-        if text in self._said:
+    def say_once(self, text: str) -> str:
+        """The text, or nothing if this process has already said it."""
+        if text in self._said_texts:
             return ""
-        self._said.add(text)
+        self._said_texts.add(text)
         return text
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task that cannot be lost: it is kept here, and its failure is logged."""
+    def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task that is kept alive here, cancelled at shutdown, and logged if it fails."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._end_task)
@@ -213,31 +205,43 @@ class Runtime:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
-    async def _stop(self) -> None:
-        if self._titles is not None:
-            await self._titles.wait()
+    async def _shut_down(self) -> None:
+        if self.services.titles is not None:
+            await self.services.titles.wait_unfinished()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
-        await self.background.close()
+        await self.background_commands.close()
         await self.backends.close()
         if self._egress is not None:
             await self._egress.close()
 
-    async def _settings(
+    async def _resolve_settings(
         self, options: Options | None, source: str, *, needs_model: bool = True
     ) -> SessionSettings:
         options = await self.agents.settle_model(options or Options())
         try:
-            agent = self.agents.agent_for(options, source)
+            agent = self.agents.get_agent(options, source)
         except ConfigError:
             if needs_model:
                 raise
-            agent = self.agents.agent_without_model(options, source)
-        return SessionSettings(options, agent, self._safety(options, agent))
+            agent = self.agents.build_agent_without_model(options, source)
+        return SessionSettings(options, agent, self._resolve_safety(options, agent))
+
+    def _create_meta(
+        self, agent: Agent, cwd: Path, owner: tuple[str, str], *, project_notes: bool = True
+    ) -> SessionMeta:
+        return create_session_meta(
+            self.setup,
+            agent,
+            cwd,
+            owner=owner,
+            backend_description=self.backends.description,
+            project_notes=project_notes,
+        )
 
     def _build_session(
         self,
@@ -260,37 +264,39 @@ class Runtime:
         services = Services()
         services.set(STORE, self.store)
         services.set(OPEN_WEB, self._open_web)
-        services.set(PROCESSES, self.background.share(meta))
+        services.set(PROCESSES, self.background_commands.grant_access(meta))
         services.set(BROWSER_SETTINGS, config.browser)
-        if backend := self.backends.backend_for(meta.id, cwd, safety.mode):
+        if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:
             services.set(TODO_LIST, restore_todos(history.messages))
-        transcript = Transcript(self.store, self.background, meta, history)
-        return Session(self._shared, settings, transcript, workspace, services)
+        transcript = Transcript(self.store, self.background_commands, meta, history)
+        return Session(self.services, settings, transcript, workspace, services)
 
-    def _safety(self, options: Options, agent: Agent) -> Safety:
-        """Whoever asks for no questions takes the walls down too; the hard rules stay."""
+    def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
+        """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
         return Safety(
             mode,
             options.yolo,
-            # A small model is nobody to judge its own commands.
+            # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             config.sandbox.network.allow,
             confirm=agent.small,
         )
 
     async def _open_egress(self) -> str:
-        """The way out for confined commands, opened by the first that may use it."""
+        """The proxy for confined commands, opened by the first that may use the network."""
         if self._egress is None:
             domains = self.setup.config.sandbox.network.allow
-            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().fetcher.guard)
+            self._egress = SharedEgressProxy(
+                self.setup.home, domains, lambda: self._open_web().fetcher.guard
+            )
         return await self._egress.open()
 
     def _open_web(self) -> WebAccess:
-        """One access to the web for the process, opened by the first tool that uses it."""
+        """The process's web access, opened by the first tool that uses it."""
         if self._web is None:
             from hermes.net.web_access import open_web_access
 

@@ -1,7 +1,5 @@
 """One live conversation: an actor with an inbox and at most one running turn."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque
@@ -10,7 +8,7 @@ from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
-from hermes.app.interactions import Busy, Interactions
+from hermes.app.interactions import BusyMode, Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript
 from hermes.core.channel import Broadcast, Channel
@@ -58,7 +56,7 @@ class Session:
         self.host = SessionHost(
             shared, settings, transcript, workspace, services, self.interactions
         )
-        self._spawn = shared.spawn
+        self._spawn = shared.spawn_task
         self._queue: deque[Pending] = deque()
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -73,61 +71,61 @@ class Session:
         return self.host.agent
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self._turn is not None
 
     @property
-    def starting(self) -> bool:
-        """A message was taken, and its turn has not begun."""
+    def is_starting(self) -> bool:
+        """A message was accepted, and its turn has not begun."""
         return self._turn is None and bool(self._queue)
 
-    def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
-        """The result of the turn that answers it; for guidance, of the turn it joins."""
+    def submit(self, message: Message, busy: BusyMode = "queue") -> asyncio.Future[TurnResult]:
+        """The result of the turn that answers the message, or of the turn that it steers."""
         message = clean_message(message)
         if self._turn is not None and busy == "steer":
-            self.host.steer.append(message.text)
+            self.host.pending_steer.append(message.text)
             return asyncio.shield(self._turn)
         if busy == "interrupt":
             self.interrupt()
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, future))
         if self._worker is None:
-            self._worker = self._spawn(self._work(), f"session {self.id}")
+            self._worker = self._spawn(self._run_queue(), f"session {self.id}")
         return future
 
     def interrupt(self) -> None:
-        """Stop the running turn; what it streamed stays. Guidance nobody consumed is dropped."""
+        """Stop the running turn; what it streamed is kept, guidance it has not read is dropped."""
         if self._turn is not None:
-            self.host.steer.clear()
+            self.host.pending_steer.clear()
             self._turn.cancel()
 
     def stop(self) -> None:
-        """Stop the running turn, and forget the messages that wait for theirs."""
+        """Stop the running turn and drop the queued messages."""
         for _, future in self._queue:
             future.cancel()
         self._queue.clear()
         self.interrupt()
 
-    def adapt(self, settings: SessionSettings) -> None:
+    def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with other settings from the next model call on."""
         self.options = settings.options
-        self.host.adapt(settings)
+        self.host.apply_settings(settings)
 
-    def events(self) -> Channel:
-        """The events from now on, until the session is closed; a slow reader sees text in larger
+    def subscribe_events(self) -> Channel:
+        """The events from now on until the session is closed; a slow reader gets text in larger
         pieces."""
         return self._events.subscribe()
 
-    async def stream(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
-        """The events of the turn that answers a message, once earlier turns have ended, and of the
-        turn that answers guidance it left over. Closing the generator stops the turn."""
+    async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
+        """The events of the turn that answers a message, after earlier turns have ended, and of the
+        turn that answers guidance it did not read. Closing the generator stops the turn."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
         if self._closed:
             raise RuntimeError("The session is closed.")
-        events = self.events()
+        events = self.subscribe_events()
         answer = self.submit(message)
-        answer.add_done_callback(lambda _: _end_unbegun(answer, events))
+        answer.add_done_callback(lambda _: _report_cancelled_answer(answer, events))
         ended = False
         try:
             async for event in events:
@@ -141,13 +139,13 @@ class Session:
                 self.stop()
 
     async def compress(self) -> bool:
-        """Because the user wants it, between two turns; whether there was anything to gain."""
+        """Compress on the user's request, between two turns; whether anything became shorter."""
         if self._turn is not None or not self.transcript.stored:
             return False
         return await self.host.compress()
 
     async def close(self) -> None:
-        """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
+        """Stop the running turn, close what its tools opened, and end all subscriptions."""
         if self._closed:
             return
         self._closed = True
@@ -157,7 +155,7 @@ class Session:
         await self.host.close()
         self._events.close()
 
-    async def _work(self) -> None:
+    async def _run_queue(self) -> None:
         try:
             while self._queue:
                 message, future = self._queue.popleft()
@@ -185,10 +183,11 @@ class Session:
             result = _INTERRUPTED
         except Exception as error:
             log.exception("turn of session %s crashed", self.id)
+            reason = self.agent.redactor.redact(repr(error))[:120]
             result = TurnResult(
                 "failed",
-                error=f"Internal error ({self.agent.redactor.redact(repr(error))[:120]}). What was "
-                "recorded before it is kept; the log has the details. Send the message again.",
+                error=f"Internal error ({reason}). Everything recorded before it is kept; the log "
+                "has the details. Send the message again.",
                 error_code="internal",
             )
         finally:
@@ -198,7 +197,7 @@ class Session:
         return result
 
 
-def _end_unbegun(answer: asyncio.Future[TurnResult], events: Channel) -> None:
-    """A message that was taken back before its turn began ends like a turn."""
+def _report_cancelled_answer(answer: asyncio.Future[TurnResult], events: Channel) -> None:
+    """End the events of a message that was dropped before its turn began."""
     if answer.cancelled():
         events.put(TurnEnd(_INTERRUPTED))

@@ -1,6 +1,4 @@
-"""The host of a session's turns: builds them, and gives them what they need."""
-
-from __future__ import annotations
+"""The host of a session's turns: builds them and provides what they need."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -12,14 +10,14 @@ from hermes.agent.compression.compressor import Compressor
 from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
-from hermes.app.auxiliary import Auxiliary, Sleep
+from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
-from hermes.app.session_chain import save_checkpoint
-from hermes.app.titles import Spawn, Titles
-from hermes.app.transcript import Transcript, first_words
+from hermes.app.session_records import save_checkpoint
+from hermes.app.titles import SpawnTask, Titles
+from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import Budget
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -32,7 +30,7 @@ from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Wo
 from hermes.tools._services import BACKEND
 
 _PURPOSES = frozenset({"cron", "subagent"})
-"""Sources that are a purpose of their own in the ledger."""
+"""Sources that the ledger counts as purposes of their own."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -41,20 +39,20 @@ class SharedServices(Struct, frozen=True):
     store: Store
     budget: Budget
     agents: Agents
-    auxiliary: Auxiliary
+    auxiliary: AuxiliaryQuestions
     rulebook: Rulebook
     backends: Backends
-    background: BackgroundCommands
+    background_commands: BackgroundCommands
     titles: Titles | None
     """None: no model is configured for titles."""
     sleep: Sleep
-    once: Callable[[str], str]
-    """The text, unless this process has said it before."""
-    spawn: Spawn
+    say_once: Callable[[str], str]
+    """The text, or nothing if this process has already said it."""
+    spawn_task: SpawnTask
 
 
 class SessionSettings(Struct, frozen=True):
-    """What a session was asked to do differently, and what follows from it."""
+    """The options of a session, and the agent and permissions that follow from them."""
 
     options: Options
     agent: Agent
@@ -62,7 +60,7 @@ class SessionSettings(Struct, frozen=True):
 
 
 class SessionHost:
-    """One session's: the TurnHost of its turns, and the ModelAccess of its tools."""
+    """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
     def __init__(
         self,
@@ -79,68 +77,75 @@ class SessionHost:
         self.workspace = workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
-        """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
+        """The account of its model calls; a surface adds its user, a schedule its job."""
         self.instructions = ""
         """Added to the system prompt while this object lives; never stored."""
-        self.steer: list[str] = []
-        """Guidance for the running turn that it has not taken yet."""
+        self.pending_steer: list[str] = []
+        """Guidance that the running turn has not read yet."""
         self.emit = interactions.emit
         self._shared = shared
         self._transcript = transcript
         self._services = services
-        self._user = UserAccess(self.approve, interactions.ask)
+        self._user = UserAccess(self.approve, interactions.ask_question)
         self._approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
             home=workspace.home,
             book=shared.rulebook,
             seams=ApprovalSeams(
-                interactions.approve, lambda: interactions.present, self, self._notify
+                interactions.request_approval,
+                lambda: interactions.user_present,
+                self,
+                self._emit_notice,
             ),
             backend=services.get(BACKEND),
         )
         self._compressor = Compressor(
-            self._summarizer, self._continue_with, lambda: transcript.id, shared.once
+            self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
         )
-        self._running = False
-        self._saved = False
-        """Whether this turn's checkpoint was made."""
-        self._began = ("", meta.id, 0)
-        """This turn's message: how it begins, in which session it stands, at which index."""
+        self._turn_running = False
+        self._checkpoint_saved = False
+        """Whether this turn's checkpoint was saved."""
+        self._turn_start = ("", meta.id, 0)
+        """The first words of this turn's message, its session and its index there."""
         services.models = self
-        transcript.on_first_answer = self._name_conversation
+        transcript.on_first_answer = self._start_title
 
     # -- for the session -------------------------------------------------------------------
 
     def begin_turn(self, message: Message) -> Turn:
         """The turn that answers this message."""
-        self._running, self._saved = True, False
-        self._began = (first_words(message), self.session_id, len(self._transcript.history))
+        self._turn_running, self._checkpoint_saved = True, False
+        self._turn_start = (
+            take_first_words(message),
+            self.session_id,
+            len(self._transcript.history),
+        )
         return self._new_turn()
 
     def end_turn(self) -> None:
-        self._running = False
+        self._turn_running = False
 
-    def adapt(self, settings: SessionSettings) -> None:
+    def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with another agent and other permissions from the next model call on."""
         self.agent = settings.agent
         self._approvals.safety = settings.safety
         self.workspace = structs.replace(self.workspace, sandbox=settings.safety.mode)
 
     def compress_late(self) -> None:
-        """Compress only when a prompt would not fit: its past is not ours to replace."""
+        """Compress only when a prompt would not fit, because the client owns the history."""
         self._compressor.lazy = True
 
     async def compress(self) -> bool:
-        """Compress because the user wants it; whether there was anything to gain."""
+        """Compress on the user's request; whether anything became shorter."""
         return await self._compressor.compress_now(self.agent, self._new_turn())
 
     async def close(self) -> None:
-        """Close what tools kept open."""
+        """Close what tools opened."""
         backend = self._services.get(BACKEND)
         await self._services.aclose()
-        await self._shared.backends.release(backend)
-        # These point back here; without them the memory of a closed session is free at once.
+        await self._shared.backends.release_backend(backend)
+        # These refer back to the host; without them a closed session's memory is freed at once.
         del self._approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
 
@@ -154,8 +159,8 @@ class SessionHost:
         await self._transcript.record(message, state)
 
     def take_steer(self) -> str:
-        text = "\n".join(self.steer)
-        self.steer.clear()
+        text = "\n".join(self.pending_steer)
+        self.pending_steer.clear()
         return text
 
     async def approve(
@@ -163,10 +168,10 @@ class SessionHost:
     ) -> Verdict:
         taint = self._transcript.taint
         verdict = await self._approvals.check(call, tool, params, keys, taint)
-        if verdict.allowed and verdict.changes and not self._saved:
-            self._saved = True
-            if not self._shared.backends.other_files:  # a command there changes nothing here
-                await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._began)
+        if verdict.allowed and verdict.changes and not self._checkpoint_saved:
+            self._checkpoint_saved = True
+            if not self._shared.backends.has_remote_files:
+                await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
 
     def tool_context(
@@ -193,10 +198,8 @@ class SessionHost:
     def sleep(self, seconds: float) -> Awaitable[None]:
         return self._shared.sleep(seconds)
 
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
-        self._shared.agents.remember_limits(endpoint, context, output)
+    def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
+        self._shared.agents.remember_limits(client, context, output)
 
     # -- ModelAccess -----------------------------------------------------------------------
 
@@ -207,43 +210,43 @@ class SessionHost:
     async def consult(
         self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
     ) -> str:
-        return await self._shared.auxiliary.ask(
+        return await self._shared.auxiliary.ask_model(
             job,
             prompt,
             main=self.agent,
             system=system,
             max_output=max_output,
-            meter=self._meter().for_purpose(f"auxiliary/{job}"),
+            meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
         )
 
     # -- inside ----------------------------------------------------------------------------
 
     def _new_turn(self) -> Turn:
-        # A small model has a prompt of its own, and follows it less the more stands around it.
-        own = "" if self.agent.small else self._transcript.meta.system
+        # A small model has its own prompt, and longer prompts only make it follow it less.
+        stored = "" if self.agent.small else self._transcript.meta.system
         return Turn(
-            system="\n\n".join(filter(None, (own, self.instructions))),
+            system="\n\n".join(filter(None, (stored, self.instructions))),
             history=self._transcript.history,
             host=self,
             learned=self._shared.agents.learned,
             compressor=self._compressor,
-            meter=self._meter(),
+            meter=self._new_meter(),
         )
 
-    def _meter(self) -> Meter:
+    def _new_meter(self) -> Meter:
         account = structs.replace(self.account, session=self.session_id)
-        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.once)
+        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.say_once)
 
-    def _summarizer(self) -> Summarizer:
-        window = self._shared.auxiliary.models.window_of("compression", self.agent)
+    def _new_summarizer(self) -> Summarizer:
+        window = self._shared.auxiliary.models.find_window("compression", self.agent)
         return Summarizer(partial(self.consult, "compression"), window)
 
-    async def _continue_with(self, messages: Sequence[Message]) -> History:
-        return await self._transcript.continue_with(messages, running=self._running)
+    async def _replace_history(self, messages: Sequence[Message]) -> History:
+        return await self._transcript.replace_history(messages, running=self._turn_running)
 
-    def _notify(self, code: str, text: str) -> None:
+    def _emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
-    def _name_conversation(self, question: str, answer: str) -> None:
+    def _start_title(self, question: str, answer: str) -> None:
         if self._shared.titles is not None:
-            self._shared.titles.begin(self._transcript, self, question, answer)
+            self._shared.titles.begin_title(self._transcript, self, question, answer)

@@ -1,6 +1,4 @@
-"""Answers that must fit a type: the schema is told, the answer is checked and asked for again."""
-
-from __future__ import annotations
+"""Answers that must match a type: the model gets the schema, and is asked again if it misses it."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -16,37 +14,37 @@ from hermes.core.events import Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Message, Text, user_message
 
 T = TypeVar("T")
-RETRIES = 2
-"""How often an answer that does not fit is asked for again."""
+MAX_RETRIES = 2
+"""How often the model is asked again for an answer that does not match."""
 _REQUEST = "Reply with JSON that fits this JSON Schema, and with nothing else:\n{}"
 _RETRY = "Your reply does not fit the JSON Schema: {} Reply again, with the corrected JSON only."
 _FENCE = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 class OutputError(HermesError):
-    """The model's answer does not fit the requested type, although it was asked again.
+    """The model's answer does not match the requested type, even after asking again.
 
     Attributes:
-        problem: What does not fit, in one sentence.
+        problem: What does not match, in one sentence.
         text: The answer, as the model wrote it.
     """
 
     def __init__(self, problem: str, text: str) -> None:
-        super().__init__(f"The answer does not fit the requested type: {problem}")
+        super().__init__(f"The answer does not match the requested type: {problem}")
         self.problem = problem
         self.text = text
 
 
 class OutputFormat(Struct, Generic[T], frozen=True):
-    """What an answer must look like: `schema` is told to the model, `decode` checks the JSON it
-    writes, with a ValidationError that says what does not fit."""
+    """The required format of an answer: the model gets `schema`; `decode` checks the JSON it writes
+    and raises a ValidationError that says what does not match."""
 
     schema: dict[str, Any] | None
     """None: any text."""
     decode: Callable[[str], T]
 
     def add_schema(self, prompt: Message) -> Message:
-        """The prompt, with the schema behind it."""
+        """The prompt followed by the schema."""
         if self.schema is None:
             return prompt
         request = _REQUEST.format(msgspec.json.encode(self.schema).decode())
@@ -66,7 +64,7 @@ class OutputFormat(Struct, Generic[T], frozen=True):
         raise OutputError(problem, text)
 
 
-def format_of(output: type[T]) -> OutputFormat[T]:
+def build_format(output: type[T]) -> OutputFormat[T]:
     """The format of a type; TypeError when JSON cannot express it."""
     if output is str:
         return cast("OutputFormat[T]", OutputFormat(None, str))
@@ -74,22 +72,22 @@ def format_of(output: type[T]) -> OutputFormat[T]:
 
 
 class PromptRun(Generic[T]):
-    """One prompt, answered in as many turns as it takes for the answer to fit its format."""
+    """One prompt, answered in as many turns as it takes for the answer to match its format."""
 
     def __init__(self, session: Session, prompt: Message, output: OutputFormat[T]) -> None:
         self.results: list[TurnResult] = []
-        """How its turns ended, the last one last."""
+        """The results of its turns, in order."""
         self.output: T | None = None
         """The answer, when the last turn completed."""
         self._session = session
         self._message = output.add_schema(prompt)
         self._format = output
 
-    async def stream(self) -> AsyncGenerator[TurnEvent, None]:
-        """What happens until the last turn has ended; OutputError when no answer fits. Closing the
+    async def stream_events(self) -> AsyncGenerator[TurnEvent, None]:
+        """The events until the last turn has ended; OutputError when no answer matches. Closing the
         generator stops the turn."""
-        for retries in range(RETRIES, -1, -1):
-            async with aclosing(self._session.stream(self._message)) as events:
+        for retries_left in range(MAX_RETRIES, -1, -1):
+            async with aclosing(self._session.stream_turn(self._message)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnd):
                         self.results.append(event.result)
@@ -101,14 +99,14 @@ class PromptRun(Generic[T]):
                 self.output = self._format.parse_answer(result.text)
                 return
             except OutputError as error:
-                if not retries:
+                if not retries_left:
                     raise
                 yield Notice("output", f"{error} Asking again.")
                 self._message = user_message(_RETRY.format(error.problem))
 
 
 def _find_json(text: str) -> Iterator[str]:
-    """The text itself, what it holds in code fences, and what stands between its brackets."""
+    """The text itself, the contents of its code fences, and what is between its brackets."""
     yield text
     yield from _FENCE.findall(text)
     begin = min((n for n in map(text.find, "{[") if n >= 0), default=-1)

@@ -1,14 +1,15 @@
-"""A conversation as it is stored: its meta data, its history, and what it has read."""
+"""The transcript of a conversation: its stored messages, and the history that a client sends."""
 
-from __future__ import annotations
-
+import hashlib
+import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from hermes.app.background_commands import BackgroundCommands
-from hermes.app.client_history import ClientHistory
-from hermes.app.session_chain import continue_in_child
+from hermes.app.session_records import continue_in_child
 from hermes.core.errors import StoreError
 from hermes.core.history import History
 from hermes.core.message import Message
@@ -16,17 +17,78 @@ from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Source, Taint
 from hermes.core.untrusted_text import wrapper_mark
 
+log = logging.getLogger(__name__)
+
+_OBJECT_KIND = "handoff"
+_MAX_STORED = 200
 _LONGEST_TITLE = 80
 
 
-def first_words(message: Message) -> str:
-    """The title a conversation has until it gets another."""
+def take_first_words(message: Message) -> str:
+    """The default title of a conversation that begins with this message."""
     return " ".join(message.text.split())[:_LONGEST_TITLE]
 
 
+class _StoredBeginning(Struct):
+    """What the beginning of a client's history was shortened to."""
+
+    covered: int
+    """How many messages of the history it replaces."""
+    digest: bytes
+    """Of the replaced messages: it only applies to a history that begins with exactly these."""
+    messages: tuple[Message, ...]
+
+
+class ClientHistory:
+    """A client's full history, and the shortened one its turn begins with. Shortened beginnings are
+    stored, so that a long conversation is not summarised again for each turn."""
+
+    def __init__(
+        self, store: Store, session_id: str, past: tuple[Message, ...], *, persistent: bool
+    ) -> None:
+        self.messages = past
+        self.persistent = persistent
+        self._store = store
+        self._id = session_id
+        self._beginning: tuple[Message, ...] | None = past
+
+    async def recall_messages(self) -> tuple[Message, ...]:
+        """The history a turn begins with, shortened as far as an earlier turn did so."""
+        with suppress(StoreError, msgspec.DecodeError):
+            stored = None
+            if self.persistent and self.messages:
+                stored = await self._store.objects.get(_OBJECT_KIND, self._id, owner="")
+            if stored is not None:
+                start = msgspec.msgpack.decode(stored.body, type=_StoredBeginning)
+                covered = self.messages[: start.covered]
+                if len(covered) == start.covered and _hash_messages(covered) == start.digest:
+                    self._beginning = (*start.messages, *self.messages[start.covered :])
+        return self._beginning or ()
+
+    async def save_shortened(self, old: Sequence[Message], new: Sequence[Message]) -> None:
+        """Store what the history before this turn became when `old` was shortened to `new`."""
+        beginning, self._beginning = self._beginning, None
+        if beginning is None:
+            return
+        turn_length = len(old) - len(beginning)
+        cut = len(new) - turn_length
+        if cut < 0 or list(new[cut:]) != list(old[len(beginning) :]):
+            return  # messages of this turn were shortened too
+        self._beginning = tuple(new[:cut])
+        if not self.persistent:
+            return
+        start = _StoredBeginning(len(self.messages), _hash_messages(self.messages), self._beginning)
+        try:
+            await self._store.objects.put(
+                _OBJECT_KIND, self._id, msgspec.msgpack.encode(start), keep_latest=_MAX_STORED
+            )
+        except StoreError as error:
+            log.warning("the shortened history of session %s was not stored: %s", self._id, error)
+
+
 class Transcript:
-    """One conversation's. Nothing is stored before its first message; `on_first_answer` is then
-    told the question and the answer of a conversation without a title."""
+    """The stored messages of one conversation. Nothing is stored before the first message;
+    `on_first_answer` receives the first question and answer if there is no title yet."""
 
     def __init__(
         self,
@@ -37,18 +99,18 @@ class Transcript:
     ) -> None:
         self.meta = meta
         self.taint = meta.taint
-        """What it has read so far; stored together with the result that brought it."""
+        """What kinds of data it has read; stored together with the result that brought it."""
         self.client_history: ClientHistory | None = None
-        """The past that the client knows: then it is not ours to replace in the store."""
+        """The history as the client knows it, which is then never replaced in the store."""
         self.on_first_answer: Callable[[str, str], None] = lambda question, answer: None
         self.stored = history is not None
         self._store = store
         self._background = background
         self._history = history
         self._past: tuple[Message, ...] | None = ()
-        """Stored together with the first message; None: nothing of it is stored."""
+        """Messages stored together with the first one; None: nothing is stored."""
         self._first_question = ""
-        """What was asked first, until it is answered and the conversation can have a title."""
+        """The first prompt of a conversation without a title, until it is answered."""
 
     @property
     def id(self) -> str:
@@ -63,11 +125,17 @@ class Transcript:
     def absorb_taint(self, sources: Collection[Source]) -> None:
         self.taint |= Taint.from_sources(sources)
 
-    async def adopt(self, past: ClientHistory, *, stored: bool) -> None:
-        """Continue from a past that the client knows better than the store does."""
-        self._history = History(await past.recall(), mark=wrapper_mark(self.id))
+    async def adopt_history(self, past: ClientHistory, *, stored: bool) -> None:
+        """Continue from the client's history instead of the stored one."""
+        self._history = History(await past.recall_messages(), mark=wrapper_mark(self.id))
         self.stored, self.client_history = stored, past
-        self._past = past.messages if past.kept else None
+        self._past = past.messages if past.persistent else None
+
+    async def update_meta(self, **changes: str) -> None:
+        """Change the title or the model, also in the store once the session is there."""
+        self.meta = structs.replace(self.meta, **changes)
+        if await self._store.sessions.get_meta(self.id) is not None:
+            await self._store.sessions.update_meta(self.id, **changes)
 
     async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state of the turn; the first one creates the session."""
@@ -79,7 +147,7 @@ class Transcript:
             return
         create = None
         if not self.stored:
-            title = self.meta.title or first_words((*self._past, message)[0])
+            title = self.meta.title or take_first_words((*self._past, message)[0])
             self._first_question = "" if self.meta.title else message.text
             create = structs.replace(self.meta, title=title)
         taint = self.taint
@@ -89,7 +157,7 @@ class Transcript:
             await self._store.sessions.append(self.id, new, state=state, create=create, taint=news)
         except StoreError as error:
             if error.code != "exists" or self.client_history is None:
-                raise  # else another turn of the same conversation was quicker
+                raise  # otherwise another turn of the same conversation was faster
             await self._store.sessions.append(self.id, (message,), state=state, taint=news)
         self.stored = True
         self.meta = structs.replace(create or self.meta, taint=taint)
@@ -97,15 +165,19 @@ class Transcript:
             self._first_question = ""
             self.on_first_answer(question, message.text)
 
-    async def continue_with(self, messages: Sequence[Message], *, running: bool) -> History:
-        """Go on with these messages instead, in a child session; the new history."""
+    async def replace_history(self, messages: Sequence[Message], *, running: bool) -> History:
+        """Continue with these messages instead, in a child session; returns the new history."""
         if self.client_history is not None:
-            await self.client_history.keep(self.history.messages, messages)
+            await self.client_history.save_shortened(self.history.messages, messages)
         else:
             old = self.meta
             self.meta = await continue_in_child(
                 self._store, old, self.taint, messages, running=running
             )
-            self._background.adopt(old.id, self.id)
+            self._background.move_to_child(old.id, self.id)
         self._history = History(messages, mark=wrapper_mark(self.id))
         return self._history
+
+
+def _hash_messages(messages: Sequence[Message]) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode(messages)).digest()

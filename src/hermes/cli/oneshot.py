@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from hermes.app.commands import ONE_SHOT, CommandContext, Reply, known, run
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
@@ -68,7 +68,7 @@ class OneShot:
         harden_process()
         try:
             async with Runtime.open(self._setup) as runtime:
-                needs_model = command is None or known(command[0]).needs_model
+                needs_model = command is None or require_command(command[0]).needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
                 result = None
                 if command:
@@ -84,7 +84,7 @@ class OneShot:
                     await introduce_model(session, runtime.transport, self._progress)
                     result = await self._run_turn(runtime, session, message)
                 await self._show_result(session, result)
-                if farewell := runtime.background.farewell():
+                if farewell := runtime.background_commands.describe_leftovers():
                     self._progress.print_line(f"! {farewell}")
         except asyncio.CancelledError:
             if not self._signals.received or self._session is not None:
@@ -95,7 +95,7 @@ class OneShot:
 
     async def _open_session(self, runtime: Runtime, folder: Path, *, needs_model: bool) -> Session:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
-        session = await runtime.session(
+        session = await runtime.open_session(
             resume=resumed.id if resumed else "",
             cwd=folder,
             options=make_options(self._args),
@@ -113,7 +113,7 @@ class OneShot:
         """Runs a slash command; one that changes something is previewed and confirmed first."""
         name, args = command
         context = CommandContext(runtime, session, ONE_SHOT)
-        reply = await run(context, name, args)
+        reply = await run_command(context, name, args)
         if not reply.confirm:
             return reply
         if not self._prompt.attended:
@@ -126,13 +126,13 @@ class OneShot:
         self._prompt.ask(Question("confirm", f"{reply.confirm} [y/N]"), confirmation)
         if (await confirmation.text or "").lower() not in ("y", "yes"):
             return Reply("Nothing was changed.")
-        return await run(structs.replace(context, confirmed=True), name, args)
+        return await run_command(structs.replace(context, is_confirmed=True), name, args)
 
     async def _run_turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
         self._session = session
         self._signals.redirect(self._stop_turn)
-        session.interactions.present = self._prompt.attended
-        events = session.events()
+        session.interactions.user_present = self._prompt.attended
+        events = session.subscribe_events()
         session.submit(message)
         with suppress(StoreError):  # the turn fails with the same error
             for sentence in await runtime.store.wait_until_open():
@@ -174,7 +174,7 @@ class OneShot:
         self._prompt.close()
         if self._args.output == "text":
             self._out.abandon()
-        if self._session.busy:
+        if self._session.is_busy:
             self._session.interrupt()
         elif not self._turn_ended:  # submitted, but not started
             asyncio.get_running_loop().call_later(_SUBMIT_POLL, self._stop_turn)
@@ -197,8 +197,8 @@ class _Confirmation:
     def __init__(self) -> None:
         self.text: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
-    def reply(self, question_id: str, text: str | None) -> None:
+    def answer_question(self, question_id: str, text: str | None) -> None:
         self.text.set_result(text)
 
-    def answer(self, approval_id: str, answer: Answer) -> None:
+    def answer_approval(self, approval_id: str, answer: Answer) -> None:
         raise AssertionError("only a question was asked")

@@ -12,7 +12,7 @@ from hermes.config.env import is_inside_agent
 from hermes.config.paths import CONTEXT_FILES
 
 if TYPE_CHECKING:
-    from hermes.app.context_files import Folder
+    from hermes.app.context_files import ContextFolder
     from hermes.config.trust_store import TrustStore
 
 _LISTED_FILES = 8
@@ -26,20 +26,20 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
     """
     if not has_context_files(folder):
         return []
-    from hermes.app.context_files import find, quoted, sort
+    from hermes.app.context_files import find_context_files, quote_files, sort_by_trust
     from hermes.config.trust_store import TrustStore
 
     book = TrustStore(home)
-    found = find(folder)
-    by = sort(found.folders, book.read_all())
-    sentences = list(found.odd)
+    found = find_context_files(folder)
+    by = sort_by_trust(found.folders, book.read_all())
+    sentences = list(found.skipped)
     trusted = by.trusted
     if by.unknown and attended and not is_inside_agent():
         if ask_trust(by.unknown, book):
-            trusted = sort(found.folders, book.read_all()).trusted
+            trusted = sort_by_trust(found.folders, book.read_all()).trusted
     elif by.unknown:
         sentences.append(_describe_untrusted_files(by.unknown))
-    return [*sentences, *quoted(found.root, trusted).cut]
+    return [*sentences, *quote_files(found.root, trusted).truncations]
 
 
 def has_context_files(folder: Path) -> bool:
@@ -54,7 +54,7 @@ def has_context_files(folder: Path) -> bool:
         path = above
 
 
-def ask_trust(folders: Sequence[Folder], book: TrustStore) -> bool:
+def ask_trust(folders: Sequence[ContextFolder], book: TrustStore) -> bool:
     """Asks about the files of these folders and remembers the answer for their present content."""
     from hermes.cli.terminal.picker import ask_yes_no
     from hermes.config.trust_store import make_decision
@@ -70,7 +70,7 @@ def ask_trust(folders: Sequence[Folder], book: TrustStore) -> bool:
     return yes
 
 
-def list_files(folders: Sequence[Folder]) -> list[str]:
+def list_files(folders: Sequence[ContextFolder]) -> list[str]:
     """A line per file: its path and size."""
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal_hidden
@@ -84,7 +84,7 @@ def list_files(folders: Sequence[Folder]) -> list[str]:
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
-def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
+def _describe_untrusted_files(folders: Sequence[ContextFolder]) -> str:
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal_hidden
 
@@ -98,7 +98,7 @@ def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
     )
 
 
-def _trust_command(folders: Sequence[Folder]) -> str:
+def _trust_command(folders: Sequence[ContextFolder]) -> str:
     from shlex import quote
 
     from hermes.core.untrusted_text import reveal_hidden

@@ -37,10 +37,10 @@ async def find_session(store: Store, prefix: str) -> SessionMeta:
 async def find_resumed_session(store: Store, args: Namespace, folder: Path) -> SessionMeta | None:
     """The session that --resume or --continue names; None when neither was given."""
     if args.resume is not None:
-        from hermes.app.session_chain import find_current
+        from hermes.app.session_records import find_current_session
 
         named = await find_session(store, args.resume)
-        return await find_current(store, named.id)
+        return await find_current_session(store, named.id)
     if not args.latest:
         return None
     latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
@@ -53,7 +53,7 @@ async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Sessi
     """The session that the options name, or a new one."""
     resumed = await find_resumed_session(runtime.store, args, folder)
     resume = resumed.id if resumed is not None else ""
-    return await runtime.session(resume=resume, cwd=folder, options=make_options(args))
+    return await runtime.open_session(resume=resume, cwd=folder, options=make_options(args))
 
 
 def make_options(args: Namespace) -> Options:

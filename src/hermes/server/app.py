@@ -40,13 +40,13 @@ class Server:
         self._acceptor: Acceptor | None = None
         self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
         objects = runtime.store.objects
-        self.runs = RunRegistry(self.turns, objects, runtime.spawn, self._instance)
+        self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
             model=settings.model_name or _choose_model_name(runtime.setup.profile),
             metrics=self.metrics,
-            idempotency=IdempotencyKeys(objects, runtime.spawn),
+            idempotency=IdempotencyKeys(objects, runtime.spawn_task),
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,

@@ -100,13 +100,13 @@ async def test_a_deferred_tool_called_by_its_own_name(tmp_path: Path) -> None:
 async def test_the_gates_see_the_inner_call(tmp_path: Path, approved: bool) -> None:
     steps = [through("c1", "carrier_pigeon", {"text": "hi"}), say("ok")]
     async with rig(tmp_path, steps, tools=[sender(risk="write")], options=Options()) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(asked, Approval)
         assert asked.call.name == "carrier_pigeon"
         assert json.loads(asked.call.args) == {"text": "hi"}
-        r.session.interactions.answer(asked.id, approved)
+        r.session.interactions.answer_approval(asked.id, approved)
         await turn
         assert bool(ran) is approved
         if approved:

@@ -1,4 +1,4 @@
-"""The slash commands, one registry for every surface: `commands/NAME.py` defines /NAME."""
+"""The slash commands of every surface: `commands/NAME.py` defines /NAME."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ if TYPE_CHECKING:
     from hermes.core.message import Message
 
 ONE_SHOT = "oneshot"
-"""The surface that runs one command, or answers one prompt, and ends."""
+"""The surface that runs one command or answers one prompt, then exits."""
 Surfaces: TypeAlias = Literal["all", "live"]
-"""`live`: only where a conversation goes on; for what counts only as long as it does."""
+"""`live`: only in an ongoing conversation, for settings that last no longer than it does."""
 _NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
-MEANT = " A message that begins with a slash needs two: //{}"
-_SURE = frozenset({"yes", "y", "confirm"})
+ESCAPE_HINT = " (To send it as text, start with //.)"
+_YES = frozenset({"yes", "y", "confirm"})
+_OTHER_MODULES = {"reasoning": "effort"}
+"""Commands whose module is not called like them."""
 
 
 class CommandContext(Struct, frozen=True):
-    """Where a command was given, and by whom."""
+    """Where a command was entered, and by whom."""
 
     runtime: Runtime
     session: Session
     surface: str
-    admin: bool = True
-    confirmed: bool = False
-    """The user has seen the preview and said yes."""
+    is_admin: bool = True
+    is_confirmed: bool = False
+    """The user has seen the preview and agreed."""
 
 
 class Reply(Struct, frozen=True):
-    """What came of a command."""
+    """The result of a command."""
 
     text: str = ""
     session: Session | None = None
-    """The session to go on with from now on; None: the same."""
+    """The session to continue with; None: the same."""
     confirm: str = ""
-    """Nothing was done yet: this is asked first, and with a yes the same command is run again with
-    `confirmed` (or with the word `yes` at its end)."""
+    """A question to ask first: nothing was done yet. After a yes the same command runs again with
+    `is_confirmed` (or with the word `yes` at its end)."""
     submit: Message | None = None
-    """What is now to be answered, as if the user had sent it."""
+    """A message to answer now, as if the user had sent it."""
     suspend: bool = False
     """The next message starts a fresh session."""
 
@@ -58,86 +60,91 @@ class Command(Struct, frozen=True):
     help: str
     """One line."""
     run: Callable[[CommandContext, str], Awaitable[Reply]]
-    """Given what stands behind the name. ConfigError for arguments that mean nothing."""
+    """Takes what follows the name. ConfigError when the arguments make no sense."""
     usage: str = ""
     """The arguments, as in `[ID] [yes]`."""
     aliases: tuple[str, ...] = ()
     never_waits: bool = False
-    """Is run at once, also while the agent works."""
-    admin: bool = False
-    """In a chat with several people: not for everybody."""
+    """Runs at once, even while the agent works."""
+    admin_only: bool = False
+    """In a chat with several people: for administrators only."""
     surfaces: Surfaces = "all"
     needs_model: bool = True
-    """False: it also runs where no model can be called, for want of a key for instance."""
+    """False: it also runs where no model can be called, for example without a key."""
 
 
-def parse(text: str) -> tuple[str, str] | None:
-    """The name and the arguments of a command; None for a message. `//` begins a message with a
-    slash, and what cannot be a name (`/etc/hosts`) is one as it is."""
+def parse_command(text: str) -> tuple[str, str] | None:
+    """The name and the arguments of a command; None for a message. A message starts with `//`, or
+    with a slash and something that cannot be a name (`/etc/hosts`)."""
     found = _NAME.match(text.strip())
     return (found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-def message_text(text: str) -> str:
-    """What was meant by a message: without the slash that kept it from being a command."""
+def unescape_message(text: str) -> str:
+    """The message without the extra slash that kept it from being a command."""
     return text[1:] if text.startswith("//") else text
 
 
-def names() -> tuple[str, ...]:
-    """Of all commands, without importing any."""
-    files = Path(__file__).parent.glob("[a-z]*.py")
-    return tuple(sorted(file.stem.replace("_", "-") for file in files))
+def list_names() -> tuple[str, ...]:
+    """The names of all commands, without importing any."""
+    stems = {file.stem for file in Path(__file__).parent.glob("[a-z]*.py")}
+    return tuple(sorted(stems - set(_OTHER_MODULES.values()) | set(_OTHER_MODULES)))
 
 
-def find(name: str) -> Command | None:
-    """By its name or an alias."""
-    return _load(name) if name in names() else aliases().get(name)
-
-
-@cache
-def aliases() -> dict[str, Command]:
-    return {alias: command for command in registry() for alias in command.aliases}
+def find_command(name: str) -> Command | None:
+    """The command with this name or alias."""
+    return _load_command(name) if name in list_names() else load_aliases().get(name)
 
 
 @cache
-def registry() -> tuple[Command, ...]:
-    return tuple(map(_load, names()))
+def load_aliases() -> dict[str, Command]:
+    return {alias: command for command in load_commands() for alias in command.aliases}
 
 
-def known(name: str, more: str = "") -> Command:
-    """ConfigError with the nearest name, and `more`, when there is none."""
-    command = find(name)
+@cache
+def load_commands() -> tuple[Command, ...]:
+    return tuple(map(_load_command, list_names()))
+
+
+def require_command(name: str, hint: str = "") -> Command:
+    """The command with this name; ConfigError with the nearest one and `hint` if there is none."""
+    command = find_command(name)
     if command is not None:
         return command
     from difflib import get_close_matches
 
-    close = get_close_matches(name, [*names(), *aliases()], 1, 0.6)
-    hint = f"did you mean /{close[0]}?" if close else "/help lists them."
-    raise ConfigError(f"There is no command /{name}; {hint}{more}")
+    close = get_close_matches(name, [*list_names(), *load_aliases()], 1, 0.6)
+    advice = f"Did you mean /{close[0]}?" if close else "See /help."
+    raise ConfigError(f"Unknown command /{name}. {advice}{hint}")
 
 
-async def run(ctx: CommandContext, name: str, args: str) -> Reply:
+async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
-    command = known(name, MEANT.format(name))
-    if command.admin and not ctx.admin:
+    command = require_command(name, ESCAPE_HINT)
+    if command.admin_only and not ctx.is_admin:
         raise ConfigError(f"/{command.name} is for administrators.")
     if command.surfaces == "live" and ctx.surface == ONE_SHOT:
         raise ConfigError(
-            f"/{command.name} counts only while a conversation goes on; for a single prompt there "
-            "are options: hermes chat --help."
+            f"/{command.name} works only in a conversation. A single prompt takes options instead: "
+            "see `hermes chat --help`."
         )
     return await command.run(ctx, args)
 
 
-def sure(ctx: CommandContext, args: str) -> tuple[bool, list[str]]:
+def require_idle(session: Session) -> None:
+    if session.is_busy:
+        raise ConfigError("A turn is running. Wait for it to end, or /stop it.")
+
+
+def take_confirmation(ctx: CommandContext, args: str) -> tuple[bool, list[str]]:
     """Whether the user has confirmed, and the arguments without the word that says so."""
     words = args.split()
-    said = bool(words) and words[-1].lower() in _SURE
-    return ctx.confirmed or said, words[:-1] if said else words
+    agreed = bool(words) and words[-1].lower() in _YES
+    return ctx.is_confirmed or agreed, words[:-1] if agreed else words
 
 
 @cache
-def _load(name: str) -> Command:
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+def _load_command(name: str) -> Command:
+    module = import_module(f"{__name__}.{_OTHER_MODULES.get(name, name)}")
     command: Command = module.COMMAND
     return command

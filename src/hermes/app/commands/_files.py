@@ -1,4 +1,4 @@
-"""What going back does to files, in words."""
+"""Sentences about files that /undo and /rollback restore."""
 
 from __future__ import annotations
 
@@ -12,52 +12,53 @@ from hermes.core.text import format_plural
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
 
-_DIFF = 4000
-_NAMES = 40
+_MAX_DIFF_CHARS = 4000
+_MAX_NAMES = 40
 _FILE = re.compile(r'^diff --git "?a/(.+?)"? "?b/', re.MULTILINE)
-_INTERNAL = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
-"""Lines of git that tell a person nothing."""
+_INDEX_LINE = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
+"""Object ids, which mean nothing to a person."""
 
 
-def when(checkpoint: Checkpoint) -> str:
+def format_time(checkpoint: Checkpoint) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.created))
 
 
-async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
-    """What has changed since a checkpoint, and so would change back."""
+async def preview_restore(workspace: Path, home: Path, found: Checkpoint) -> str:
+    """What has changed since a checkpoint, and so would be restored."""
     from hermes.exec.snapshots.checkpoints import diff_checkpoint
 
     text = await diff_checkpoint(workspace, home, found.id)
     files = _FILE.findall(text)
     if not files:
-        return f"The files are as they were on {when(found)}."
-    names = _listed(files)
-    text = _INTERNAL.sub("", text)
-    shown = text if len(text) <= _DIFF else text[:_DIFF].rsplit("\n", 1)[0] + "\n[cut]"
-    what = f"{format_plural(len(files), 'file')} back to {when(found)}"
-    head = f"Puts {what}, whoever changed them since: {names}"
-    return f"{head}\n{shown.rstrip()}"
+        return f"The files are unchanged since {format_time(found)}."
+    names = _join_names(files)
+    text = _INDEX_LINE.sub("", text)
+    if len(text) > _MAX_DIFF_CHARS:
+        text = text[:_MAX_DIFF_CHARS].rsplit("\n", 1)[0] + "\n[cut]"
+    state = "its state" if len(files) == 1 else "their state"
+    head = f"Restores {format_plural(len(files), 'file')} to {state} at {format_time(found)}"
+    return f"{head}, including changes made by others since: {names}\n{text.rstrip()}"
 
 
-def trouble(workspace: Path, home: Path) -> str:
-    """Why no files would change."""
+def explain_no_files(workspace: Path, home: Path) -> str:
+    """Why no files would be restored."""
     from hermes.exec.snapshots.checkpoints import explain_unsuitable
 
     why = explain_unsuitable(workspace, home)
-    return f"Files stay as they are: {why}." if why else "No files were changed in it."
+    return f"Files are not restored: {why}." if why else "No files were changed in it."
 
 
-def described(done: RestoredFiles) -> str:
+def describe_restored(done: RestoredFiles) -> str:
     parts = (
-        ("Put back", done.changed),
-        ("Brought back", done.added),
+        ("Restored", done.changed),
+        ("Recreated", done.added),
         ("Removed", done.removed),
-        ("Left as they are", done.kept),
+        ("Left unchanged", done.kept),
     )
-    lines = [f"{word}: {_listed(files)}" for word, files in parts if files]
+    lines = [f"{word}: {_join_names(files)}" for word, files in parts if files]
     return "\n".join(lines) or "No file had changed."
 
 
-def _listed(files: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(files) - _NAMES} more" if len(files) > _NAMES else ""
-    return ", ".join(files[:_NAMES]) + more
+def _join_names(files: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(files) - _MAX_NAMES} more" if len(files) > _MAX_NAMES else ""
+    return ", ".join(files[:_MAX_NAMES]) + more

@@ -1,40 +1,37 @@
-"""Which stored sessions a person may see: those of the same place."""
+"""The stored sessions a person may see: those of the same surface and conversation."""
 
-from __future__ import annotations
-
-from hermes.app.commands import CommandContext
 from hermes.core.errors import ConfigError
-from hermes.core.store import SessionMeta
+from hermes.core.store import SessionMeta, Store
 
-_LISTED = 20
-_SEARCHED = 1000
+_MAX_LISTED = 20
+_MAX_SEARCHED = 1000
 
 
-async def here(ctx: CommandContext, limit: int = _LISTED) -> list[SessionMeta]:
-    """The latest ones of this surface and, on one with several people, of this conversation."""
-    mine = ctx.session.transcript.meta
-    found = await ctx.runtime.store.sessions.list_recent(source=mine.source, limit=_SEARCHED)
+async def list_own_sessions(
+    store: Store, mine: SessionMeta, limit: int = _MAX_LISTED
+) -> list[SessionMeta]:
+    """The latest sessions of the same surface and, where several people use it, conversation."""
+    found = await store.sessions.list_recent(source=mine.source, limit=_MAX_SEARCHED)
     return [meta for meta in found if meta.key == mine.key][:limit]
 
 
-async def find(ctx: CommandContext, wanted: str) -> SessionMeta:
-    """By id, the beginning of one, or title. What belongs to others does not exist."""
-    mine = ctx.session.transcript.meta
+async def find_own_session(store: Store, mine: SessionMeta, wanted: str) -> SessionMeta:
+    """The session with this id, beginning of an id, or title; other people's are not found."""
     by_id = [
         meta
-        for meta in await ctx.runtime.store.sessions.find_by_prefix(wanted, limit=_LISTED)
+        for meta in await store.sessions.find_by_prefix(wanted, limit=_MAX_LISTED)
         if (meta.source, meta.key) == (mine.source, mine.key)
     ]
     exact = [meta for meta in by_id if meta.id == wanted]
     titled: list[SessionMeta] = []
     if not by_id:
-        word = wanted.casefold()
-        titled = [m for m in await here(ctx, _SEARCHED) if m.title.casefold() == word][:1]
+        recent = await list_own_sessions(store, mine, _MAX_SEARCHED)
+        titled = [meta for meta in recent if meta.title.casefold() == wanted.casefold()][:1]
     match exact or by_id or titled:
-        case [one]:
-            return one
+        case [meta]:
+            return meta
         case []:
-            raise ConfigError(f"There is no session {wanted}; /sessions lists them.")
+            raise ConfigError(f"There is no session {wanted}. See /sessions.")
         case several:
             ids = ", ".join(meta.id for meta in several)
-            raise ConfigError(f"{wanted} fits several sessions ({ids}); give more of the id.")
+            raise ConfigError(f"{wanted} matches several sessions ({ids}); type more of the id.")

@@ -1,4 +1,4 @@
-"""What a change in the middle of a conversation costs: how much of it is read anew."""
+"""The cost of changing the model or its settings mid-conversation: the history is read again."""
 
 from __future__ import annotations
 
@@ -10,29 +10,25 @@ if TYPE_CHECKING:
     from hermes.agent.turn import Agent
     from hermes.app.session import Session
 
-_MENTIONED = 1024
-"""Tokens; less than this nobody caches."""
+_MIN_TOKENS = 1024
+"""No provider caches a shorter prompt."""
 
 
-def price(session: Session, before: Agent) -> str:
-    """A sentence with a space before it; empty where the next request begins like the last."""
-    after = session.agent
-    one, other = before.providers[0], after.providers[0]
-    moved = one.target != other.target
-    cached = other.endpoint.quirks.cache == "native" and other.endpoint.quirks.effort != "omit"
-    thinks = before.settings.effort != after.settings.effort and cached
-    if not session.transcript.history.messages or not (
-        moved or thinks or before.specs != after.specs
-    ):
+def describe_reread_cost(session: Session, before: Agent) -> str:
+    """A sentence with a space before it; empty when the next request begins like the last."""
+    after, history = session.agent, session.transcript.history
+    endpoint = after.providers[0].endpoint
+    model_changed = before.providers[0].target != after.providers[0].target
+    effort_matters = endpoint.quirks.cache == "native" and endpoint.quirks.effort != "omit"
+    effort_changed = effort_matters and before.settings.effort != after.settings.effort
+    if not history.messages or not (model_changed or effort_changed or before.specs != after.specs):
         return ""
-    gauge = TokenGauge(
-        session.transcript.history, request_overhead(after, session.transcript.meta.system)
-    )
+    gauge = TokenGauge(history, request_overhead(after, session.transcript.meta.system))
     gauge.weigh_new_messages()
     tokens = gauge.next_prompt
-    if tokens < _MENTIONED:
+    if tokens < _MIN_TOKENS:
         return ""
-    prices = other.endpoint.facts.prices
-    cost = f" (about ${prices.input * tokens / 1e6:.2f})" if prices and prices.input else ""
-    who = "It reads the conversation so far" if moved else "The conversation so far is read"
-    return f" {who} anew, once: about {tokens:,} tokens{cost}."
+    prices = endpoint.facts.prices
+    cost = f", ${prices.input * tokens / 1e6:.2f}" if prices and prices.input else ""
+    reader = "It" if model_changed else "The model"
+    return f" {reader} will re-read the conversation once (about {tokens:,} tokens{cost})."

@@ -1,34 +1,29 @@
-"""/agents: what works for you at the moment, in this conversation and in the background."""
-
-from __future__ import annotations
+"""/agents: what is running, in this conversation and in the background."""
 
 import time
 
 from hermes.app.commands import Command, CommandContext, Reply
 
-_SHOWN = 120
+_MAX_CHARS = 120
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
-    session = ctx.session
-    doing = "works" if session.busy else "waits for your next message"
-    lines = [f"{session.transcript.meta.title or session.id}: {doing}"]
-    now = time.time()
-    for record in ctx.runtime.background.running(session.transcript.meta, session.id):
-        command = " ".join(record.command.split())[:_SHOWN]
-        lines.append(f"{record.id}: {command} ({int(max(0, now - record.started))} s)")
-    for errand in ctx.runtime.errands.of(session):
-        prompt = " ".join(errand.prompt.split())[:_SHOWN]
-        lines.append(f"{errand.session.id}: {prompt} ({int(max(0, now - errand.since))} s)")
-    if len(lines) == 1:
+async def list_agents(ctx: CommandContext, args: str) -> Reply:
+    session, meta, now = ctx.session, ctx.session.transcript.meta, time.time()
+    activity = "working" if session.is_busy else "waiting for your next message"
+    lines = [f"{meta.title or session.id}: {activity}"]
+    commands = ctx.runtime.background_commands.list_running(meta)
+    prompts = ctx.runtime.background_prompts.list_prompts(session)
+    for name, text, started in (
+        *((command.id, command.command, command.started) for command in commands),
+        *((prompt.session.id, prompt.text, prompt.started) for prompt in prompts),
+    ):
+        text = " ".join(text.split())[:_MAX_CHARS]
+        lines.append(f"{name}: {text} ({int(max(0, now - started))} s)")
+    if not commands and not prompts:
         lines.append("Nothing runs in the background.")
     return Reply("\n".join(lines))
 
 
 COMMAND = Command(
-    "agents",
-    "what is at work, and what runs in the background",
-    run,
-    never_waits=True,
-    needs_model=False,
+    "agents", "running and background work", list_agents, never_waits=True, needs_model=False
 )

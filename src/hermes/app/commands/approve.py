@@ -1,6 +1,4 @@
-"""/approve: say yes to what waits for it."""
-
-from __future__ import annotations
+"""/approve: approve the pending request."""
 
 from typing import get_args
 
@@ -9,7 +7,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.events import Answer, Approval
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def approve_pending(ctx: CommandContext, args: str) -> Reply:
     answer: Answer = "once"
     wanted = ""
     for word in args.split():
@@ -19,28 +17,28 @@ async def run(ctx: CommandContext, args: str) -> Reply:
                 break
         else:
             wanted = word
-    question = waiting(ctx, wanted)
-    if not ctx.session.interactions.answer(question.id, answer):
-        raise ConfigError(f"That can be answered with: {', '.join(question.choices)}.")
-    saved = f" The rule: {'; '.join(question.rules)}" if answer == "always" else ""
-    return Reply(f"Allowed ({answer}): {question.call.name}.{saved}")
+    question = find_pending(ctx, wanted)
+    if not ctx.session.interactions.answer_approval(question.id, answer):
+        raise ConfigError(f"This request can be answered with: {', '.join(question.choices)}.")
+    rules = f" Saved rule: {'; '.join(question.rules)}" if answer == "always" else ""
+    return Reply(f"Allowed ({answer}): {question.call.name}.{rules}")
 
 
-def waiting(ctx: CommandContext, wanted: str) -> Approval:
-    """The oldest question, or the one with that id."""
-    questions = ctx.session.interactions.approvals
+def find_pending(ctx: CommandContext, wanted: str) -> Approval:
+    """The oldest pending request, or the one with that id."""
+    questions = ctx.session.interactions.pending_approvals
     if not questions:
-        raise ConfigError("Nothing waits for an approval.")
+        raise ConfigError("No request is waiting for approval.")
     found = [q for q in questions if q.id == wanted] if wanted else list(questions)
     if not found:
-        raise ConfigError(f"Nothing called {wanted} waits for an approval.")
+        raise ConfigError(f"No request {wanted} is waiting for approval.")
     return found[0]
 
 
 COMMAND = Command(
     "approve",
-    "allow what waits for it",
-    run,
+    "approve the pending request",
+    approve_pending,
     usage="[once|session|always] [ID]",
     never_waits=True,
     surfaces="live",

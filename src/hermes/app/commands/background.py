@@ -1,6 +1,4 @@
-"""/background: a prompt that is answered in a session of its own while you go on."""
-
-from __future__ import annotations
+"""/background: answer a prompt in a separate session while the conversation continues."""
 
 from pathlib import Path
 
@@ -9,40 +7,40 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def start_background(ctx: CommandContext, args: str) -> Reply:
     if not args:
-        raise ConfigError("/background needs the prompt; /agents shows what runs.")
+        raise ConfigError("/background needs a prompt. /agents shows what is running.")
     match args.split():
         case ["stop", wanted]:
-            return _stop(ctx, wanted)
+            return _stop_prompts(ctx, wanted)
     mine = ctx.session
-    session = await ctx.runtime.session(
+    session = await ctx.runtime.open_session(
         source=mine.transcript.meta.source,
         key=mine.transcript.meta.key,
         cwd=Path(mine.transcript.meta.cwd),
         options=mine.options,
     )
-    ctx.runtime.errands.start(mine, session, user_message(args))
+    ctx.runtime.background_prompts.start_prompt(mine, session, user_message(args))
     return Reply(
-        f"In the background: {session.id}. Its answer is shown when it is there; what would ask "
-        f"you is not run. /background stop {session.id} ends it."
+        f"In the background: {session.id}. The answer appears here when it is ready. Commands that "
+        f"need approval are skipped. To stop it: /background stop {session.id}"
     )
 
 
-def _stop(ctx: CommandContext, wanted: str) -> Reply:
-    errands = ctx.runtime.errands.of(ctx.session)
-    found = [one for one in errands if wanted == "all" or one.session.id == wanted]
-    if not found:
-        raise ConfigError(f"There is no {wanted} in the background; /agents shows what runs.")
-    for one in found:
-        one.session.stop()
-    return Reply(f"Stopped: {', '.join(one.session.id for one in found)}. What it did is kept.")
+def _stop_prompts(ctx: CommandContext, wanted: str) -> Reply:
+    prompts = ctx.runtime.background_prompts.list_prompts(ctx.session)
+    sessions = [p.session for p in prompts if wanted in ("all", p.session.id)]
+    if not sessions:
+        raise ConfigError(f"There is no {wanted} in the background. See /agents.")
+    for session in sessions:
+        session.stop()
+    return Reply(f"Stopped: {', '.join(s.id for s in sessions)}. What was done is kept.")
 
 
 COMMAND = Command(
     "background",
-    "answer a prompt in a session of its own meanwhile",
-    run,
+    "answer a prompt in the background",
+    start_background,
     usage="PROMPT | stop ID",
     aliases=("bg",),
     never_waits=True,

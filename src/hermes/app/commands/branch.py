@@ -1,22 +1,23 @@
-"""/branch: go on in a copy, so that the conversation so far stays as it is."""
+"""/branch: continue in a copy of the session and leave the original unchanged."""
 
-from __future__ import annotations
-
-from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.commands._branch import open_branch
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.core.errors import ConfigError
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def branch_session(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    if session.busy:
-        raise ConfigError("A turn is running; /branch when it has ended, or /stop it.")
+    require_idle(session)
     if not len(session.transcript.history):
-        raise ConfigError("There is nothing to branch off yet.")
-    child = await open_branch(ctx, len(session.transcript.history), args)
-    return Reply(f"On a branch now: {child.id}. /resume {session.id} goes back.", session=child)
+        raise ConfigError("There is nothing to branch from yet.")
+    child = await ctx.runtime.branch_session(ctx.session, len(session.transcript.history), args)
+    text = f"Now on a new branch ({child.id}). To return: /resume {session.id}"
+    return Reply(text, session=child)
 
 
 COMMAND = Command(
-    "branch", "go on in a copy of this session", run, usage="[TITLE]", aliases=("fork",)
+    "branch",
+    "continue in a copy of this session",
+    branch_session,
+    usage="[TITLE]",
+    aliases=("fork",),
 )

@@ -1,36 +1,35 @@
-"""/busy: what becomes of messages that come while the agent works."""
-
-from __future__ import annotations
+"""/busy: what happens to messages sent while the agent works."""
 
 from typing import get_args
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.interactions import Busy
+from hermes.app.interactions import BusyMode
 from hermes.core.errors import ConfigError
 
-_MEANING: dict[Busy, str] = {
-    "interrupt": "the running turn is stopped for it",
-    "steer": "it guides the running turn",
-    "queue": "it waits for the running turn",
+_MEANING: dict[BusyMode, str] = {
+    "interrupt": "stop the current turn",
+    "steer": "steer the current turn",
+    "queue": "wait for the current turn to end",
 }
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
-    people = ctx.session.interactions
+async def set_busy_mode(ctx: CommandContext, args: str) -> Reply:
+    interactions = ctx.session.interactions
     if args:
-        for mode in get_args(Busy):
+        for mode in get_args(BusyMode):
             if args.lower() == mode:
-                people.busy = mode
+                interactions.busy_mode = mode
                 break
         else:
-            raise ConfigError(f"/busy takes one of {', '.join(_MEANING)}.")
-    return Reply(f"A message while the agent works: {_MEANING[people.busy]} ({people.busy}).")
+            raise ConfigError(f"/busy takes one of: {', '.join(_MEANING)}.")
+    mode = interactions.busy_mode
+    return Reply(f"Messages sent while it works: {_MEANING[mode]} ({mode}).")
 
 
 COMMAND = Command(
     "busy",
-    "what becomes of messages while the agent works",
-    run,
+    "what Enter does while it works",
+    set_busy_mode,
     usage="[queue|steer|interrupt]",
     surfaces="live",
 )

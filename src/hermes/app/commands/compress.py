@@ -1,30 +1,27 @@
-"""/compress: make the conversation shorter now, not when it must be."""
+"""/compress: shorten the conversation now, before it has to be."""
 
-from __future__ import annotations
-
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.core.errors import ConfigError
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def compress_history(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if args:
-        raise ConfigError("/compress takes nothing.")
-    if session.busy:
-        raise ConfigError("A turn is running; /compress when it has ended, or /stop it.")
+        raise ConfigError("/compress takes no arguments.")
+    require_idle(session)
     before, old = len(session.transcript.history), session.id
     if not await session.compress():
-        return Reply("There is nothing to gain by compressing this conversation.")
-    goes = f"; /resume {old} goes back" if session.id != old else ""
+        return Reply("The conversation is too short to compress.")
+    back = f" To return: /resume {old}" if session.id != old else ""
     after = len(session.transcript.history)
-    what = f"{before} messages became {after}" if after != before else "earlier results are shorter"
-    return Reply(f"Compressed: {what}{goes}.")
+    change = f"{before} messages became {after}" if after != before else "tool output was shortened"
+    return Reply(f"Compressed: {change}.{back}")
 
 
 COMMAND = Command(
     "compress",
     "summarise the older part of the conversation",
-    run,
+    compress_history,
     aliases=("compact",),
     surfaces="live",
 )

@@ -1,6 +1,4 @@
-"""/debug: what somebody who is to help would ask first."""
-
-from __future__ import annotations
+"""/debug: details for a bug report."""
 
 import platform
 
@@ -9,19 +7,20 @@ from hermes.config import paths
 from hermes.version import VERSION
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def show_debug_details(ctx: CommandContext, args: str) -> Reply:
     session, setup = ctx.session, ctx.runtime.setup
-    endpoint = session.agent.providers[0]
+    client = session.agent.providers[0]
+    target = client.target
     rows = (
         ("hermes", f"{VERSION}, Python {platform.python_version()}, {platform.platform()}"),
         ("session", session.id),
-        ("model", f"{endpoint.target.model} ({endpoint.target.provider}, {endpoint.target.wire})"),
-        ("address", endpoint.endpoint.base_url),
+        ("model", f"{target.model} ({target.provider}, {target.wire})"),
+        ("address", client.endpoint.base_url),
         ("home", str(setup.home)),
         ("log", str(paths.log_file(setup.home))),
     )
-    told = "\n".join(f"{name}: {value}" for name, value in rows)
-    return Reply(f"{told}\nMore: hermes doctor, hermes logs.")
+    details = "\n".join(f"{name}: {value}" for name, value in rows)
+    return Reply(f"{details}\nMore: hermes doctor, hermes logs.")
 
 
-COMMAND = Command("debug", "what to tell somebody who helps you", run, admin=True)
+COMMAND = Command("debug", "details for a bug report", show_debug_details, admin_only=True)

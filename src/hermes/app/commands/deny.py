@@ -1,17 +1,15 @@
-"""/deny: say no to what waits for an approval."""
-
-from __future__ import annotations
+"""/deny: deny the pending request."""
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.commands.approve import waiting
+from hermes.app.commands.approve import find_pending
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
-    question = waiting(ctx, args)
-    ctx.session.interactions.answer(question.id, "deny")
+async def deny_pending(ctx: CommandContext, args: str) -> Reply:
+    question = find_pending(ctx, args)
+    ctx.session.interactions.answer_approval(question.id, "deny")
     return Reply(f"Denied: {question.call.name}.")
 
 
 COMMAND = Command(
-    "deny", "refuse what waits for an approval", run, "[ID]", never_waits=True, surfaces="live"
+    "deny", "deny the pending request", deny_pending, "[ID]", never_waits=True, surfaces="live"
 )

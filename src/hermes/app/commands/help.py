@@ -1,23 +1,28 @@
-"""/help: what there is, or how one command is used."""
+"""/help: list the commands, or explain one."""
 
-from __future__ import annotations
+from hermes.app.commands import (
+    ONE_SHOT,
+    Command,
+    CommandContext,
+    Reply,
+    load_commands,
+    require_command,
+)
 
-from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply, known, registry
 
-
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def show_help(ctx: CommandContext, args: str) -> Reply:
     if args:
-        return Reply(_one(known(args.lstrip("/").lower())))
-    shown = [
+        return Reply(_describe_command(require_command(args.lstrip("/").lower())))
+    commands = [
         c
-        for c in registry()
-        if (ctx.admin or not c.admin) and (c.surfaces == "all" or ctx.surface != ONE_SHOT)
+        for c in load_commands()
+        if (ctx.is_admin or not c.admin_only) and (c.surfaces == "all" or ctx.surface != ONE_SHOT)
     ]
-    width = max(len(c.name) for c in shown)
-    return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in shown))
+    width = max(len(c.name) for c in commands)
+    return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in commands))
 
 
-def _one(command: Command) -> str:
+def _describe_command(command: Command) -> str:
     lines = [f"/{command.name} {command.usage}".rstrip(), command.help]
     if command.aliases:
         lines.append("also: " + ", ".join(f"/{alias}" for alias in command.aliases))
@@ -27,7 +32,7 @@ def _one(command: Command) -> str:
 COMMAND = Command(
     "help",
     "list the commands, or explain one",
-    run,
+    show_help,
     usage="[COMMAND]",
     aliases=("commands",),
     never_waits=True,

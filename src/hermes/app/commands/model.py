@@ -1,16 +1,14 @@
-"""/model: which model answers, or another one for this session."""
-
-from __future__ import annotations
+"""/model: show the model, or switch it for this session."""
 
 from msgspec import structs
 
 from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
-from hermes.app.commands._price import price
+from hermes.app.commands._price import describe_reread_cost
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.endpoint import ModelChoice
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def switch_model(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
         first, *others = [p.target for p in session.agent.providers]
@@ -19,20 +17,22 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         return Reply("\n".join(lines))
     if ctx.surface == ONE_SHOT:
         raise ConfigError(
-            "For a single prompt there is --model; hermes config set model.default changes it "
-            "for good."
+            "For a single prompt use --model. To change the default: hermes config set "
+            "model.default NAME"
         )
-    options = session.options
     before = session.agent
-    ctx.runtime.adapt(session, structs.replace(options, choice=ModelChoice(model=args)))
+    options = structs.replace(session.options, choice=ModelChoice(model=args))
+    ctx.runtime.adapt_session(session, options)
     target = session.agent.providers[0].target
-    session.transcript.meta = structs.replace(session.transcript.meta, model=target.model)
-    if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
-        await ctx.runtime.store.sessions.update_meta(session.id, model=target.model)
-    told = f"From now on {target.model} ({target.provider}) answers in this session."
-    return Reply(told + price(session, before))
+    await session.transcript.update_meta(model=target.model)
+    text = f"Switched to {target.model} ({target.provider}) for this session."
+    return Reply(text + describe_reread_cost(session, before))
 
 
 COMMAND = Command(
-    "model", "the model that answers; another one for this session", run, "[NAME]", admin=True
+    "model",
+    "show the model, or switch it for this session",
+    switch_model,
+    "[NAME]",
+    admin_only=True,
 )

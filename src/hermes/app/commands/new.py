@@ -1,22 +1,20 @@
-"""/new: a fresh session in the same place."""
-
-from __future__ import annotations
+"""/new: start a new session in the same place."""
 
 from hermes.app.commands import Command, CommandContext, Reply
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def start_session(ctx: CommandContext, args: str) -> Reply:
     old = ctx.session
     old.stop()
-    fresh = await ctx.runtime.reopen(old)
-    back = f" /resume {old.id} goes back." if len(old.transcript.history) else ""
-    return Reply(f"A new session: {fresh.id}.{back}", session=fresh)
+    fresh = await ctx.runtime.reopen_session(old)
+    back = f" To return: /resume {old.id}" if len(old.transcript.history) else ""
+    return Reply(f"New session: {fresh.id}.{back}", session=fresh)
 
 
 COMMAND = Command(
     "new",
-    "start a fresh session; the old one stays stored",
-    run,
+    "start a new session; the old one is kept",
+    start_session,
     aliases=("reset",),
     never_waits=True,
     surfaces="live",

@@ -1,18 +1,23 @@
-"""/profile: whose configuration, keys and sessions these are."""
-
-from __future__ import annotations
+"""/profile: the active profile and its folder."""
 
 from hermes.app.commands import Command, CommandContext, Reply
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def show_profile(ctx: CommandContext, args: str) -> Reply:
     setup = ctx.runtime.setup
     lines = [f"profile: {setup.profile_name}"]
-    if ctx.admin:
-        lines += [f"home: {setup.home}", "Another one: hermes -p NAME; hermes profile list."]
+    if ctx.is_admin:
+        lines += [
+            f"home: {setup.home}",
+            "To use another: hermes -p NAME. See also: hermes profile list.",
+        ]
     return Reply("\n".join(lines))
 
 
 COMMAND = Command(
-    "profile", "which profile this is, and where it lives", run, never_waits=True, needs_model=False
+    "profile",
+    "the active profile and its folder",
+    show_profile,
+    never_waits=True,
+    needs_model=False,
 )

@@ -1,26 +1,21 @@
-"""/steer: guidance for the turn that is running."""
-
-from __future__ import annotations
+"""/steer: guide the running turn."""
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def steer_turn(ctx: CommandContext, args: str) -> Reply:
     if not args:
-        raise ConfigError("/steer needs the text.")
-    if not ctx.session.busy:
-        return Reply("Nothing is running; sent as a message.", submit=user_message(args))
+        raise ConfigError("/steer needs a text.")
+    if not ctx.session.is_busy:
+        return Reply(
+            "No turn is running, so this was sent as a message.", submit=user_message(args)
+        )
     ctx.session.submit(user_message(args), "steer")
-    return Reply("Steering: it is told as soon as the current step has ended.")
+    return Reply("Steering: the agent reads this after its current step.")
 
 
 COMMAND = Command(
-    "steer",
-    "tell the running turn something",
-    run,
-    usage="TEXT",
-    never_waits=True,
-    surfaces="live",
+    "steer", "guide the running turn", steer_turn, usage="TEXT", never_waits=True, surfaces="live"
 )

@@ -1,6 +1,4 @@
-"""/stop: end what is running, at once."""
-
-from __future__ import annotations
+"""/stop: stop the running turn at once."""
 
 from hermes.app.commands import Command, CommandContext, Reply
 
@@ -9,13 +7,13 @@ _STARTING = "⚡ Force-stopped. The agent was still starting — your next messa
 _IDLE = "No active task to stop."
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def stop_turn(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    running, starting = session.busy, session.starting
+    running, starting = session.is_busy, session.is_starting
     if not (running or starting):
         return Reply(_IDLE)
     session.stop()
     return Reply(_STOPPED if running else _STARTING, suspend=True)
 
 
-COMMAND = Command("stop", "end what is running", run, never_waits=True, needs_model=False)
+COMMAND = Command("stop", "stop the running turn", stop_turn, never_waits=True, needs_model=False)

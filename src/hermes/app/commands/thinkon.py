@@ -1,13 +1,11 @@
-"""/thinkon: the model thinks again."""
-
-from __future__ import annotations
+"""/thinkon: turn reasoning on again."""
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.commands.reasoning import run as reasoning
+from hermes.app.commands.effort import set_effort as reasoning
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def turn_reasoning_on(ctx: CommandContext, args: str) -> Reply:
     return await reasoning(ctx, "on")
 
 
-COMMAND = Command("thinkon", "the same as /reasoning on", run, surfaces="live")
+COMMAND = Command("thinkon", "same as /reasoning on", turn_reasoning_on, surfaces="live")

@@ -1,22 +1,19 @@
-"""/undo: take back the last turns, the messages and the files together."""
-
-from __future__ import annotations
+"""/undo: undo the last turns, messages and file changes together."""
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply, sure
-from hermes.app.commands._branch import open_branch
-from hermes.app.commands._files import described, preview, trouble
-from hermes.app.session_chain import checkpoint_since, turn_starts
+from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
+from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
+from hermes.app.session_records import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
-    confirmed, words = sure(ctx, args)
+async def undo_turns(ctx: CommandContext, args: str) -> Reply:
+    confirmed, words = take_confirmation(ctx, args)
     index = _first_index(ctx, words)
     session, home = ctx.session, ctx.runtime.setup.home
-    found = await checkpoint_since(
+    found = await find_checkpoint_since(
         ctx.runtime.store,
         home,
         session.transcript.meta,
@@ -25,30 +22,33 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     )
     workspace = Path(session.transcript.meta.cwd)
     if not confirmed:
-        shown = await preview(workspace, home, found) if found else trouble(workspace, home)
-        return Reply(f"{_describe_messages(ctx, index)}\n{shown}", confirm="Undo this?")
+        preview = (
+            await preview_restore(workspace, home, found)
+            if found
+            else explain_no_files(workspace, home)
+        )
+        return Reply(f"{_describe_messages(ctx, index)}\n{preview}", confirm="Undo this?")
     lines = []
     if found:
         from hermes.exec.snapshots.checkpoints import restore_checkpoint
 
         done = await restore_checkpoint(workspace, home, found.id)
-        lines += [described(done), f"/rollback {done.before} brings these files back."]
-    child = await open_branch(ctx, index)
-    lines.append(f"The conversation goes on before that turn; /resume {session.id} goes back.")
+        lines += [describe_restored(done), f"To undo the file changes: /rollback {done.before}"]
+    child = await ctx.runtime.branch_session(ctx.session, index)
+    lines.append(f"Went back to before that turn. To return: /resume {session.id}")
     return Reply("\n".join(lines), session=child)
 
 
 def _first_index(ctx: CommandContext, words: list[str]) -> int:
-    """Index of the first message that is taken back."""
+    """Index of the first message to undo."""
     session = ctx.session
-    if session.busy:
-        raise ConfigError("A turn is running; /stop it first.")
+    require_idle(session)
     count = 1
     if words:
         if len(words) > 1 or not words[0].isdecimal() or not int(words[0]):
-            raise ConfigError("/undo takes how many turns, and yes: /undo 2 yes")
+            raise ConfigError("/undo takes a number of turns and `yes`: /undo 2 yes")
         count = int(words[0])
-    starts = turn_starts(session.transcript.history.messages)
+    starts = find_turn_starts(session.transcript.history.messages)
     if not starts:
         raise ConfigError("There is nothing to undo in this session.")
     if count > len(starts):
@@ -57,12 +57,12 @@ def _first_index(ctx: CommandContext, words: list[str]) -> int:
 
 
 def _describe_messages(ctx: CommandContext, index: int) -> str:
-    gone = ctx.session.transcript.history.messages[index:]
-    first = " ".join(gone[0].text.split())
+    undone = ctx.session.transcript.history.messages[index:]
+    first = " ".join(undone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
-    return f"Takes back {format_plural(len(gone), 'message')}, from: {first}"
+    return f"Removes {format_plural(len(undone), 'message')}, starting with: {first}"
 
 
 COMMAND = Command(
-    "undo", "take back the last turn: its messages and its files", run, usage="[TURNS] [yes]"
+    "undo", "undo the last turn: its messages and file changes", undo_turns, usage="[TURNS] [yes]"
 )

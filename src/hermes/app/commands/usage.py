@@ -1,34 +1,32 @@
-"""/usage: the tokens this session has used."""
-
-from __future__ import annotations
+"""/usage: tokens used by this session."""
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def show_usage(ctx: CommandContext, args: str) -> Reply:
     if args not in ("", "cost"):
-        raise ConfigError("/usage takes nothing, or the word cost.")
-    told = [m.usage for m in ctx.session.transcript.history.messages if m.usage is not None]
-    total = sum(told, Usage())
-    if not told:
+        raise ConfigError("/usage takes no arguments, or `cost`.")
+    reports = [m.usage for m in ctx.session.transcript.history.messages if m.usage is not None]
+    total = sum(reports, Usage())
+    if not reports:
         return Reply("No tokens have been counted in this session.")
     lines = [
-        f"model calls: {len(told)}",
+        f"model calls: {len(reports)}",
         f"input tokens: {total.input} ({total.cache_read} from a cache)",
-        f"output tokens: {total.output} ({total.reasoning} of them reasoning)",
+        f"output tokens: {total.output} ({total.reasoning} for reasoning)",
     ]
     if args:
-        cost = "not known" if total.cost is None else f"${total.cost:.4f}"
+        cost = "unknown" if total.cost is None else f"${total.cost:.4f}"
         lines.append(f"cost: {cost}{' (estimated)' if total.estimated else ''}")
     return Reply("\n".join(lines))
 
 
 COMMAND = Command(
     "usage",
-    "the tokens this session has used; with cost, the price",
-    run,
+    "tokens used by this session; with cost, the price",
+    show_usage,
     "[cost]",
     needs_model=False,
 )

@@ -1,30 +1,28 @@
-"""/yolo: nothing is asked in this session, until it is turned off."""
-
-from __future__ import annotations
+"""/yolo: turn approvals and the sandbox off for this session, or on again."""
 
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 
-_ON = "Nothing is asked any more, and nothing is confined. /yolo off ends it."
-_OFF = "Questions are asked again."
+_ON = "Approvals and sandbox are OFF for this session. To turn them on: /yolo off"
+_OFF = "Approvals and sandbox are on again."
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def set_yolo(ctx: CommandContext, args: str) -> Reply:
     options = ctx.session.options
     word = args.lower() or ("off" if options.yolo else "on")
     if word not in ("on", "off"):
         raise ConfigError("/yolo takes on or off.")
-    ctx.runtime.adapt(ctx.session, structs.replace(options, yolo=word == "on"))
+    ctx.runtime.adapt_session(ctx.session, structs.replace(options, yolo=word == "on"))
     return Reply(_ON if word == "on" else _OFF)
 
 
 COMMAND = Command(
     "yolo",
-    "run tools without asking, in this session",
-    run,
+    "turn off approvals and the sandbox for this session",
+    set_yolo,
     "[on|off]",
-    admin=True,
+    admin_only=True,
     surfaces="live",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.model_probe import ping
+from hermes.app.model_probe import ping_model
 from hermes.app.runtime import Runtime
 from hermes.config import dotenv
 from hermes.config.load import Setup
@@ -121,7 +121,7 @@ async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelCho
                 )
             choice = structs.replace(choice, model=listed[0])
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
-        return (await ping(runtime, endpoint)).error
+        return (await ping_model(runtime.services, endpoint)).error
 
 
 def _has_model(setup: Setup, provider: NamedProvider) -> bool:

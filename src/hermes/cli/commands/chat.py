@@ -140,15 +140,15 @@ def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str]
     """The slash command that the prompt is, if any, and the message; unknown names are refused."""
     if query is None or not query.startswith("/"):
         return None, message
-    from hermes.app.commands import MEANT, known, message_text, parse
+    from hermes.app.commands import ESCAPE_HINT, parse_command, require_command, unescape_message
     from hermes.core.message import Media, user_message
 
-    command = parse(query)
+    command = parse_command(query)
     if command is not None:
-        known(command[0], MEANT.format(command[0]))
+        require_command(command[0], ESCAPE_HINT)
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]
-    return None, user_message(message_text(message.text), *media)
+    return None, user_message(unescape_message(message.text), *media)
 
 
 def _print_error(sentence: str, code: str, output: str) -> None:

@@ -64,8 +64,8 @@ class DemoConversation:
         harden_process()
         folder = paths.find_working_folder(self._setup.config.terminal.cwd)
         async with Runtime.open(self._setup) as runtime:
-            session = await runtime.session(cwd=folder)
-            session.interactions.present = True
+            session = await runtime.open_session(cwd=folder)
+            session.interactions.user_present = True
             await introduce_model(session, runtime.transport, self._progress)
             return await self._ask_questions(session)
 
@@ -75,7 +75,7 @@ class DemoConversation:
         if not session.agent.small:
             print(f'{model} is configured. Ask it something: hermes chat -q "..."')
             return 0
-        events = session.events()
+        events = session.subscribe_events()
         for line in _QUESTIONS:
             print(f"> {line}", flush=True)
             result = await self._run_turn(session, events, line)
@@ -102,11 +102,11 @@ class DemoConversation:
                     )
                     return result
                 case Approval():
-                    session.interactions.answer(
+                    session.interactions.answer_approval(
                         event.id, "once" if self._is_harmless(session, event) else "deny"
                     )
                 case Question():
-                    session.interactions.reply(event.id, None)
+                    session.interactions.answer_question(event.id, None)
                 case ToolDone(result=returned):
                     self._tool_calls += not returned.error
                     await renderer.show_event(event)

@@ -316,19 +316,18 @@ async def _rename_session(args: Namespace) -> int:
 
 
 async def _branch_session(args: Namespace) -> int:
-    from hermes.app.session_chain import find_current
-    from hermes.app.session_init import new_id
+    from hermes.app.session_records import create_session_id, find_current_session
 
     async with _open_store(args) as (store, _):
         named = await find_session(store, args.words[0])
-        meta = await find_current(store, named.id)
+        meta = await find_current_session(store, named.id)
         assert meta is not None
         if meta.state == "running":
             raise ConfigError(f"A turn of {meta.id} is running; branch when it has ended.")
         now = time.time()
         child = msgspec.structs.replace(
             meta,
-            id=new_id(now),
+            id=create_session_id(now),
             parent=meta.id,
             title=" ".join(args.words[1:]) or meta.title,
             created=now,

@@ -75,11 +75,11 @@ def _open_trust_book(args: Namespace) -> TrustStore:
 
 
 def _list_folders(args: Namespace) -> int:
-    from hermes.app.context_files import find
+    from hermes.app.context_files import find_context_files
 
     rows = []
     for folder, decision in sorted(_open_trust_book(args).read_all().items()):
-        now = [f for f in find(Path(folder)).folders if str(f.path) == folder]
+        now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
         state = "trusted" if decision.trusted else "refused"
         if not now:
             state = "gone"
@@ -100,7 +100,7 @@ def _list_folders(args: Namespace) -> int:
 
 
 def _trust_folders(args: Namespace) -> int:
-    from hermes.app.context_files import find
+    from hermes.app.context_files import find_context_files
     from hermes.cli.project_trust import list_files
     from hermes.config.trust_store import make_decision
 
@@ -110,8 +110,8 @@ def _trust_folders(args: Namespace) -> int:
         path = Path(decode_argument(word)).expanduser()
         if not path.exists():
             raise ConfigError(f"{path} does not exist; nothing was changed.")
-        found.append(find(path if path.is_dir() else path.parent))
-    for sentence in (sentence for files in found for sentence in files.odd):
+        found.append(find_context_files(path if path.is_dir() else path.parent))
+    for sentence in (sentence for files in found for sentence in files.skipped):
         print_stderr(sentence)
     folders = list({str(f.path): f for files in found for f in files.folders}.values())
     if not folders:

@@ -141,7 +141,7 @@ async def check_backend(setup: Setup) -> Check:
     """A real test: creates and removes a container, or connects to a host."""
     name = f"terminal backend {setup.config.terminal.backend}"
     backends = Backends(setup, build_child_env(setup.secrets))
-    backend = backends.backend_for("doctor", Path.cwd(), setup.config.sandbox.mode)
+    backend = backends.get_backend("doctor", Path.cwd(), setup.config.sandbox.mode)
     assert backend is not None
     try:
         text = await backend.check_access()

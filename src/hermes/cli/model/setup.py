@@ -8,7 +8,7 @@ from getpass import getpass
 
 from msgspec import Struct, structs
 
-from hermes.app.model_probe import Greeting, greet
+from hermes.app.model_probe import Greeting, greet_model
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.model.candidates import Candidate, find_candidates, guess_variable
@@ -199,7 +199,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
         else:
             print(f"Testing {candidate.label} ...", flush=True)
 
-    greeting = asyncio.run(greet(setup, candidate.choice, prepare_endpoint))
+    greeting = asyncio.run(greet_model(setup, candidate.choice, prepare_endpoint))
     if greeting.error:
         print_stderr(greeting.error)
         return ""

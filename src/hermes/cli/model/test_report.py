@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.model_probe import FEATURES, Trial, examine
+from hermes.app.model_probe import FEATURES, ModelTrial, examine_model
 from hermes.app.runtime import Runtime
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.terminal.download import ensure_available
@@ -33,16 +33,16 @@ def report_test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -
     return 0
 
 
-async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Trial:
+async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> ModelTrial:
     async with Runtime.open(setup) as runtime:
         choice = await choose_model(setup.config, setup.secrets, choice)
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
-        endpoint = runtime.agents.limits.apply_to(endpoint)
+        endpoint = runtime.agents.learned_limits.apply_to(endpoint)
         await ensure_available(endpoint.base_url, runtime.transport)
-        return await examine(runtime, endpoint, cache=cache)
+        return await examine_model(runtime.services, endpoint, cache=cache)
 
 
-def _format_trial(trial: Trial) -> list[str]:
+def _format_trial(trial: ModelTrial) -> list[str]:
     target, usage = trial.target, trial.usage
     found = [f"{target.provider}:{target.model} at {trial.base_url} ({target.wire})"]
     found += [
@@ -58,7 +58,7 @@ def _format_trial(trial: Trial) -> list[str]:
     return found
 
 
-def _trial_object(trial: Trial) -> dict[str, Any]:
+def _trial_object(trial: ModelTrial) -> dict[str, Any]:
     states = {feature.name: feature.state for feature in trial.features}
     notes = {feature.name: feature.note for feature in trial.features if feature.note}
     values = {"yes": True, "no": False, "unknown": None}

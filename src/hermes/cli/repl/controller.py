@@ -199,6 +199,6 @@ class Repl:
 
 
 def _list_commands() -> tuple[Command, ...]:
-    from hermes.app.commands import registry
+    from hermes.app.commands import load_commands
 
-    return registry()
+    return load_commands()

@@ -53,21 +53,21 @@ class Conversation:
         self._reader: asyncio.Task[None] | None = None
         self._background_results: list[tuple[BackgroundPrompt, TurnResult]] = []
         """Prompts that ended in the background while an answer was being written here."""
-        runtime.errands.done = self._on_background_end
+        runtime.background_prompts.on_done = self._on_background_end
         self._attach_session(session)
 
     def _attach_session(self, session: Session) -> None:
         """Shows this session from now on."""
         self.session = self.questions.session = session
-        session.interactions.present = True
-        self._channel = session.events()
-        self._reader = self.runtime.spawn(self._read_events(self._channel), "the terminal")
+        session.interactions.user_present = True
+        self._channel = session.subscribe_events()
+        self._reader = self.runtime.spawn_task(self._read_events(self._channel), "the terminal")
         self._view.reset()
         self._state.facts.restart(session.transcript.history.messages)
         self._view.folder = session.transcript.meta.cwd
         self._view.verbose = lambda: session.interactions.verbose
         self.refresh_status()
-        self._state.running = session.busy
+        self._state.running = session.is_busy
 
     def refresh_status(self) -> None:
         """Takes over what a command may have changed: model, modes, background work."""
@@ -84,11 +84,13 @@ class Conversation:
         facts.mode = ", ".join(modes)
         facts.model = session.agent.providers[0].target.model
         facts.window = session.agent.providers[0].endpoint.context_length
-        self._state.busy = session.interactions.busy
+        self._state.busy = session.interactions.busy_mode
         self._count_background()
 
     def _count_background(self) -> None:
-        count = self.runtime.background.count + len(self.runtime.errands)
+        count = self.runtime.background_commands.running_count + len(
+            self.runtime.background_prompts
+        )
         self._state.facts.background = count
 
     async def switch_session(self, session: Session) -> None:
@@ -108,7 +110,7 @@ class Conversation:
         if not self._state.running:
             self._start_turn(shown, message)
             return
-        busy = self.session.interactions.busy
+        busy = self.session.interactions.busy_mode
         if busy == "steer" and len(message.parts) == 1:
             self._steer_turn(shown, message)
         elif busy == "interrupt":
@@ -207,7 +209,7 @@ class Conversation:
         self._show_background_results()
         if state.running:
             state.since = time.monotonic()
-        elif result.status != "interrupted" or self.session.interactions.busy == "interrupt":
+        elif result.status != "interrupted" or self.session.interactions.busy_mode == "interrupt":
             self.send_next_message()
 
     def _on_background_end(self, errand: BackgroundPrompt, result: TurnResult) -> None:
@@ -218,6 +220,6 @@ class Conversation:
 
     def _show_background_results(self) -> None:
         for errand, result in self._background_results:
-            self._view.show_background_result(errand.prompt, errand.session.id, result)
+            self._view.show_background_result(errand.text, errand.session.id, result)
         self._background_results.clear()
         self._count_background()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from hermes.app.commands import CommandContext, Reply, message_text, parse, run
+from hermes.app.commands import CommandContext, Reply, parse_command, run_command, unescape_message
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
@@ -102,7 +102,7 @@ class PlainConversation:
         folder = paths.find_working_folder(setup.config.terminal.cwd)
         runtime = self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
         session = self._session = await open_session(runtime, self._args, folder)
-        session.interactions.present = True
+        session.interactions.user_present = True
         await introduce_model(session, runtime.transport, self._progress)
         if not len(session.transcript.history):
             await self._offer_interrupted_session(folder)
@@ -116,7 +116,7 @@ class PlainConversation:
             )
 
     def farewell_lines(self) -> list[str]:
-        left = self._runtime.background.farewell()
+        left = self._runtime.background_commands.describe_leftovers()
         lines = [f"! {left}"] if left else []
         if len(self._session.transcript.history):
             lines.append(f"Resume with: hermes --resume {self._session.id}")
@@ -127,9 +127,9 @@ class PlainConversation:
 
     async def handle_line(self, line: str) -> None:
         folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)
-        command = parse(line)
+        command = parse_command(line)
         if command is None:
-            message, problems = compose_message(message_text(line), [], folder)
+            message, problems = compose_message(unescape_message(line), [], folder)
             for problem in problems:
                 print_stderr(problem)
             await self._run_turn(message)
@@ -145,7 +145,7 @@ class PlainConversation:
         reply = await self._run_command(*command)
         if reply.session is not None:
             self._session = reply.session
-            self._session.interactions.present = True
+            self._session.interactions.user_present = True
         if reply.text:
             print(strip_controls(reply.text))
         if reply.submit is not None:
@@ -153,7 +153,7 @@ class PlainConversation:
 
     async def _run_command(self, name: str, args: str) -> Reply:
         context = CommandContext(self._runtime, self._session, "terminal")
-        reply = await run(context, name, args)
+        reply = await run_command(context, name, args)
         if not reply.confirm:
             return reply
         print(strip_controls(reply.text))
@@ -163,12 +163,12 @@ class PlainConversation:
             typed = ""
         if typed.strip().lower() not in ("y", "yes"):
             return Reply("Nothing was changed.")
-        return await run(structs.replace(context, confirmed=True), name, args)
+        return await run_command(structs.replace(context, is_confirmed=True), name, args)
 
     async def _run_turn(self, message: Message) -> None:
         session = self._session
         renderer = TextRenderer(self._out, self._progress)
-        events = session.events()
+        events = session.subscribe_events()
         done = session.submit(message)
         try:
             async for event in events:

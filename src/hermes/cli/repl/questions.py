@@ -98,7 +98,7 @@ class QuestionQueue:
     def ask_approval(self, approval: Approval) -> None:
         if approval.command and approval.command == self._edited_command:
             self._edited_command = ""
-            self.session.interactions.answer(approval.id, "once")
+            self.session.interactions.answer_approval(approval.id, "once")
             return
         self.ask(self._approval_question(approval))
 
@@ -107,7 +107,7 @@ class QuestionQueue:
 
         def reply(text: str | None) -> None:
             self._scrollback.show_reply(text or "no answer")
-            self.session.interactions.reply(question.id, text)
+            self.session.interactions.answer_question(question.id, text)
 
         self.ask(model_question(question, reply))
 
@@ -155,7 +155,7 @@ class QuestionQueue:
         return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
-        taken = self.session.interactions.answer(approval.id, answer)
+        taken = self.session.interactions.answer_approval(approval.id, answer)
         text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
 
@@ -169,7 +169,7 @@ class QuestionQueue:
                 return
             self._edited_command = text
             self._steer(text, user_message(_EDITED + text))
-            self.session.interactions.answer(approval.id, "deny")
+            self.session.interactions.answer_approval(approval.id, "deny")
 
         question = PendingQuestion([], {}, submit, prompt="Your command instead (Esc: no)")
         self._pending.appendleft(question)

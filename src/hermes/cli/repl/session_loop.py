@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.enums import EditingMode
 
-from hermes.app.commands import message_text, parse
+from hermes.app.commands import parse_command, unescape_message
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
@@ -69,7 +69,7 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         session = await open_session(runtime, args, cwd)
         loop = SessionLoop(repl, runtime, session, view)
         await loop.begin(session)
-        work = runtime.spawn(loop.handle_messages(), "the prompt")
+        work = runtime.spawn_task(loop.handle_messages(), "the prompt")
         await repl.left.wait()
         work.cancel()
         return await loop.end()
@@ -79,7 +79,7 @@ class SessionLoop:
     """One conversation, from its greeting to the lines printed after it."""
 
     def __init__(self, repl: Repl, runtime: Runtime, session: Session, view: EventView) -> None:
-        session.interactions.busy = "steer"
+        session.interactions.busy_mode = "steer"
         self._repl = repl
         self._runtime = runtime
         self._cwd = repl.editor.cwd
@@ -143,13 +143,13 @@ class SessionLoop:
             self._repl.screen.refresh()
 
     async def _handle_message(self, text: str, *, queued: bool) -> None:
-        command = parse(text)
+        command = parse_command(text)
         if command is not None:
             await self._commands.run(*command)
             return
         await self._commands.start_fresh_session()
         await self._ensure_model()
-        typed = message_text(text)
+        typed = unescape_message(text)
         expanded, images = self._repl.editor.chips.expand(typed)
         message, problems = await asyncio.to_thread(
             compose_message, expanded, images, self._cwd, typed=typed
@@ -171,9 +171,11 @@ class SessionLoop:
         """Closes the session; the lines to print when the screen is gone."""
         runtime, session = self._runtime, self._conversation.session
         lines = []
-        if farewell := runtime.background.farewell():
+        if farewell := runtime.background_commands.describe_leftovers():
             lines.append(f"! {farewell}")
-        if left := [errand.session.id for errand in runtime.errands.of(session)]:
+        if left := [
+            errand.session.id for errand in runtime.background_prompts.list_prompts(session)
+        ]:
             lines.append(f"! stopped in the background; resume with --resume: {', '.join(left)}")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):

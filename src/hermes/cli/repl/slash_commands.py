@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.app.commands import CommandContext, Reply
-from hermes.app.commands import run as run_command
-from hermes.app.commands._lookup import here
+from hermes.app.commands import CommandContext, Reply, run_command
+from hermes.app.commands._lookup import list_own_sessions
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.session_picker import SessionPicker
@@ -75,7 +74,7 @@ class SlashCommands:
                 self._scrollback.show_note("Nothing was changed.")
                 return
             # Not stoppable: files and messages go back together.
-            reply = await run_command(structs.replace(context, confirmed=True), name, args)
+            reply = await run_command(structs.replace(context, is_confirmed=True), name, args)
         await self._follow_reply(reply, resumed=name == "resume")
 
     async def start_fresh_session(self) -> None:
@@ -84,7 +83,7 @@ class SlashCommands:
             return
         self._suspended = False
         conversation = self._conversation
-        fresh = await conversation.runtime.reopen(conversation.session)
+        fresh = await conversation.runtime.reopen_session(conversation.session)
         await conversation.switch_session(fresh)
 
     async def _run_stoppable(self, name: str, work: Awaitable[Reply]) -> Reply | None:
@@ -140,7 +139,9 @@ class SlashCommands:
     async def _pick_session(self, context: CommandContext) -> SessionMeta | None:
         """Lets the user choose among the other sessions of this place, latest first."""
         repl, runtime = self._repl, context.runtime
-        metas = await here(context, _LISTED_SESSIONS)
+        metas = await list_own_sessions(
+            runtime.store, context.session.transcript.meta, _LISTED_SESSIONS
+        )
         others = [meta for meta in metas if meta.id != context.session.id]
         if not others:
             self._scrollback.show_note("There are no other stored sessions.")
@@ -163,8 +164,8 @@ class SlashCommands:
         picker = SessionPicker(
             others,
             answer.set_result,
-            lambda meta: runtime.spawn(load_preview(meta), f"preview of {meta.id}"),
-            lambda text: runtime.spawn(search_messages(text), "search of the sessions"),
+            lambda meta: runtime.spawn_task(load_preview(meta), f"preview of {meta.id}"),
+            lambda text: runtime.spawn_task(search_messages(text), "search of the sessions"),
         )
         repl.screen.search.reset()
         repl.state.picker = picker

@@ -25,8 +25,8 @@ _KEYS: dict[Answer, tuple[str, str]] = {
 class AnswerReceiver(Protocol):
     """Takes the answers: a session."""
 
-    def answer(self, approval_id: str, answer: Answer) -> object: ...
-    def reply(self, question_id: str, text: str | None) -> object: ...
+    def answer_approval(self, approval_id: str, answer: Answer) -> object: ...
+    def answer_question(self, question_id: str, text: str | None) -> object: ...
 
 
 class ApprovalPrompt:
@@ -67,9 +67,9 @@ class ApprovalPrompt:
         question, receiver = self._pending.pop(0)
         typed = line.decode("utf-8", "replace").strip()
         if isinstance(question, Approval):
-            receiver.answer(question.id, _parse_decision(typed, question))
+            receiver.answer_approval(question.id, _parse_decision(typed, question))
         else:
-            receiver.reply(question.id, _parse_choice(typed, question.choices))
+            receiver.answer_question(question.id, _parse_choice(typed, question.choices))
         if self._pending:
             self._show_question()
         else:

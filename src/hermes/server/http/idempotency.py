@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.app.titles import Spawn
+from hermes.app.titles import SpawnTask
 from hermes.core.object_store import Objects
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
@@ -49,7 +49,7 @@ class StoredAnswer(Struct):
 class IdempotencyKeys:
     """Runs requests once per key; answers are stored for a day."""
 
-    def __init__(self, objects: Objects, spawn: Spawn) -> None:
+    def __init__(self, objects: Objects, spawn: SpawnTask) -> None:
         self._objects = objects
         self._spawn = spawn
         self.pending: dict[str, asyncio.Future[StoredAnswer]] = {}

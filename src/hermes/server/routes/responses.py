@@ -276,7 +276,7 @@ class _ResponseEncoder:
             frames += self._items.encode_call(call)
         response, services = self._turn.response, self._services
         try:
-            saving = services.runtime.spawn(self._save_result(result), "end of a turn")
+            saving = services.runtime.spawn_task(self._save_result(result), "end of a turn")
             await asyncio.shield(saving)  # it is stored even if the client disconnects now
         except StoreError as error:  # a response that could not be stored has failed
             response.mark_failed("internal", services.turns.redact(str(error)))

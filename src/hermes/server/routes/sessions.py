@@ -124,8 +124,8 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     """Create an empty session."""
     body = call.decode_optional_body(CreateSessionRequest)
     runtime = services.runtime
-    session = await runtime.session(
-        source=SOURCE, key=build_owner_key(call.principal), cwd=runtime.folder
+    session = await runtime.open_session(
+        source=SOURCE, key=build_owner_key(call.principal), cwd=runtime.working_folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
     await runtime.store.sessions.create(meta)

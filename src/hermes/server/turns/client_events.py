@@ -21,14 +21,14 @@ class ClientEvents:
 
     def __init__(self, session: Session, *, keep_images: bool) -> None:
         self._session = session
-        self._channel = session.events()
+        self._channel = session.subscribe_events()
         self._keep_images = keep_images
         self._filter: ImageLinkFilter | None = None
         self._ready: deque[TurnEvent] = deque()
 
     def stop_turn(self) -> None:
         """Interrupt the turn. A turn that is only about to start ends with a TurnEnd as well."""
-        if self._session.starting:
+        if self._session.is_starting:
             self._channel.put(TurnEnd(_NEVER_STARTED))
         self._session.stop()
 

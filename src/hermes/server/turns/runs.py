@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
-from hermes.app.titles import Spawn
+from hermes.app.titles import SpawnTask
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import (
     Answer,
@@ -149,16 +149,16 @@ class Run:
 
     async def steer(self, text: str) -> None:
         for _ in range(10):
-            if self._session is not None and self._session.starting:
+            if self._session is not None and self._session.is_starting:
                 await asyncio.sleep(0)  # its turn is about to start
-        if self._session is None or not self._session.busy:
+        if self._session is None or not self._session.is_busy:
             raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user_message(text), "steer")
 
     async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
         """Answer this approval, or the oldest pending one if no id is given. An approval that can
         only be granted once is granted once, and the answer says so."""
-        pending = self._session.interactions.approvals if self._session is not None else ()
+        pending = self._session.interactions.pending_approvals if self._session is not None else ()
         found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
@@ -166,7 +166,7 @@ class Run:
         data: dict[str, str] = {"choice": choice}
         if applied != choice:
             data["applied"] = applied
-        self._session.interactions.answer(found.id, applied)
+        self._session.interactions.answer_approval(found.id, applied)
         self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
         frame = self._encode_frame("approval.responded", {"approval_id": found.id, **data})
         await self._record_frames([frame])
@@ -180,7 +180,7 @@ class Run:
             opening = self._turns.sessions.open_session(self._principal, self._request)
             async with opening as session:
                 self._session = session
-                session.interactions.present = True
+                session.interactions.user_present = True
                 self.state.session_id = session.id
                 self.state.status = "running"
                 await self._save_state()
@@ -206,7 +206,10 @@ class Run:
             frames: list[bytes] = []
             for event in (first, *events.take_ready_events()):
                 frames += self._encode_turn_event(event)
-            if self.state.status == "waiting_for_approval" and not session.interactions.approvals:
+            if (
+                self.state.status == "waiting_for_approval"
+                and not session.interactions.pending_approvals
+            ):
                 self.state.status = "running"
             if frames:
                 await self._record_frames(frames)
@@ -224,7 +227,7 @@ class Run:
             case Approval():
                 return [self._request_approval(event)]
             case Question(id) if self._session is not None:  # clients cannot answer questions
-                self._session.interactions.reply(id, None)
+                self._session.interactions.answer_question(id, None)
                 return []
             case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
                 return [self._end_run(result)]
@@ -294,7 +297,7 @@ class RunRegistry:
     """All runs of this home: those this server works on, and the stored ones."""
 
     def __init__(
-        self, turns: TurnRunner, objects: Objects, spawn: Spawn, instance: ServerInstance
+        self, turns: TurnRunner, objects: Objects, spawn: SpawnTask, instance: ServerInstance
     ) -> None:
         self._turns = turns
         self._objects = objects

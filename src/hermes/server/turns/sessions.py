@@ -94,7 +94,7 @@ class ClientSessions:
         session = await self._runtime.open_client_session(
             session_id,
             past=past,
-            keep=request.keep,
+            persistent=request.keep,
             source=SOURCE,
             key=build_owner_key(principal, request.session_key),
             options=Options(toolsets=self._toolsets),

@@ -45,7 +45,7 @@ class TurnRunner:
     def __init__(
         self, runtime: Runtime, settings: ApiServer, metrics: Metrics, redact: Callable[[str], str]
     ) -> None:
-        self._spawn = runtime.spawn
+        self._spawn = runtime.spawn_task
         self._settings = settings
         self.metrics = metrics
         self.redact = redact

@@ -1,24 +1,22 @@
-"""/reasoning: how much the model thinks before it answers."""
-
-from __future__ import annotations
+"""/reasoning: show or set the reasoning effort of the model."""
 
 from typing import get_args
 
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.commands._price import price
+from hermes.app.commands._price import describe_reread_cost
 from hermes.core.errors import ConfigError
 from hermes.core.provider import Effort
 
 _WORDS: dict[str, Effort] = {"on": "medium", "off": "none"}
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def set_effort(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    now = session.agent.settings.effort
     if not args:
-        return Reply(f"Reasoning: {now or 'as the provider likes'}.")
+        current = session.agent.settings.effort or "provider's default"
+        return Reply(f"Reasoning effort: {current}.")
     word = args.lower()
     configured = ctx.runtime.setup.config.agent.reasoning_effort
     effort: Effort | None = _WORDS.get(word)
@@ -29,16 +27,16 @@ async def run(ctx: CommandContext, args: str) -> Reply:
             effort = level
     if effort is None:
         levels = ", ".join((*get_args(Effort), *_WORDS))
-        raise ConfigError(f"/reasoning takes one of {levels}.")
+        raise ConfigError(f"/reasoning takes one of: {levels}.")
     before = session.agent
-    ctx.runtime.adapt(session, structs.replace(session.options, effort=effort))
-    return Reply(f"Reasoning: {effort}." + price(session, before))
+    ctx.runtime.adapt_session(session, structs.replace(session.options, effort=effort))
+    return Reply(f"Reasoning effort: {effort}." + describe_reread_cost(session, before))
 
 
 COMMAND = Command(
     "reasoning",
-    "how much the model thinks",
-    run,
+    "show or set the reasoning effort",
+    set_effort,
     usage=f"[{'|'.join((*get_args(Effort), *_WORDS))}]",
     surfaces="live",
 )
