@@ -27,8 +27,8 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load_setup
-from hermes.config.schema import Search
-from hermes.config.schema import Web as Settings
+from hermes.config.schema import SearchSection
+from hermes.config.schema import WebSection as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user_message
@@ -385,7 +385,7 @@ class Stage:
     async def session(self, work: Path, *, resume: str = "", yolo: bool = False) -> Session:
         options = Options(toolsets=("core", "web", "code", "vision"), max_turns=12, yolo=yolo)
         session = await self.runtime.open_session(cwd=work, options=options, resume=resume)
-        search = Search("searxng", f"http://search.example:{self.ear.port}")
+        search = SearchSection("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
         web = open_web_access(
             Settings(search, hosts), Secrets({}), resolve=self.ear.resolve, proxy=lambda url: None

@@ -14,7 +14,7 @@ from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target, ToolCall, ToolReturn, user_message
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.provider_spec import ProviderSpec, Quirks, WireFacts
 from hermes.llm.providers import register_provider

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hermes.config.schema import Search
-from hermes.config.schema import Web as Settings
+from hermes.config.schema import SearchSection
+from hermes.config.schema import WebSection as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.services import Services
@@ -71,8 +71,8 @@ async def resolve(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def web_for(site: Site, search: Search | None = None, **env: str) -> WebAccess:
-    settings = Settings(search or Search(), (f"site.example:{site.port}",))
+def web_for(site: Site, search: SearchSection | None = None, **env: str) -> WebAccess:
+    settings = Settings(search or SearchSection(), (f"site.example:{site.port}",))
     return open_web_access(settings, Secrets(env), resolve=resolve, proxy=lambda url: None)
 
 
@@ -245,7 +245,7 @@ async def test_every_service_gives_the_same_list(
 ) -> None:
     site.json(path, shape)
     env = {key: "the-key-itself"} if key else {}
-    ctx = context(tmp_path, web_for(site, Search(backend, site.base), **env))
+    ctx = context(tmp_path, web_for(site, SearchSection(backend, site.base), **env))
     text = await use("web_search", ctx, query="who is  hermes?", count=2)
     assert text == FOUND.format(second="https://two.example/" if backend == "exa" else "Two")
     asked, body = site.asked[0], site.bodies[0]
@@ -258,7 +258,7 @@ async def test_every_service_gives_the_same_list(
 
 async def test_duckduckgo_is_read_from_its_page(site: Site, tmp_path: Path) -> None:
     site.put("/html/", DUCK)
-    ctx = context(tmp_path, web_for(site, Search("duckduckgo", site.base)))
+    ctx = context(tmp_path, web_for(site, SearchSection("duckduckgo", site.base)))
     assert await use("web_search", ctx, query="hermes & co") == FOUND.format(second="Two")
     assert site.bodies[0] == b"q=hermes+%26+co&kl="
     assert (await use("web_search", ctx, query="x", count=1)).count("\n") == 3
@@ -267,7 +267,7 @@ async def test_duckduckgo_is_read_from_its_page(site: Site, tmp_path: Path) -> N
 async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
     site.put("/html/", PUZZLE, status=202)
     site.put("/lite/", LITE)
-    ctx = context(tmp_path, web_for(site, Search("duckduckgo", site.base)))
+    ctx = context(tmp_path, web_for(site, SearchSection("duckduckgo", site.base)))
     assert await use("web_search", ctx, query="hermes") == FOUND.format(second="Two")
     site.put("/lite/", PUZZLE)
     assert "asks for a CAPTCHA" in await refusal("web_search", ctx, query="hermes")
@@ -279,7 +279,7 @@ async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
 
 async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> None:
     ctx = context(
-        tmp_path, web_for(site, Search("tavily", site.base), TAVILY_API_KEY="tvly-secret")
+        tmp_path, web_for(site, SearchSection("tavily", site.base), TAVILY_API_KEY="tvly-secret")
     )
     for status, says in (
         (401, "refused the key in TAVILY_API_KEY (401)"),
@@ -298,22 +298,22 @@ async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> Non
     odd = [{"title": "no address"}, {"url": None}, 5, None, {"url": "https://a.example/"}]
     site.json("/search", {"results": odd})
     assert "1. https://a.example/" in await use("web_search", ctx, query="x")
-    searx = context(tmp_path, web_for(site, Search("searxng", site.base)))
+    searx = context(tmp_path, web_for(site, SearchSection("searxng", site.base)))
     site.put("/search", "<h1>Forbidden</h1>", status=403)
     assert "search.formats" in await refusal("web_search", searx, query="x")
 
 
 async def test_what_is_missing_is_named(site: Site, tmp_path: Path) -> None:
-    async def says(search: Search, **env: str) -> str:
+    async def says(search: SearchSection, **env: str) -> str:
         return await refusal(
             "web_search", context(tmp_path, web_for(site, search, **env)), query="x"
         )
 
-    assert "web.search.backend" in await says(Search())
-    assert "BRAVE_API_KEY" in await says(Search("brave"))
-    named = await says(Search("brave", api_key_env="MY_KEY"), BRAVE_API_KEY="other")
+    assert "web.search.backend" in await says(SearchSection())
+    assert "BRAVE_API_KEY" in await says(SearchSection("brave"))
+    named = await says(SearchSection("brave", api_key_env="MY_KEY"), BRAVE_API_KEY="other")
     assert "MY_KEY" in named and "web.search.api_key_env" in named
-    assert "web.search.base_url" in await says(Search("searxng"))
+    assert "web.search.base_url" in await says(SearchSection("searxng"))
     assert "query is empty" in await refusal("web_search", context(tmp_path, None), query=" ")
     assert "no access to the web" in await refusal("web_search", context(tmp_path, None), query="x")
     assert site.asked == []
@@ -321,7 +321,7 @@ async def test_what_is_missing_is_named(site: Site, tmp_path: Path) -> None:
 
 async def test_a_service_is_chosen_by_what_is_there(site: Site, tmp_path: Path) -> None:
     site.json("/search", SEARXNG)
-    ctx = context(tmp_path, web_for(site, Search(None, site.base)))
+    ctx = context(tmp_path, web_for(site, SearchSection(None, site.base)))
     assert "one.example" in await use("web_search", ctx, query="x")
     assert site.asked[-1].query["format"] == "json"
 
@@ -329,7 +329,7 @@ async def test_a_service_is_chosen_by_what_is_there(site: Site, tmp_path: Path) 
 async def test_an_internal_search_service_opens_nothing_else(site: Site, tmp_path: Path) -> None:
     """Its address was written by the operator; pages may still not be read from there."""
     site.json("/search", SEARXNG)
-    ctx = context(tmp_path, web_for(site, Search("searxng", site.base)))
+    ctx = context(tmp_path, web_for(site, SearchSection("searxng", site.base)))
     await use("web_search", ctx, query="x")
     assert "web.allow_hosts" in await refusal("web_extract", ctx, url=site.base + "/search")
     assert len(site.asked) == 1
@@ -346,7 +346,7 @@ async def test_strange_results_are_left_out(site: Site, tmp_path: Path) -> None:
         "/search",
         {"results": [{"url": u, "title": "t" * 900, "content": None} for u in urls.split()]},
     )
-    ctx = context(tmp_path, web_for(site, Search("searxng", site.base)))
+    ctx = context(tmp_path, web_for(site, SearchSection("searxng", site.base)))
     text = await use("web_search", ctx, query="x", count=99)
     assert [line for line in text.split("\n") if "https" in line] == [
         "   https://a.example/",

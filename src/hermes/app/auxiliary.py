@@ -184,7 +184,7 @@ class AuxiliaryModels:
         self._paused_until[job] = time.monotonic() + _PAUSE_SECONDS
         log.warning("auxiliary job %s uses the main model for a while: %s", job, why)
 
-    def _resolve_endpoint(self, job: str, settings: schema.Auxiliary) -> ModelEndpoint:
+    def _resolve_endpoint(self, job: str, settings: schema.AuxiliarySection) -> ModelEndpoint:
         choice = ModelChoice(
             model=settings.model,
             provider=settings.provider,
@@ -233,12 +233,12 @@ class AuxiliaryModels:
         # A window set for the main model says nothing about this one.
         return structs.replace(
             found,
-            timeouts=_merge_timeouts(job, schema.Auxiliary(), found.timeouts),
+            timeouts=_merge_timeouts(job, schema.AuxiliarySection(), found.timeouts),
             context_length=known.context,
         )
 
 
-def _merge_timeouts(job: str, settings: schema.Auxiliary, usual: Timeouts) -> Timeouts:
+def _merge_timeouts(job: str, settings: schema.AuxiliarySection, usual: Timeouts) -> Timeouts:
     total = settings.request_timeout_seconds
     longest = min(JOB_SECONDS.get(job, _DEFAULT_SECONDS), usual.total or _DEFAULT_SECONDS)
     return Timeouts(

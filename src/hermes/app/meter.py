@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from hermes.agent.compression.token_estimate import message_weight, text_weight
 from hermes.agent.turn import CallTicket, ModelClient
-from hermes.config.schema import Budget
+from hermes.config.schema import BudgetSection
 from hermes.core.events import Notice, TurnEvent
 from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry, OverBudget, Unit
 from hermes.core.message import Usage
@@ -35,7 +35,7 @@ LEAST_OUTPUT = 1_024
 """A call whose answer cannot be at least this long is not made."""
 RETRY_WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
 """Seconds between checks of a cap that is only exhausted by running calls."""
-_NO_CAPS = Budget()
+_NO_CAPS = BudgetSection()
 _UNITS: tuple[Unit, ...] = ("usd", "tokens")
 _CAP_WORDS = {
     "daily": "today's budget",
@@ -54,7 +54,7 @@ class Meter:
     def __init__(
         self,
         store: Store,
-        budget: Budget,
+        budget: BudgetSection,
         account: Account,
         emit: Callable[[TurnEvent], None],
         say_once: Callable[[str], str],
@@ -258,7 +258,7 @@ def estimate_prompt(request: Request) -> tuple[int, int]:
 # Which caps apply to a call, and the sentences about them
 
 
-def list_caps(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
+def list_caps(budget: BudgetSection, entry: Entry) -> tuple[Cap, ...]:
     """The caps that apply to a call, in the order in which refusals name them."""
     if budget == _NO_CAPS:
         return ()

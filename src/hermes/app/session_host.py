@@ -18,7 +18,7 @@ from hermes.app.meter import Meter
 from hermes.app.session_records import save_checkpoint
 from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
-from hermes.config.schema import Budget
+from hermes.config.schema import BudgetSection
 from hermes.core.events import Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
@@ -37,7 +37,7 @@ class SharedServices(Struct, frozen=True):
     """What all sessions of a process share."""
 
     store: Store
-    budget: Budget
+    budget: BudgetSection
     agents: Agents
     auxiliary: AuxiliaryQuestions
     rulebook: Rulebook

@@ -29,7 +29,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
     """Immutable; unknown keys are refused."""
 
 
-class Model(Section, frozen=True):
+class ModelSection(Section, frozen=True):
     default: str = ""
     """The model, or provider:model."""
     provider: str = ""
@@ -63,7 +63,7 @@ class ModelSettings(Section, frozen=True):
     ttfb_timeout_seconds: Seconds | None = None
 
 
-class OAuth(Section, frozen=True):
+class OAuthSection(Section, frozen=True):
     """A custom login, or settings that override those of a built-in one; empty: unchanged."""
 
     flow: Literal["device", "loopback"] | None = None
@@ -78,7 +78,7 @@ class OAuth(Section, frozen=True):
     """Local ports to which the browser may be redirected; empty: any."""
 
 
-class Provider(Section, frozen=True):
+class ProviderSection(Section, frozen=True):
     """A named endpoint, or settings that override those of the built-in provider of that name."""
 
     base_url: Address = ""
@@ -88,7 +88,7 @@ class Provider(Section, frozen=True):
     """A pool of keys, in this order."""
     pool: Literal["fill-first", "round-robin", "least-used", "random"] = "fill-first"
     """Which key of the pool a call uses."""
-    oauth: OAuth = OAuth()
+    oauth: OAuthSection = OAuthSection()
     tool_calls: ToolCalls | None = None
     """How its models call tools. text: calls written into the answer are accepted too. schema:
     answers are forced into a JSON schema, for small models. None: the provider's default."""
@@ -99,7 +99,7 @@ class Provider(Section, frozen=True):
     models: dict[str, ModelSettings] = {}
 
 
-class Agent(Section, frozen=True):
+class AgentSection(Section, frozen=True):
     max_turns: Count = 90
     """Model calls per turn."""
     reasoning_effort: Effort | None = None
@@ -108,13 +108,13 @@ class Agent(Section, frozen=True):
     """Total attempts at a model call when the network or the provider fails."""
 
 
-class Compression(Section, frozen=True):
+class CompressionSection(Section, frozen=True):
     enabled: bool = True
     threshold: Annotated[float, Meta(gt=0, le=1)] = 0.5
     """The share of the context window at which old messages are summarised."""
 
 
-class Auxiliary(Section, frozen=True):
+class AuxiliarySection(Section, frozen=True):
     """The model of one background job."""
 
     provider: str = ""
@@ -128,7 +128,7 @@ class Auxiliary(Section, frozen=True):
     ttfb_timeout_seconds: Seconds | None = None
 
 
-class Docker(Section, frozen=True):
+class DockerSection(Section, frozen=True):
     """A container for a session's commands: a new one, or an existing one."""
 
     image: Annotated[
@@ -150,7 +150,7 @@ class Docker(Section, frozen=True):
     pids: Annotated[int, Meta(ge=16)] = 512
 
 
-class Ssh(Section, frozen=True):
+class SshSection(Section, frozen=True):
     """Everything left out comes from the user's own ssh configuration."""
 
     host: Annotated[
@@ -167,34 +167,34 @@ class Ssh(Section, frozen=True):
     connect_timeout: Annotated[float, Meta(gt=0)] = 15
 
 
-class Terminal(Section, frozen=True):
+class TerminalSection(Section, frozen=True):
     backend: Literal["local", "docker", "ssh"] = "local"
     cwd: str = "."
     timeout: Annotated[float, Meta(gt=0)] = 180
     keep_background: bool = False
     """Whether background commands outlive the agent; the next one finds them again."""
-    docker: Docker = Docker()
-    ssh: Ssh = Ssh()
+    docker: DockerSection = DockerSection()
+    ssh: SshSection = SshSection()
 
 
-class Approvals(Section, frozen=True):
+class ApprovalsSection(Section, frozen=True):
     mode: Literal["ask", "smart", "never-ask"] = "ask"
     rules: tuple[dict[str, Any], ...] = ()
     """Which commands are allowed, need approval or are denied, by their first words."""
 
 
-class Network(Section, frozen=True):
+class NetworkSection(Section, frozen=True):
     allow: tuple[Domain, ...] = ()
     """Domains that sandboxed commands may reach through the egress proxy; empty: none."""
 
 
-class Sandbox(Section, frozen=True):
+class SandboxSection(Section, frozen=True):
     mode: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
     required: bool = False
-    network: Network = Network()
+    network: NetworkSection = NetworkSection()
 
 
-class Search(Section, frozen=True):
+class SearchSection(Section, frozen=True):
     """The service behind `web_search`."""
 
     backend: Literal["searxng", "brave", "tavily", "exa", "duckduckgo"] | None = None
@@ -204,20 +204,20 @@ class Search(Section, frozen=True):
     api_key_env: EnvName = ""
 
 
-class Web(Section, frozen=True):
-    search: Search = Search()
+class WebSection(Section, frozen=True):
+    search: SearchSection = SearchSection()
     allow_hosts: tuple[str, ...] = ()
     """host[:port] of internal hosts that may be fetched from, exactly as written."""
 
 
-class Browser(Section, frozen=True):
+class BrowserSection(Section, frozen=True):
     executable: str = ""
     """A Chromium; empty: the first one found."""
     idle_timeout: Annotated[float, Meta(gt=0)] = 900
     """Seconds without use before it is closed."""
 
 
-class Display(Section, frozen=True):
+class DisplaySection(Section, frozen=True):
     """The interactive terminal."""
 
     editing_mode: Literal["emacs", "vi"] = "emacs"
@@ -225,19 +225,19 @@ class Display(Section, frozen=True):
     """Line by line, without redrawing, as with --plain."""
 
 
-class Selection(Section, frozen=True):
+class ToolSelection(Section, frozen=True):
     """Tools and toolsets by name; a tool's own name takes precedence over its toolset's."""
 
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
 
 
-class Tools(Selection, frozen=True):
-    platforms: dict[str, Selection] = {}
+class ToolsSection(ToolSelection, frozen=True):
+    platforms: dict[str, ToolSelection] = {}
     """Takes precedence over the selection for all platforms."""
 
 
-class Budget(Section, frozen=True):
+class BudgetSection(Section, frozen=True):
     """Caps; None: no cap. Tokens are those of the whole prompt and the answer. Users and jobs are
     counted separately, per day."""
 
@@ -252,22 +252,22 @@ class Budget(Section, frozen=True):
 
 
 class Config(Section, frozen=True):
-    model: Model = Model()
-    providers: dict[str, Provider] = {}
+    model: ModelSection = ModelSection()
+    providers: dict[str, ProviderSection] = {}
     fallback_providers: tuple[str, ...] = ()
     """provider:model, in the order to try them."""
-    agent: Agent = Agent()
-    compression: Compression = Compression()
-    auxiliary: dict[str, Auxiliary] = {}
+    agent: AgentSection = AgentSection()
+    compression: CompressionSection = CompressionSection()
+    auxiliary: dict[str, AuxiliarySection] = {}
     """Job name -> model."""
-    terminal: Terminal = Terminal()
-    approvals: Approvals = Approvals()
-    sandbox: Sandbox = Sandbox()
-    web: Web = Web()
-    browser: Browser = Browser()
-    display: Display = Display()
-    tools: Tools = Tools()
-    budget: Budget = Budget()
+    terminal: TerminalSection = TerminalSection()
+    approvals: ApprovalsSection = ApprovalsSection()
+    sandbox: SandboxSection = SandboxSection()
+    web: WebSection = WebSection()
+    browser: BrowserSection = BrowserSection()
+    display: DisplaySection = DisplaySection()
+    tools: ToolsSection = ToolsSection()
+    budget: BudgetSection = BudgetSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

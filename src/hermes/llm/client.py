@@ -11,8 +11,7 @@ import msgspec
 from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent
 from hermes.core.message import Target
-from hermes.core.provider import Request
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import Request, ResponseSink
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.credential_use import CredentialUse, Sleep

@@ -100,7 +100,7 @@ class _EventBuffer:
 
 
 class ResponseBuilder:
-    """One answer under construction; see core.response_sink. Where a closing frame and the deltas
+    """One answer under construction; see core.provider.ResponseSink. Where a closing frame and the deltas
     before it differ, the closing frame is right."""
 
     def __init__(self, *, max_size: int = MAX_BYTES) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.core.errors import ProviderError
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.http.transport import Exchange
 from hermes.llm.http.watchdog import Watchdog
 from hermes.llm.wire import Decoder

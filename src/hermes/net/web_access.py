@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.config.schema import Web as Settings
+from hermes.config.schema import WebSection as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.net.errors import EgressError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from hermes.core.object_store import Object
+from hermes.core.store import Object
 from hermes.store.database import Database
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SqliteObjects:
-    """Implements `core.object_store.Objects`."""
+    """Implements `core.store.Objects`."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._read = database.read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.config.schema import Browser as BrowserSettings
+from hermes.config.schema import BrowserSection as BrowserSettings
 from hermes.core.errors import ToolError
 from hermes.core.services import ServiceKey
 from hermes.core.store import Store

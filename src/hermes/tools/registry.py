@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema import Selection
-from hermes.config.schema import Tools as Settings
+from hermes.config.schema import ToolSelection
+from hermes.config.schema import ToolsSection as Settings
 from hermes.core.errors import ConfigError
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import Tool
@@ -160,7 +160,7 @@ def describe_unknown_name(name: str) -> str:
 def list_unknown_names(settings: Settings) -> list[str]:
     """Names in the configuration that are neither a toolset nor a tool."""
     known = {name for toolset, tools in list_toolsets().items() for name in (toolset, *tools)}
-    selections: list[Selection] = [settings, *settings.platforms.values()]
+    selections: list[ToolSelection] = [settings, *settings.platforms.values()]
     words = {word for s in selections for word in (*s.enabled, *s.disabled)}
     return sorted(words - known)
 
@@ -182,7 +182,7 @@ def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str)
     return explain_missing_extra(name, toolset)
 
 
-def _find_setting(name: str, toolset: str, selection: Selection | None) -> bool | None:
+def _find_setting(name: str, toolset: str, selection: ToolSelection | None) -> bool | None:
     """Whether the configuration enables the tool; None: not configured. Its own name counts
     before that of its toolset, and disabled before enabled."""
     if selection is None:

@@ -20,7 +20,7 @@ from hermes.app.meter import (
     format_amount,
     list_caps,
 )
-from hermes.config.schema import Budget
+from hermes.config.schema import BudgetSection
 from hermes.core.errors import StoreError
 from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry
 from hermes.core.message import user_message
@@ -197,12 +197,12 @@ def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
 
 
 def test_caps_concern_who_they_are_about() -> None:
-    budget = Budget(daily_usd=1, session_tokens=2, user_usd=3, job_tokens=4)
+    budget = BudgetSection(daily_usd=1, session_tokens=2, user_usd=3, job_tokens=4)
     assert [c.name for c in list_caps(budget, entry())] == ["daily_usd", "session_tokens"]
     both = list_caps(budget, entry(user="u", job="j"))
     assert [c.name for c in both] == ["daily_usd", "session_tokens", "user_usd", "job_tokens"]
-    assert list_caps(Budget(), entry(user="u")) == ()
-    assert [c.limit for c in list_caps(Budget(daily_usd=0), entry())] == [0]
+    assert list_caps(BudgetSection(), entry(user="u")) == ()
+    assert [c.limit for c in list_caps(BudgetSection(daily_usd=0), entry())] == [0]
 
 
 @pytest.mark.parametrize("name", ["daily", "session", "user", "job"])

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 
 from hermes.app.agents import Options
-from hermes.config.schema import Selection
-from hermes.config.schema import Tools as Settings
+from hermes.config.schema import ToolSelection
+from hermes.config.schema import ToolsSection as Settings
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, ToolDone
 from hermes.core.tool import Risk, Tool, ToolContext, tool
@@ -289,13 +289,17 @@ def test_everything_is_on_by_default_and_core_alone_is_declared() -> None:
         (Settings(disabled=("terminal",)), {"web_search"}, {"terminal"}),
         (Settings(disabled=("web",), enabled=("web_search",)), {"web_search"}, {"web_extract"}),
         (Settings(disabled=("web",), enabled=("web",)), set(), {"web_search"}),
-        (Settings(platforms={"irc": Selection(disabled=("web",))}), {"terminal"}, {"web_search"}),
         (
-            Settings(disabled=("web",), platforms={"irc": Selection(enabled=("web",))}),
+            Settings(platforms={"irc": ToolSelection(disabled=("web",))}),
+            {"terminal"},
+            {"web_search"},
+        ),
+        (
+            Settings(disabled=("web",), platforms={"irc": ToolSelection(enabled=("web",))}),
             {"web_search"},
             set(),
         ),
-        (Settings(platforms={"cli": Selection(disabled=("web",))}), {"web_search"}, set()),
+        (Settings(platforms={"cli": ToolSelection(disabled=("web",))}), {"web_search"}, set()),
     ],
 )
 def test_names_before_toolsets_platforms_before_all(
@@ -310,7 +314,7 @@ def test_a_webhook_only_reads_until_it_is_told_otherwise() -> None:
     assert "read_file" in chosen and {t.risk for t in chosen.values()} == {"read"}
     general = Settings(enabled=("terminal", "web"))
     assert set(select_tools(None, platform="webhook", settings=general)) == set(chosen)
-    told = Settings(platforms={"webhook": Selection(enabled=("web_search",))})
+    told = Settings(platforms={"webhook": ToolSelection(enabled=("web_search",))})
     more = set(select_tools(None, platform="webhook", settings=told))
     assert more == {*chosen, "web_search"}
 

@@ -15,7 +15,7 @@ from hermes.cli.terminal.tables import align_columns
 from hermes.cli.terminal.text import one_line, to_json
 from hermes.config.env import decode_argument
 from hermes.config.load import read_config
-from hermes.config.schema import Selection, Tools
+from hermes.config.schema import ToolSelection, ToolsSection
 from hermes.core.errors import ConfigError
 from hermes.tools import registry
 
@@ -75,7 +75,7 @@ def _list_tools(args: Namespace) -> int:
     return 0
 
 
-def _describe_tools(settings: Tools, platform: str) -> list[dict[str, str]]:
+def _describe_tools(settings: ToolsSection, platform: str) -> list[dict[str, str]]:
     """Every tool and its state on the platform."""
     rows = []
     for toolset, modules in registry.list_toolsets().items():
@@ -132,7 +132,7 @@ def _write_change(home: Path, word: str, platform: str, on: bool, put: Put) -> N
     members = _list_members(word)
     names = {word, *members}
     config = read_config(home).tools
-    old = config.platforms.get(platform, Selection()) if platform else config
+    old = config.platforms.get(platform, ToolSelection()) if platform else config
     base = f"tools.platforms.{platform}" if platform else "tools"
     against, favour = ("disabled", "enabled") if on else ("enabled", "disabled")
     _write_names(put, f"{base}.{against}", getattr(old, against), names, "")
@@ -160,7 +160,9 @@ def _list_members(word: str) -> list[str]:
     raise ConfigError(registry.describe_unknown_name(word))
 
 
-def _why_off(name: str, settings: Tools, platform: str, *, configurable: bool = False) -> str:
+def _why_off(
+    name: str, settings: ToolsSection, platform: str, *, configurable: bool = False
+) -> str:
     """Why a tool is off; with `configurable`, only a reason that the configuration can change."""
     toolset = next(s for s, tools in registry.list_toolsets().items() if name in tools)
     why = registry.explain_absence(name, toolset, settings, platform)

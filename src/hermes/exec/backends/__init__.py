@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.config.schema import Terminal
+from hermes.config.schema import TerminalSection
 from hermes.exec.backends.base import BackendSession, CommandBackend
 from hermes.exec.backends.docker import DockerBackend
 from hermes.exec.backends.ssh import SshBackend
@@ -10,7 +10,7 @@ from hermes.exec.backends.ssh import SshBackend
 __all__ = ["BackendSession", "CommandBackend", "open_backend"]
 
 
-def open_backend(settings: Terminal, site: BackendSession) -> CommandBackend | None:
+def open_backend(settings: TerminalSection, site: BackendSession) -> CommandBackend | None:
     """The backend named in the settings; None when commands run on this machine."""
     match settings.backend:
         case "docker":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from hermes.config.schema import Docker as DockerSettings
+from hermes.config.schema import DockerSection as DockerSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.docker_container import DockerContainer

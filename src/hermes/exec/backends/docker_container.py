@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.config.schema import Docker as DockerSettings
+from hermes.config.schema import DockerSection as DockerSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, run_client

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import structs
 
 from hermes.config.paths import make_private_folder
-from hermes.config.schema import Ssh as SshSettings
+from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote import (

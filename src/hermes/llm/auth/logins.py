@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.config.schema import Provider
+from hermes.config.schema import ProviderSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ProviderError
 from hermes.llm.auth.key_pool import LOGIN_SOURCE, Credential
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def find_login_flow(spec: ProviderSpec | None, row: Provider) -> OAuthSpec | None:
+def find_login_flow(spec: ProviderSpec | None, row: ProviderSection) -> OAuthSpec | None:
     """How to log in to a provider: its built-in flow with the configured settings on top."""
     settings = row.oauth
     changes = {n: value for n in settings.__struct_fields__ if (value := getattr(settings, n))}
@@ -33,7 +33,7 @@ def find_login_flow(spec: ProviderSpec | None, row: Provider) -> OAuthSpec | Non
 
 
 def find_login(
-    secrets: Secrets, name: str, spec: ProviderSpec | None, row: Provider, base_url: str
+    secrets: Secrets, name: str, spec: ProviderSpec | None, row: ProviderSection, base_url: str
 ) -> tuple[Credential, ...]:
     """The stored login to a provider, if any. Its token goes to nobody but the provider that issued
     it; a gateway gets it only if the login was configured for that gateway."""

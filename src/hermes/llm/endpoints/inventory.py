@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.config.schema import Config, Provider
+from hermes.config.schema import Config, ProviderSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooldowns
@@ -67,7 +67,7 @@ class NamedProvider(Struct, frozen=True):
 
     name: str
     spec: ProviderSpec | None
-    row: Provider
+    row: ProviderSection
 
     @property
     def login_flow(self) -> OAuthSpec | None:
@@ -106,7 +106,7 @@ def find_configured_provider(config: Config, name: str) -> NamedProvider:
             f"There is no provider {name!r}.{near} To add your own: hermes model custom URL, or "
             f"providers.{name}.base_url in config.yaml."
         )
-    return NamedProvider(known, spec, row or Provider())
+    return NamedProvider(known, spec, row or ProviderSection())
 
 
 def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:

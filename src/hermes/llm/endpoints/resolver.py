@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from msgspec import Struct, structs
 
-from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
+from hermes.config.schema import Config, ModelSection, ModelSettings, Price, ProviderSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Target
@@ -209,10 +209,10 @@ class _Resolver:
         spec = find_provider(draft.provider)
         name = spec.name if spec else draft.provider
         rows = self._config.providers
-        row = rows.get(draft.provider) or rows.get(name) or Provider()
+        row = rows.get(draft.provider) or rows.get(name) or ProviderSection()
         if spec is None and name not in (CUSTOM, *rows):
             raise ConfigError(_unknown_provider(name, list(rows)))
-        section = self._config.model if draft.configured else Model()
+        section = self._config.model if draft.configured else ModelSection()
         model = draft.model.removeprefix(f"{draft.provider}:")
         model = model or (spec.default_model if spec else "")
         settings = row.models.get(model, ModelSettings())
@@ -252,7 +252,7 @@ class _Resolver:
         spec: ProviderSpec,
         model: str,
         settings: ModelSettings,
-        section: Model,
+        section: ModelSection,
     ) -> ModelEndpoint:
         from hermes.llm.endpoints import embedded
 
@@ -262,7 +262,7 @@ class _Resolver:
         )
         return embedded.build_endpoint(spec, model, self._secrets, limits, draft.note)
 
-    def _find_address(self, draft: _Draft, spec: ProviderSpec | None, row: Provider) -> str:
+    def _find_address(self, draft: _Draft, spec: ProviderSpec | None, row: ProviderSection) -> str:
         url = draft.base_url or row.base_url
         if not url and draft.provider == CUSTOM:
             url = self._secrets.get("OPENAI_BASE_URL") or ""
@@ -299,7 +299,7 @@ class _Resolver:
         return url
 
     def _find_credentials(
-        self, draft: _Draft, spec: ProviderSpec | None, row: Provider, base_url: str
+        self, draft: _Draft, spec: ProviderSpec | None, row: ProviderSection, base_url: str
     ) -> tuple[Credential, ...]:
         """The keys or the login to call with. A variable that is named must hold a key; otherwise
         the usual ones are searched. The user's own server needs none."""
@@ -367,7 +367,7 @@ def _limit_output(quirks: Quirks, wire: str, known: ModelFacts) -> Quirks:
     return structs.replace(quirks, max_tokens_default=known.output)
 
 
-def _merge_timeouts(*settings: Provider | ModelSettings) -> Timeouts:
+def _merge_timeouts(*settings: ProviderSection | ModelSettings) -> Timeouts:
     """The configured timeouts; later settings override earlier ones."""
     values: dict[str, float] = {}
     for row in settings:

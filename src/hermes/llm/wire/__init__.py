@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
 from hermes.llm.index import load_builtin_index
 from hermes.llm.provider_spec import Quirks, WireFacts

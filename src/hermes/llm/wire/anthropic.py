@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.anthropic_encoder import Encoder
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.wire.convert import as_dict, as_text, parse_document
 from hermes.llm.wire.lenient_json import decode_json, to_text

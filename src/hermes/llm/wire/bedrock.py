@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.auth import aws
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts

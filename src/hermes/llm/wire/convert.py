@@ -8,8 +8,7 @@ from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Media, Message, Target, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.provider import Effort
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import Effort, ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 BUDGETS: dict[Effort, int] = {

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream

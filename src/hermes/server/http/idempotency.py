@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.app.titles import SpawnTask
-from hermes.core.object_store import Objects
+from hermes.core.store import Objects
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError, bad_request

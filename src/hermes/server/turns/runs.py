@@ -27,7 +27,7 @@ from hermes.core.events import (
     TurnResult,
 )
 from hermes.core.message import user_message
-from hermes.core.object_store import Objects
+from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage

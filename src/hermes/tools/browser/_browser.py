@@ -16,7 +16,7 @@ from weakref import WeakSet
 from msgspec import Struct, structs
 
 from hermes.config.paths import cache_folder
-from hermes.config.schema import Browser as Settings
+from hermes.config.schema import BrowserSection as Settings
 from hermes.core.errors import ToolError
 from hermes.core.services import ServiceKey
 from hermes.core.shutdown import register_closer

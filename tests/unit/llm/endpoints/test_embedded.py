@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config.package_index import PUBLIC_INDEX, list_indexes
-from hermes.config.schema import Config, Model
+from hermes.config.schema import Config, ModelSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints import embedded
@@ -88,7 +88,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
 
 
 def test_the_context_can_be_set(tmp_path: Path) -> None:
-    config = Config(model=Model(provider="local", context_length=16384))
+    config = Config(model=ModelSection(provider="local", context_length=16384))
     found = resolve_chain(config, Secrets({"HOME": str(tmp_path)}), ModelChoice())[0]
     assert parse_uri(found.base_url)[0].context == found.context_length == 16384
 

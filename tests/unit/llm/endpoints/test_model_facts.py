@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
+from hermes.config.schema import Config, ModelSection, ModelSettings, Price, ProviderSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
@@ -162,28 +162,28 @@ def endpoint(config: Config, **env: str):  # type: ignore[no-untyped-def]
 
 
 def test_an_endpoint_knows_its_model() -> None:
-    plain = endpoint(Config(model=Model(default="claude-sonnet-4-5")), ANTHROPIC_API_KEY="k")
+    plain = endpoint(Config(model=ModelSection(default="claude-sonnet-4-5")), ANTHROPIC_API_KEY="k")
     assert plain.context_length == 200_000 == plain.facts.context
     assert plain.max_output is None, "nobody asked for a limit"
-    section = Model(default="claude-sonnet-4-5", context_length=5000)
+    section = ModelSection(default="claude-sonnet-4-5", context_length=5000)
     assert endpoint(Config(model=section), ANTHROPIC_API_KEY="k").context_length == 5000
-    old = Config(model=Model(default="claude-3-haiku-20240307"))
+    old = Config(model=ModelSection(default="claude-3-haiku-20240307"))
     assert endpoint(old, ANTHROPIC_API_KEY="k").quirks.max_tokens_default == 4096
 
 
 def test_a_configured_price_counts_before_the_listed_one() -> None:
-    row = Provider(models={"claude-sonnet-4-5": ModelSettings(price=Price(1, 2))})
-    config = Config(model=Model(default="claude-sonnet-4-5"), providers={"anthropic": row})
+    row = ProviderSection(models={"claude-sonnet-4-5": ModelSettings(price=Price(1, 2))})
+    config = Config(model=ModelSection(default="claude-sonnet-4-5"), providers={"anthropic": row})
     found = endpoint(config, ANTHROPIC_API_KEY="k").facts
     assert found.prices == Prices(1, 2) and found.context == 200_000
 
 
 def test_half_a_price_is_an_error() -> None:
-    row = Provider(models={"claude-sonnet-4-5": ModelSettings(price=Price(input=1))})
-    config = Config(model=Model(default="claude-sonnet-4-5"), providers={"anthropic": row})
+    row = ProviderSection(models={"claude-sonnet-4-5": ModelSettings(price=Price(input=1))})
+    config = Config(model=ModelSection(default="claude-sonnet-4-5"), providers={"anthropic": row})
     with pytest.raises(ConfigError, match="price needs both input and output"):
         endpoint(
-            Config(model=Model(provider="anthropic"), providers=config.providers),
+            Config(model=ModelSection(provider="anthropic"), providers=config.providers),
             ANTHROPIC_API_KEY="k",
         )
 
@@ -201,7 +201,7 @@ def test_half_a_price_is_an_error() -> None:
     ],
 )
 def test_a_server_of_ones_own_is_free_only_at_home(url: str, free: bool) -> None:
-    config = Config(model=Model(default="m", provider="ollama", base_url=url))
+    config = Config(model=ModelSection(default="m", provider="ollama", base_url=url))
     assert (endpoint(config).facts.prices is not None) is free
 
 

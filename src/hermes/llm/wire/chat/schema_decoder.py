@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.core.text import replace_invalid
 from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
 from hermes.llm.wire.lenient_json import decode_json, encode_json

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 _TAG, _UNTAG = "<tool_call>", "</tool_call>"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.core.response_sink import ResponseSink
+from hermes.core.provider import ResponseSink
 from hermes.llm.wire.convert import as_dict, as_text
 from hermes.llm.wire.lenient_json import to_text
 
