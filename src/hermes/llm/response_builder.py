@@ -100,8 +100,8 @@ class _EventBuffer:
 
 
 class ResponseBuilder:
-    """One answer under construction; see core.provider.ResponseSink. Where a closing frame and the deltas
-    before it differ, the closing frame is right."""
+    """One answer under construction; see core.provider.ResponseSink. Where a closing frame and the
+    deltas before it differ, the closing frame is right."""
 
     def __init__(self, *, max_size: int = MAX_BYTES) -> None:
         self._slots: dict[Any, _Slot] = {}
