@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data clean
+.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ lock: $(VENV)/.build ## renew the hashed locks
 
 model-data: $(VENV)/.dev ## renew what is known of models: limits and prices
 	$(BIN)/python scripts/model_data.py $(ARGS)
+
+provider-index: $(VENV)/.dev ## renew the index of providers and wires after changing one
+	$(BIN)/python scripts/provider_index.py
 
 clean: ## remove the environment and every generated file
 	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

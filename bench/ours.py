@@ -23,9 +23,9 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load_setup
 from hermes.core.events import TextDelta
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 
 class Nothing(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Ours:
         self.seen = 0
 
     async def session(self, model: str) -> Session:
-        options = Options(choice=Choice(model=model), max_turns=10_000)
+        options = Options(choice=ModelChoice(model=model), max_turns=10_000)
         session = await self.runtime.session(options=options)
         agent = session.agent
         session.host.agent = structs.replace(
@@ -74,7 +74,7 @@ class Ours:
                 self.seen += len(event.text)
 
     async def answer(self, session: Session) -> None:
-        result = await session.submit(user("hi"))
+        result = await session.submit(user_message("hi"))
         if result.status != "completed" or not result.text:
             raise RuntimeError(f"the turn failed: {result.error}")
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overlo
 from msgspec import Struct, structs
 from typing_extensions import override
 
-from hermes.agent.json_repair import BadArguments, parse
+from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session as LiveSession
@@ -26,7 +26,7 @@ from hermes.core.errors import ConfigError, HermesError, StoreError, ToolError
 from hermes.core.events import Notice, Question, TextDelta
 from hermes.core.provider import Effort
 from hermes.core.wire_names import WireName
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.tools._python_function import FunctionOptions, call_function, make_tool
 
 __all__ = [
@@ -267,7 +267,7 @@ class Session(_Runner):
 
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
-        run = PromptRun(self._live, message.user(prompt), format_of(output))
+        run = PromptRun(self._live, message.user_message(prompt), format_of(output))
         if self._note:
             yield Notice("model", self._note)
             self._note = ""
@@ -286,7 +286,7 @@ class Session(_Runner):
         """Guide the running turn: the model reads this after its current step. False when no turn
         is running."""
         if self._live.busy:
-            self._live.submit(message.user(text), "steer")
+            self._live.submit(message.user_message(text), "steer")
         return self._live.busy
 
     def interrupt(self) -> None:
@@ -369,7 +369,7 @@ class Agent(_Runner):
         ask: Ask | None = None,
     ) -> None:
         self._options = Options(
-            choice=Choice(
+            choice=ModelChoice(
                 model=model or "",
                 provider=provider or "",
                 base_url=base_url or "",
@@ -518,7 +518,7 @@ def _publish_event(event: events.TurnEvent) -> Event | None:
 
 def _parse_arguments(call: message.ToolCall) -> dict[str, Any]:
     try:
-        return parse(call.args)
+        return parse_arguments(call.args)
     except BadArguments:
         return {}
 

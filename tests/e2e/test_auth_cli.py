@@ -248,7 +248,7 @@ async def test_a_refused_login_is_a_sentence_and_exit_1(home: Home) -> None:
         codex(home, server, provider, "device")
         server.answers = ["access_denied"]
         ran = await hermes(home, "auth", "login", "openai-codex")
-        assert ran.rc == 1 and "refused" in ran.stderr
+        assert ran.rc == 1 and "denied" in ran.stderr
         assert not list(home.path.glob("logins/*.json"))
 
 

@@ -95,10 +95,12 @@ async def test_only_the_days_that_were_asked_for_count(tmp_path: Path) -> None:
         at = now - days * 86400
         day = time.strftime("%Y-%m-%d", time.localtime(at))
         entry = Entry(int(at * 1e9), day, Account("s"), "p", "m", input=10, output=1, cost=1.0)
-        store.ledger.settle(entry)
-        store.ledger.settle(structs.replace(entry, id=entry.id + 1, cost=None))
+        store.ledger.settle_call(entry)
+        store.ledger.settle_call(structs.replace(entry, id=entry.id + 1, cost=None))
     for i in range(20):  # more models than are shown among other tables
-        store.ledger.settle(structs.replace(entry, id=entry.id + 2 + i, model=f"m{i}", cost=0.1))
+        store.ledger.settle_call(
+            structs.replace(entry, id=entry.id + 2 + i, model=f"m{i}", cost=0.1)
+        )
     await store.close()
     for days, calls in ((1, 2), (3, 4), (100, 26), (10**9, 26)):
         ran = await run_hermes(["insights", "--json", "--days", str(days)], home)

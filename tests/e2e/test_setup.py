@@ -20,22 +20,22 @@ pytestmark = pytest.mark.e2e
 MODEL = b"GGUF" + bytes(range(256)) * 4096
 FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 _ALONE = """
-import hermes.llm.endpoints.local_servers as nearby
-nearby.look_around.__defaults__ = ((),)
+import hermes.llm.endpoints.local_servers as local_servers
+local_servers.find_servers.__defaults__ = ((),)
 """
 """Model servers that happen to run on the machine of the tests are none of their business."""
 _EMBEDDED = """
 from pathlib import Path
-import hermes.llm.local.models as catalogue
-row = catalogue.LocalModel(
-    catalogue.DEFAULT, "Kit", {size}, "{sha}", "Apache-2.0", "https://kit.invalid", hub="{hub}"
+import hermes.llm.local.models as models
+row = models.LocalModel(
+    models.DEFAULT, "Kit", {size}, "{sha}", "Apache-2.0", "https://kit.invalid", hub="{hub}"
 )
-catalogue.MODELS = (row,)
+models.MODELS = (row,)
 import hermes.llm.local.engine as engine
 engine.CHILD = Path("{fake}")
 engine.find_spec = lambda _: object()
-import hermes.llm.local.endpoint as finding
-finding.installed = lambda: True
+import hermes.llm.endpoints.embedded as embedded
+embedded.is_engine_installed = lambda: True
 """
 """Only data: which file the default model is, where it comes from, and what stands in for
 llama.cpp."""
@@ -176,7 +176,7 @@ async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
     ("words", "env", "said"),
     [
         (("--embedded", "--base-url", "http://x"), {}, "--embedded goes with --model only"),
-        (("--provider", "anthropc"), {}, "did you mean anthropic?"),
+        (("--provider", "anthropc"), {}, "Did you mean anthropic?"),
         (("--base-url", "x:80"), {}, "must begin with http://"),
         (("--base-url", "http://127.0.0.1:9"), {}, "does not list its models"),
         (("--key-env", "sk-real-key"), {}, "not the key itself"),

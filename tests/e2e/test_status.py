@@ -23,7 +23,7 @@ from hermes.cli.log_file import make_filter, read_tail
 from hermes.cli.main import main
 from hermes.config.instances import announce_instance, list_instances, list_stale_files
 from hermes.config.load import load_setup
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, Ran, run_hermes, say, start_hermes
@@ -333,7 +333,7 @@ async def stored(home: Home, name: str, *, days: int, texts: tuple[str, ...] = (
     then = time.time() - days * 86400
     store = SqliteStore(home.path / "hermes.db", clock=lambda: then)
     meta = SessionMeta(name, system="be kind", title=name, created=then, updated=then)
-    await store.sessions.append(name, [user(text) for text in texts], create=meta)
+    await store.sessions.append(name, [user_message(text) for text in texts], create=meta)
     await store.close()
 
 

@@ -71,12 +71,12 @@ async def write(path: Path, name: str, rnd: random.Random, pipe: int) -> None:
 async def put(
     store: object, name: str, rnd: random.Random, pipe: int, number: int, create: object
 ) -> None:
-    from hermes.core.message import user
+    from hermes.core.message import user_message
     from hermes.store.sqlite import SqliteStore
 
     assert isinstance(store, SqliteStore)
     text = f"{name}x{number} " + "pad " * rnd.choice((1, 10, 100, 2000))
-    await store.sessions.append(name, [user(text)], state="running", create=create)  # type: ignore[arg-type]
+    await store.sessions.append(name, [user_message(text)], state="running", create=create)  # type: ignore[arg-type]
     os.write(pipe, f"{name} {number}\n".encode())
 
 

@@ -9,7 +9,7 @@ import pytest
 from hermes.app.agents import Options
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.exec.sandbox_probe import probe_tier
 from hermes.exec.snapshots.checkpoints import list_checkpoints
 from tests.kit import Received, call, say
@@ -52,7 +52,7 @@ async def test_a_person_decides(tmp_path: Path, answer: str) -> None:
     async with rig(tmp_path, steps, options=Options()) as r:
         r.session.interactions.present = True
         events = r.session.events()
-        r.session.submit(user("go"))
+        r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 assert event.summary

@@ -13,7 +13,7 @@ import yaml
 
 from hermes.app.agents import Options
 from hermes.core.events import Answer, Approval, Question
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.exec.sandbox_probe import probe_tier
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted
@@ -87,7 +87,7 @@ async def test_a_saved_rule_holds_for_every_session_and_the_next_start(tmp_path:
         await r.turn("go")
         person.close()
         other = await r.runtime.session(cwd=r.home.work, options=ASK)
-        await other.submit(user("go"))
+        await other.submit(user_message("go"))
         assert "Not run" not in results(r.requests[3])[-1]
         await other.close()
         saved = rules_of(r)
@@ -107,7 +107,7 @@ async def test_session_is_forgotten_with_the_session(tmp_path: Path) -> None:
         assert rules_of(r) == []
         other = await r.runtime.session(cwd=r.home.work, options=ASK)
         r.provider.steps[:] = run("pulumi preview")
-        await other.submit(user("go"))
+        await other.submit(user_message("go"))
         assert "Not run" in results(r.requests[-1])[-1]
         await other.close()
 

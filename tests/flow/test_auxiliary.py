@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
 from tests.kit import Provider, call, say, status
 from tests.kit.home import SPARE_KEY
@@ -20,7 +20,7 @@ class Params(Struct):
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
     return await ctx.services.models.consult(
-        "vision", user(p.question), system="Be short.", max_output=77
+        "vision", user_message(p.question), system="Be short.", max_output=77
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.exec.backends import remote
 from hermes.exec.backends.docker_container import machine_label, owner_label
 from tests.flow.test_terminal_tool import TREE, command, results

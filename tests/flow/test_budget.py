@@ -18,8 +18,8 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.events import TurnResult
-from hermes.core.ledger import Row
-from hermes.core.message import user
+from hermes.core.ledger import UsageRow
+from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
 from hermes.store.sqlite import SqliteStore
 from tests.kit import (
@@ -59,7 +59,7 @@ def rows(database: Path, columns: str = "*") -> list[tuple[Any, ...]]:
         db.close()
 
 
-async def totals(r: Rig, by: Any = "model") -> list[Row]:
+async def totals(r: Rig, by: Any = "model") -> list[UsageRow]:
     return await r.runtime.store.ledger.sum_calls(by, 0)
 
 
@@ -140,7 +140,7 @@ async def test_subagents_and_schedules_are_purposes(tmp_path: Path) -> None:
             session = await r.runtime.session(source=source, cwd=r.home.work)
             session.transcript.meta = structs.replace(session.transcript.meta, parent=r.session.id)
             session.host.account = structs.replace(session.host.account, root="", user="u", job="j")
-            assert (await session.submit(user("hi"))).status == "completed"
+            assert (await session.submit(user_message("hi"))).status == "completed"
         assert {x.key: x.calls for x in await totals(r, "purpose")} == {
             "main": 1,
             "subagent": 1,
@@ -159,7 +159,7 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.services.models.consult("titles", user(p.question))
+    return await ctx.services.models.consult("titles", user_message(p.question))
 
 
 async def test_auxiliary_jobs_are_counted(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ async def test_users_and_jobs_have_caps_of_their_own(tmp_path: Path) -> None:
         for name in ("ann", "ann", "ann", "bob"):
             session = await r.runtime.session(cwd=r.home.work, options=Options(yolo=True))
             session.host.account = structs.replace(session.host.account, user=name, job="nightly")
-            codes.append((await session.submit(user("hi"))).error_code)
+            codes.append((await session.submit(user_message("hi"))).error_code)
         assert codes == ["", "", "budget", ""]
 
 
@@ -304,7 +304,7 @@ async def opened(home: Home) -> AsyncIterator[Runtime]:
 async def _one(runtime: Runtime, home: Home) -> TurnResult:
     session = await runtime.session(cwd=home.work, options=Options(yolo=True))
     try:
-        return await session.submit(user("hi"))
+        return await session.submit(user_message("hi"))
     finally:
         await session.close()
 

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hermes.app.commands import CommandContext
 from hermes.app.commands.model import run as model_command
 from hermes.app.commands.reasoning import run as reasoning_command
-from hermes.core.message import Text, user
+from hermes.core.message import Text, user_message
 from hermes.core.tool import Tool, ToolResult
 from tests.kit import WIRES, Gate, Provider, Received, call, say, status, think
 from tests.kit.bodies import check_legal, messages
@@ -216,7 +216,7 @@ async def test_guidance_keeps_the_prefix(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, steps, wire=wire, tools=[echo()]) as r:
         turn = r.begin()
         await gate.reached()
-        r.session.submit(user("use blue"), busy="steer")
+        r.session.submit(user_message("use blue"), busy="steer")
         gate.open()
         assert (await turn).status == "completed"
         check_prefix(r.requests)
@@ -348,10 +348,10 @@ async def test_a_refused_request_is_not_what_was_cached(tmp_path: Path) -> None:
 
 async def test_the_guard_costs_no_more_in_a_long_conversation(tmp_path: Path) -> None:
     """It compares what is new, however long the rest is."""
-    import hermes.llm.cache_guard as prefix
+    from hermes.llm import cache_guard
 
     compared: list[int] = []
-    real = prefix._common
+    real = cache_guard._common_prefix
 
     def counting(one: bytes, two: bytes) -> int:
         compared.append(len(one))
@@ -359,7 +359,7 @@ async def test_the_guard_costs_no_more_in_a_long_conversation(tmp_path: Path) ->
 
     steps = [call((f"c{n}", "echo", {"word": f"{n}" * 1000})) for n in range(20)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prefix, "_common", counting)
+        patch.setattr(cache_guard, "_common_prefix", counting)
         async with rig(tmp_path, [*steps, say("done")], tools=[echo()], check=False) as r:
             await r.turn()
     assert len(compared) >= 19 and max(compared) < 8000

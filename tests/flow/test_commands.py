@@ -23,7 +23,7 @@ from hermes.app.commands import (
 from hermes.app.session import Session
 from hermes.core.errors import ConfigError
 from hermes.core.events import ToolStarted
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.taint import Taint
 from tests.kit import Gate, call, say, stall
 from tests.kit.bodies import messages
@@ -165,7 +165,7 @@ async def test_undo_knows_the_turns_of_branches_from_those_that_were_undone(tmp_
         child = (await do(r, "/undo yes")).session
         assert child is not None
         assert (r.home.work / "a").read_text() == "1"
-        await child.submit(user("three"))
+        await child.submit(user_message("three"))
         (r.home.work / "a").write_text("by hand")
         shown = await do(r, "/undo", child)
         assert "No files were changed" in shown.text
@@ -233,7 +233,7 @@ async def test_a_branch_leaves_the_old_session_alone(tmp_path: Path) -> None:
         await r.turn("a")
         reply = await do(r, "/fork other way")
         assert reply.session is not None and reply.session.transcript.meta.title == "other way"
-        await reply.session.submit(user("b"))
+        await reply.session.submit(user_message("b"))
         assert len(await r.runtime.store.sessions.load_messages(r.session.id)) == 2
         assert len(await r.runtime.store.sessions.load_messages(reply.session.id)) == 4
 
@@ -245,8 +245,8 @@ async def test_sessions_and_resume_show_only_what_belongs_here(tmp_path: Path) -
     async with rig(tmp_path, [say("x")] * 3, options=ASK) as r:
         mine = await r.runtime.session(source="chat", key="a", cwd=r.home.work, options=ASK)
         theirs = await r.runtime.session(source="chat", key="b", cwd=r.home.work, options=ASK)
-        await mine.submit(user("my secret plan"))
-        await theirs.submit(user("their secret plan"))
+        await mine.submit(user_message("my secret plan"))
+        await theirs.submit(user_message("their secret plan"))
         await r.turn("at the terminal")
         listed = (await do(r, "/sessions", mine)).text
         assert mine.id in listed and theirs.id not in listed and r.session.id not in listed
@@ -324,7 +324,7 @@ async def test_stop_says_what_it_stopped(tmp_path: Path) -> None:
     async with rig(tmp_path, steps) as r:
         idle = await do(r, "/stop")
         assert idle.text == "No active task to stop." and not idle.suspend
-        future = r.session.submit(user("early"))
+        future = r.session.submit(user_message("early"))
         early = await do(r, "/stop")
         assert early.text == (
             "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
@@ -332,7 +332,7 @@ async def test_stop_says_what_it_stopped(tmp_path: Path) -> None:
         assert early.suspend and future.cancelled()
         turn = r.begin("go")
         await r.until(lambda e: isinstance(e, ToolStarted))
-        later = r.session.submit(user("later"))
+        later = r.session.submit(user_message("later"))
         running = await do(r, "/stop")
         assert running.text == (
             "⚡ Force-stopped. The session is suspended — your next message will start fresh."
@@ -344,8 +344,8 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
     steps = [call(("c", "clarify", {"question": "?"})), say("done"), say("next")]
     async with rig(tmp_path, steps, options=ASK) as r:
         r.session.interactions.present = True
-        assert (await do(r, "/steer left")).submit == user("left")
-        assert (await do(r, "/queue right")).submit == user("right")
+        assert (await do(r, "/steer left")).submit == user_message("left")
+        assert (await do(r, "/queue right")).submit == user_message("right")
         turn = r.begin("go")
         await r.until(lambda e: isinstance(e, ToolStarted))
         assert (await do(r, "/steer be brief")).submit is None

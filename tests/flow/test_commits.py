@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.exec.command_policy import CommandRules, judge_command
 from hermes.exec.sandbox_probe import probe_tier
 from tests.kit import call, say

@@ -31,7 +31,7 @@ from hermes.config.schema import Search
 from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.events import Approval
-from hermes.core.message import ToolReturn, user
+from hermes.core.message import ToolReturn, user_message
 from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
 from hermes.net.web_access import open_web_access
@@ -373,7 +373,7 @@ class Stage:
         lines = [f"DO {tool} {json.dumps(args)}" for tool, args in scenario.asks]
         text = "\n".join(lines).replace("{port}", str(self.ear.port))
         watch = asyncio.create_task(self.answer(session, scenario.mode, len(lines)))
-        result = await session.submit(user(text.replace("/page", f"/page{number}")))
+        result = await session.submit(user_message(text.replace("/page", f"/page{number}")))
         await session.close()
         await watch
         assert result.status == "completed", f"{scenario.name}: {result.error}"
@@ -516,7 +516,7 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         session = await s.session(work)
         ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
         assert session.transcript.taint == Taint()
-        assert (await session.submit(user(ask))).status == "completed"
+        assert (await session.submit(user_message(ask))).status == "completed"
         assert session.transcript.taint == Taint(private=True, untrusted=True)
         await session.close()
         first = s.provider.requests[-1]
@@ -528,7 +528,9 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
             resumed = await s.session(work, resume=session.id)
             assert resumed.transcript.taint == Taint(private=True, untrusted=True)
             watch = asyncio.create_task(s.answer(resumed, "trusting"))
-            assert (await resumed.submit(user(f"thanks\n{EXITS['hex']}"))).status == "completed"
+            assert (
+                await resumed.submit(user_message(f"thanks\n{EXITS['hex']}"))
+            ).status == "completed"
             await resumed.close()
             await watch
         later = s.provider.requests[-1]
@@ -547,7 +549,7 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         session = await s.session(work)
         events = session.events()
         assert (
-            await session.submit(user('DO read_file {"path": "dump.txt"}'))
+            await session.submit(user_message('DO read_file {"path": "dump.txt"}'))
         ).status == "completed"
         await session.close()
         shown = repr([e async for e in events])
@@ -567,6 +569,6 @@ async def test_the_suite_can_fail(tmp_path: Path) -> None:
             (work / "hostile.txt").write_text(EXITS[way].replace("{port}", str(s.ear.port)))
             session = await s.session(work, yolo=True)
             ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
-            await session.submit(user(ask))
+            await session.submit(user_message(ask))
             await session.close()
             assert s.ear.leaks(), way

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.system_prompt import system_prompt
+from hermes.agent.system_prompt import build_system_prompt
 from hermes.app.context_files import MOST, find, persona, quoted, sort
 from hermes.cli.project_trust import check_context_files
 from hermes.config.trust_store import TrustStore, make_decision
@@ -63,7 +63,7 @@ async def test_without_such_files_the_request_is_as_ever(tmp_path: Path) -> None
         await r.turn("hi")
         sent = system(r.requests[0])
         lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in sent.splitlines()}
-        assert sent == system_prompt(
+        assert sent == build_system_prompt(
             cwd=r.home.work,
             tools=r.session.agent.tools,
             today=lines["Date"],

@@ -18,7 +18,7 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load_setup
 from hermes.core.events import Approval, TurnEnd
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.llm.local import engine
 from tests.kit import Home
 
@@ -28,7 +28,7 @@ FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(engine, "CHILD", FAKE)
-    monkeypatch.setattr("hermes.llm.local.endpoint.installed", lambda: True)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.is_engine_installed", lambda: True)
     monkeypatch.setattr(engine, "find_spec", lambda _: object())
     made = Home(tmp_path)
     use(made, "small")
@@ -54,8 +54,8 @@ async def runtime(home: Home) -> AsyncIterator[Runtime]:
 
 async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    first = await session.submit(user("hello"))
-    second = await session.submit(user("hello"))
+    first = await session.submit(user_message("hello"))
+    second = await session.submit(user_message("hello"))
     assert first.status == "completed" and first.text.endswith("heard: hello")
     assert first.text == second.text, "the same process answered both"
 
@@ -63,14 +63,14 @@ async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: H
 async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Home) -> None:
     home.file("a.txt", "x")
     session = await opened(runtime, home, yolo=True, toolsets=("terminal",))
-    result = await session.submit(user("run ls"))
+    result = await session.submit(user_message("run ls"))
     assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
 
 
 @pytest.mark.parametrize("said", ["run ls", "run true", "write notes.txt"])
 async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, said: str) -> None:
     session = await opened(runtime, home)
-    result = await session.submit(user(said))
+    result = await session.submit(user_message(said))
     assert "nobody gave it" in result.text
     assert list(home.work.iterdir()) == []
 
@@ -80,7 +80,7 @@ async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home
     session.interactions.present = True
     asked: list[Approval] = []
     events = session.events()
-    session.submit(user("run ls"))
+    session.submit(user_message("run ls"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
@@ -93,7 +93,7 @@ async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home
 
 async def test_a_crash_is_survived(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    result = await session.submit(user("crash once"))
+    result = await session.submit(user_message("crash once"))
     assert result.status == "completed" and "heard: crash once" in result.text
 
 
@@ -103,17 +103,17 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
     home.configure(agent={"api_max_retries": 1})
     async with Runtime.open(load_setup("", home.env)) as runtime:
         session = await opened(runtime, home)
-        failed = await session.submit(user("crash"))
+        failed = await session.submit(user_message("crash"))
         assert failed.status == "failed" and "killed by SIGKILL" in failed.error
-        assert (await session.submit(user("hello"))).status == "completed"
+        assert (await session.submit(user_message("hello"))).status == "completed"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("text", b"not a model", "is no GGUF file"),
+        ("text", b"not a model", "is not a GGUF file"),
         ("fail", b"GGUF", "cannot load the model"),
-        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or of a kind"),
+        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or not supported"),
     ],
 )
 async def test_a_model_that_cannot_be_loaded_is_one_sentence(
@@ -121,7 +121,7 @@ async def test_a_model_that_cannot_be_loaded_is_one_sentence(
 ) -> None:
     use(home, name, content)
     async with Runtime.open(load_setup("", home.env)) as runtime:
-        result = await (await opened(runtime, home)).submit(user("hi"))
+        result = await (await opened(runtime, home)).submit(user_message("hi"))
         assert result.status == "failed" and says in result.error
 
 
@@ -129,13 +129,13 @@ async def test_too_little_memory_is_said_instead_of_tried(
     runtime: Runtime, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_free_memory", lambda: 1_000_000)
-    result = await (await opened(runtime, home)).submit(user("hi"))
+    result = await (await opened(runtime, home)).submit(user_message("hi"))
     assert result.status == "failed" and "of memory" in result.error
 
 
 async def test_the_process_ends_with_the_runtime(home: Home) -> None:
     async with Runtime.open(load_setup("", home.env)) as runtime:
-        answer = await (await opened(runtime, home)).submit(user("hello"))
+        answer = await (await opened(runtime, home)).submit(user_message("hello"))
         pid = int(answer.text.split()[0])
         assert Path(f"/proc/{pid}").exists()
         folder = next(iter(runtime.transport._engines._engines.values()))._folder  # type: ignore[union-attr]
@@ -151,12 +151,12 @@ def test_the_process_ends_when_the_agent_is_gone(tmp_path: Path) -> None:
 import asyncio, os
 from pathlib import Path
 from hermes.llm.local import engine
-from hermes.llm.local.uri import Place
+from hermes.llm.local.uri import ServedModel
 engine.CHILD = Path({str(FAKE)!r})
 engine.find_spec = lambda _: object()
 async def main():
-    e = engine.Engine(Place({str(tmp_path / "m.gguf")!r}, 4096))
-    await e._ready()
+    e = engine.LocalEngine(ServedModel({str(tmp_path / "m.gguf")!r}, 4096))
+    await e._ensure_child()
     print(e._child.pid, e._folder, flush=True)
     os._exit(9)
 asyncio.run(main())
@@ -180,11 +180,11 @@ def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) 
 import asyncio, sys
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.llm.endpoints.catalog import KEYS
+from hermes.llm.providers import provider_index
 seen = []
 sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
 async def main():
-    keys = dict.fromkeys(KEYS, "key-123456789")
+    keys = dict.fromkeys(provider_index().key_variables, "key-123456789")
     env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
     async with Runtime.open(load_setup("", env)) as runtime:
         await runtime.session()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hermes.core.errors import Failure, Kind
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.key_pool import Credential, Pool, Strategy
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.auth.key_pool import Credential, KeyPool, PoolStrategy
 from hermes.llm.errors.retry_after import retry_after
 from tests.kit import Provider, Received, Reply, call, reset, say, status
 from tests.kit.home import KEY, SPARE_KEY
@@ -243,9 +243,9 @@ async def test_a_parameter_is_dropped_for_this_endpoint_only(
 POOL_KEYS = tuple(Credential(f"KEY_{n}", f"sk-secret-{n}") for n in "abc")
 
 
-def order(strategy: Strategy, calls: int) -> list[str]:
-    made = Pool("http://x", POOL_KEYS, Cooling(), strategy)
-    return [made.take().source[-1] for _ in range(calls)]
+def order(strategy: PoolStrategy, calls: int) -> list[str]:
+    made = KeyPool("http://x", POOL_KEYS, Cooldowns(), strategy)
+    return [made.take_next_key().source[-1] for _ in range(calls)]
 
 
 def test_how_keys_are_taken() -> None:
@@ -256,23 +256,23 @@ def test_how_keys_are_taken() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["fill-first", "round-robin", "least-used", "random"])
-def test_a_key_that_cools_down_is_left_out_until_its_time(strategy: Strategy) -> None:
+def test_a_key_that_cools_down_is_left_out_until_its_time(strategy: PoolStrategy) -> None:
     now = [1000.0]
-    cooling = Cooling(clock=lambda: now[0])
-    made = Pool("http://x", POOL_KEYS, cooling, strategy)
+    cooling = Cooldowns(clock=lambda: now[0])
+    made = KeyPool("http://x", POOL_KEYS, cooling, strategy)
     first = POOL_KEYS[0]
     assert made.set_aside(first, Failure(Kind.BILLING, "", retry_after=90.0))
-    assert first not in {made.take() for _ in range(60)}
+    assert first not in {made.take_next_key() for _ in range(60)}
     now[0] += 91
-    assert first in {made.take() for _ in range(60)}, "it is back at its reset time"
+    assert first in {made.take_next_key() for _ in range(60)}, "it is back at its reset time"
 
 
 def test_when_all_cool_down_the_first_to_be_back_is_taken() -> None:
-    made = Pool("http://x", POOL_KEYS, Cooling())
+    made = KeyPool("http://x", POOL_KEYS, Cooldowns())
     for key, seconds in zip(POOL_KEYS, (300.0, 20.0, 100.0), strict=True):
         left = made.set_aside(key, Failure(Kind.RATE_LIMITED, "", retry_after=seconds))
         assert left == (key is not POOL_KEYS[2])
-    assert made.pick() is POOL_KEYS[1]
+    assert made.pick_key() is POOL_KEYS[1]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ async def test_a_stated_reset_in_the_body_is_how_long_a_key_rests(tmp_path: Path
     used_up = Reply(body=body.encode(), code=429, content_type="application/json", framing="length")
     async with rig(tmp_path, [used_up], then=say("ok"), config=pool(2)) as r:
         assert (await r.turn()).text == "ok" and keys_used(r.provider) == "ab"
-        left = r.runtime.transport.cooling.left((r.provider.base_url, KEY))
+        left = r.runtime.agents.cooldowns.seconds_left((r.provider.base_url, KEY))
         assert 4900 < left <= 5000
 
 

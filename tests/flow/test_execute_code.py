@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hermes.app.agents import Options
 from hermes.core.events import Approval, ToolProgress, TurnEnd
-from hermes.core.message import ToolReturn, user
+from hermes.core.message import ToolReturn, user_message
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import ToolContext, tool
 from hermes.exec import sandbox_probe
@@ -60,7 +60,7 @@ async def answering(r: Rig, answer: Any) -> list[Approval]:
     asked: list[Approval] = []
     r.prompts.append("go")
     events = r.session.events()
-    r.session.submit(user("go"))
+    r.session.submit(user_message("go"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
@@ -339,7 +339,7 @@ def test_no_words_of_a_schema_become_code(name: str, text: str, fields: dict[str
     spec = ToolSpec(name, text, {"properties": fields, "required": list(fields)[:1]})
     made: list[tuple[str, dict[str, Any]]] = []
     space: dict[str, Any] = {"_call": lambda *given: made.append(given)}
-    exec(_stubs.module([spec]), space)
+    exec(_stubs.make_stub_module([spec]), space)
     functions = [k for k, v in space.items() if callable(v) and k not in ("_call", "ToolError")]
     assert functions in ([], [name])
     if functions:

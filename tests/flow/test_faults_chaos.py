@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from tests.kit import (
     WIRES,
     Provider,
@@ -161,7 +161,7 @@ async def test_and_with_people_who_interrupt_and_steer(tmp_path: Path, seed: int
                 if rng.random() < 0.5:
                     r.session.interrupt()
                 elif r.session.busy:
-                    r.session.submit(user(f"guidance {rng.random()}"), busy="steer")
+                    r.session.submit(user_message(f"guidance {rng.random()}"), busy="steer")
             await turn
             await r.idle()
         await survive(r, chaos, [])

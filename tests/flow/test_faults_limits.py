@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from tests.kit import WIRES, Gate, Provider, Reply, error_frame, raw, redirect, say, status
 from tests.kit.errors import error_body
 from tests.kit.home import KEY, SPARE_KEY
@@ -108,7 +108,7 @@ async def test_F37_a_shared_limiter_stops_the_herd(tmp_path: Path) -> None:
         await gate.reached()
         assert len(r.requests) == 1
         others = [await r.runtime.session(cwd=r.home.work) for _ in range(5)]
-        turns = [s.submit(user(f"herd {i}")) for i, s in enumerate(others)]
+        turns = [s.submit(user_message(f"herd {i}")) for i, s in enumerate(others)]
         for _ in range(200):
             await asyncio.sleep(0)
         await asyncio.sleep(0.15)

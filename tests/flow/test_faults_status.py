@@ -11,9 +11,9 @@ import pytest
 from msgspec import Struct
 
 from hermes.app.agents import Options
-from hermes.core.message import Media, Text, user
+from hermes.core.message import Media, Text, user_message
 from hermes.core.tool import Tool, ToolResult
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from tests.kit import WIRES, Provider, Received, Reply, call, html, nothing, raw, say, status, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.home import KEY, SPARE_KEY
@@ -159,7 +159,7 @@ async def test_F25_what_one_session_learned_the_next_one_knows(tmp_path: Path) -
     async with rig(tmp_path, [], then=step) as r:
         await r.turn()
         other = await r.runtime.session(cwd=r.home.work)
-        assert (await other.submit(user("hello"))).status == "completed"
+        assert (await other.submit(user_message("hello"))).status == "completed"
         assert len(r.requests) == 3 and "stream_options" not in r.provider.last.json
         await other.close()
 
@@ -487,7 +487,7 @@ async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
         assert (await r.turn("that", Media("image/png", PIXEL))).text == "seen"
         assert [n for m in messages(r.requests[2]) for n in m.images] == [PIXEL]
         other = await r.runtime.session(cwd=r.home.work)
-        assert (await other.submit(user("and", Media("image/png", PIXEL)))).text == "seen"
+        assert (await other.submit(user_message("and", Media("image/png", PIXEL)))).text == "seen"
         assert [n for m in messages(r.requests[3]) for n in m.images] == [PIXEL]
         assert len(r.requests) == 4
 
@@ -495,9 +495,9 @@ async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
 async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
     async with rig(tmp_path, [POLICY, say("fine")]) as r:
         await r.turn("POISON")
-        other = Options(Choice(model="bolder"))
+        other = Options(ModelChoice(model="bolder"))
         session = await r.runtime.session(resume=r.session.id, cwd=r.home.work, options=other)
-        assert (await session.submit(user("go on"))).text == "fine"
+        assert (await session.submit(user_message("go on"))).text == "fine"
         assert b"POISON" in r.requests[1].body
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from hermes.config.load import load_setup
-from hermes.llm.endpoints.catalog import Choice, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.resolver import resolve_chain
 from tests.kit import (
     WIRES,
     Gate,
@@ -305,7 +306,7 @@ def test_F06_F07_default_limits(tmp_path: Path) -> None:
         model={"default": "m", "provider": "custom", "base_url": "http://127.0.0.1:9/v1"}
     )
     setup = load_setup("", home.env)
-    timeouts = resolve(setup.config, setup.secrets, Choice())[0].timeouts
+    timeouts = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].timeouts
     assert timeouts.ttfb == 45 and timeouts.stale == 180
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from hermes.core.events import ToolStarted
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Gate, Received, Reply, call, say, stall
 from tests.kit.bodies import check_legal, messages, quoted
@@ -198,7 +198,7 @@ async def test_F59_guidance_during_a_tool_arrives_once_behind_its_result(
     async with rig(tmp_path, steps, wire=wire, tools=[waiting(gate)]) as r:
         turn = r.begin("work")
         await gate.reached()
-        r.session.submit(user("rather use blue"), busy="steer")
+        r.session.submit(user_message("rather use blue"), busy="steer")
         gate.open()
         result = await turn
         assert result.status == "completed" and not result.pending_steer
@@ -215,7 +215,7 @@ async def test_F59_a_message_queued_during_a_tool_is_the_next_turn_once(tmp_path
     async with rig(tmp_path, steps, tools=[waiting(gate)]) as r:
         turn = r.begin("work")
         await gate.reached()
-        queued = asyncio.ensure_future(r.session.submit(user("and then this")))
+        queued = asyncio.ensure_future(r.session.submit(user_message("and then this")))
         await asyncio.sleep(0)
         gate.open()
         assert (await turn).text == "first"
@@ -233,7 +233,7 @@ async def test_F59_a_message_that_interrupts_is_delivered_once(tmp_path: Path) -
     async with rig(tmp_path, steps, tools=[waiting(gate)]) as r:
         turn = r.begin("work")
         await gate.reached()
-        r.session.submit(user("stop, do this"), busy="interrupt")
+        r.session.submit(user_message("stop, do this"), busy="interrupt")
         assert (await turn).status == "interrupted"
         await r.wait_end(2)
         assert r.requests[1].body.count(b"stop, do this") == 1
@@ -249,8 +249,8 @@ async def test_F59_guidance_nobody_consumed_is_the_next_user_message(tmp_path: P
     async with rig(tmp_path, steps) as r:
         turn = r.begin("talk")
         await gate.reached()
-        r.session.submit(user("use blue"), busy="steer")
-        r.session.submit(user("and red"), busy="steer")
+        r.session.submit(user_message("use blue"), busy="steer")
+        r.session.submit(user_message("and red"), busy="steer")
         gate.open()
         result = await turn
         assert result.status == "completed" and result.pending_steer == "use blue\nand red"
@@ -266,7 +266,7 @@ async def test_F59_an_interrupt_clears_guidance(tmp_path: Path) -> None:
         turn = r.begin("work")
         await r.until(lambda e: isinstance(e, ToolStarted))
         await gate.reached()
-        r.session.submit(user("use blue"), busy="steer")
+        r.session.submit(user_message("use blue"), busy="steer")
         r.session.interrupt()
         result = await turn
         assert result.status == "interrupted" and result.pending_steer == ""

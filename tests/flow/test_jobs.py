@@ -11,10 +11,11 @@ from msgspec import Struct
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
-from hermes.llm.endpoints.catalog import KEYS, Choice, find
-from hermes.llm.endpoints.model_facts import facts
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.model_facts import find_facts
+from hermes.llm.providers import find_provider, provider_index
 from tests.kit import Home, Provider, Received, Reply, call, say, status
 from tests.kit.rig import rig
 
@@ -25,7 +26,7 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.services.models.consult(p.job, user("in brief?"), max_output=77)
+    return await ctx.services.models.consult(p.job, user_message("in brief?"), max_output=77)
 
 
 def anthropic(provider: Provider, model: str, **more: Any) -> dict[str, Any]:
@@ -109,7 +110,7 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
             one = await runtime.session(cwd=home.work)
             two = await runtime.session(cwd=home.work, options=Options(max_turns=3))
             other = await runtime.session(
-                cwd=home.work, options=Options(choice=Choice(model="other"))
+                cwd=home.work, options=Options(choice=ModelChoice(model="other"))
             )
             assert one.agent is not two.agent
             assert one.agent.providers[0] is two.agent.providers[0]
@@ -120,10 +121,17 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
 
 
 def test_the_cheap_models_are_cheap_and_known() -> None:
-    rows = [row for name in sorted(set(KEYS.values())) if (row := find(name)) and row.small_model]
+    rows = [
+        row
+        for name in sorted(set(provider_index().key_variables.values()))
+        if (row := find_provider(name)) and row.small_model
+    ]
     assert len(rows) >= 5
     for row in rows:
-        small, usual = facts(row.name, row.small_model), facts(row.name, row.default_model)
+        small, usual = (
+            find_facts(row.name, row.small_model),
+            find_facts(row.name, row.default_model),
+        )
         assert small.prices and usual.prices, row.name
         assert small.prices.input < usual.prices.input and small.prices.output < usual.prices.output
         assert (small.context or 0) >= 64_000

@@ -13,12 +13,12 @@ from msgspec import structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.core.message import Target, user
-from hermes.llm.endpoints.catalog import Endpoint
-from hermes.llm.endpoints.learned_limits import MONTH, MOST, Limit, Remembered
+from hermes.core.message import Target, user_message
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.endpoints.learned_limits import MAX_ENTRIES, MONTH, LearnedLimit, LearnedLimits
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices
-from hermes.llm.endpoints.model_info import inquire
-from hermes.llm.provider_spec import About
+from hermes.llm.endpoints.model_info import query_model
+from hermes.llm.provider_spec import InfoSource
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.rig import rig
 
@@ -41,7 +41,9 @@ class Server(Provider):
         return await super()._reply(request)
 
 
-async def asked(pages: dict[str, Any], *ways: About, wire: str = "chat") -> tuple[Any, list[str]]:
+async def asked(
+    pages: dict[str, Any], *ways: InfoSource, wire: str = "chat"
+) -> tuple[Any, list[str]]:
     seen: list[str] = []
 
     async def fetch(method: str, url: str, body: bytes) -> Any:
@@ -49,7 +51,7 @@ async def asked(pages: dict[str, Any], *ways: About, wire: str = "chat") -> tupl
         return pages.get(url.removeprefix("http://host:1"))
 
     target = structs.replace(CHAT, wire=wire)
-    return await inquire(fetch, target, BASE, ways), seen
+    return await query_model(fetch, target, BASE, ways), seen
 
 
 @pytest.mark.parametrize(
@@ -133,13 +135,13 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
         async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
             assert server.lookups == [], "constructing asks nobody"
-            assert (await session.submit(user("hi"))).text == "one"
-            assert (await session.submit(user("hi"))).text == "two"
+            assert (await session.submit(user_message("hi"))).text == "one"
+            assert (await session.submit(user_message("hi"))).text == "two"
             assert [x.path for x in server.lookups] == ["/api/show", "/api/ps"]
             await session.close()
         async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
-            assert session.agent.providers[0].context_length == 20000, "remembered"
+            assert session.agent.providers[0].endpoint.context_length == 20000, "remembered"
             await session.close()
 
 
@@ -148,7 +150,7 @@ async def test_a_silent_local_server_answers_all_the_same(tmp_path: Path) -> Non
         home = local(tmp_path, server)
         async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
-            assert (await session.submit(user("hi"))).text == "fine"
+            assert (await session.submit(user_message("hi"))).text == "fine"
             await session.close()
 
 
@@ -179,7 +181,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         async with Runtime.open(load_setup("", r.home.env)) as runtime:
             session = await runtime.session(cwd=r.home.work, options=Options())
-            await session.submit(user("again"))
+            await session.submit(user_message("again"))
             await session.close()
         assert p.last.json["max_tokens"] == 4096, "not learned the hard way again"
 
@@ -194,51 +196,57 @@ def _limits(home: Home) -> Any:
 def test_memory(tmp_path: Path) -> None:
     now = [1000.0]
     file = tmp_path / "cache" / "limits.json"
-    one, two = (Remembered(file, lambda: now[0]) for _ in range(2))
-    assert one.of("http://a/v1", "m") == Limit()
-    one.learn("http://a/v1/", "m", context=5000)
-    one.learn("http://a/v1", "m", output=700)
-    two.learn("http://b/v1", "m", context=6000)
-    three = Remembered(file, lambda: now[0])
-    assert (three.of("http://a/v1", "m").context, three.of("http://a/v1", "m").output) == (
+    one, two = (LearnedLimits(file, lambda: now[0]) for _ in range(2))
+    assert one.find("http://a/v1", "m") == LearnedLimit()
+    one.learn_limit("http://a/v1/", "m", context=5000)
+    one.learn_limit("http://a/v1", "m", output=700)
+    two.learn_limit("http://b/v1", "m", context=6000)
+    three = LearnedLimits(file, lambda: now[0])
+    assert (three.find("http://a/v1", "m").context, three.find("http://a/v1", "m").output) == (
         5000,
         700,
     )
-    assert three.of("http://b/v1", "m").context == 6000
-    three.learn("http://b/v1", "m", context=12, output=3)
-    assert three.of("http://b/v1", "m") == Limit(6000, None, 1000.0), "nonsense teaches nothing"
+    assert three.find("http://b/v1", "m").context == 6000
+    three.learn_limit("http://b/v1", "m", context=12, output=3)
+    assert three.find("http://b/v1", "m") == LearnedLimit(6000, None, 1000.0), (
+        "nonsense teaches nothing"
+    )
     now[0] += MONTH + 1
-    assert Remembered(file, lambda: now[0]).of("http://a/v1", "m") == Limit(), "forgotten"
+    assert LearnedLimits(file, lambda: now[0]).find("http://a/v1", "m") == LearnedLimit(), (
+        "forgotten"
+    )
 
 
 def test_a_damaged_or_unwritable_memory_is_no_failure(tmp_path: Path) -> None:
     file = tmp_path / "limits.json"
     for text in ("", "{", "[]", '{"a": 5}', "\x00"):
         file.write_text(text)
-        memory = Remembered(file)
-        assert memory.of("http://a", "m") == Limit()
-    blocked = Remembered(file / "under" / "a-file.json")
-    blocked.learn("http://a", "m", context=5000)
-    assert blocked.of("http://a", "m").context == 5000
+        memory = LearnedLimits(file)
+        assert memory.find("http://a", "m") == LearnedLimit()
+    blocked = LearnedLimits(file / "under" / "a-file.json")
+    blocked.learn_limit("http://a", "m", context=5000)
+    assert blocked.find("http://a", "m").context == 5000
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
     ticks = iter(range(10**6))
-    memory = Remembered(tmp_path / "limits.json", lambda: float(next(ticks)))
-    memory._known = {f"http://a {n}": Limit(5000, None, float(n)) for n in range(MOST)}
-    memory._write(memory._known)
-    memory.learn("http://a", "new", context=5000)
-    assert len(json.loads((tmp_path / "limits.json").read_text())) == MOST
+    memory = LearnedLimits(tmp_path / "limits.json", lambda: float(next(ticks)))
+    memory._known = {
+        f"http://a {n}": LearnedLimit(5000, None, float(n)) for n in range(MAX_ENTRIES)
+    }
+    memory._write_file(memory._known)
+    memory.learn_limit("http://a", "new", context=5000)
+    assert len(json.loads((tmp_path / "limits.json").read_text())) == MAX_ENTRIES
 
 
 def test_what_was_stated_replaces_the_table_and_bounds_what_is_configured(tmp_path: Path) -> None:
-    memory = Remembered(tmp_path / "limits.json")
-    memory.learn(BASE, "m", context=5000)
-    plain = Endpoint(CHAT, BASE)
-    assert memory.applied(plain).context_length == 5000
+    memory = LearnedLimits(tmp_path / "limits.json")
+    memory.learn_limit(BASE, "m", context=5000)
+    plain = ModelEndpoint(CHAT, BASE)
+    assert memory.apply_to(plain).context_length == 5000
     tabled = structs.replace(plain, context_length=3000, facts=ModelFacts(3000))
-    assert memory.applied(tabled).context_length == 5000
-    assert memory.applied(structs.replace(plain, context_length=9000)).context_length == 5000
-    assert memory.applied(structs.replace(plain, context_length=4000)).context_length == 4000
+    assert memory.apply_to(tabled).context_length == 5000
+    assert memory.apply_to(structs.replace(plain, context_length=9000)).context_length == 5000
+    assert memory.apply_to(structs.replace(plain, context_length=4000)).context_length == 4000
     other = structs.replace(plain, base_url="http://elsewhere/v1")
-    assert memory.applied(other) is other
+    assert memory.apply_to(other) is other

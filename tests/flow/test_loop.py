@@ -16,7 +16,7 @@ from msgspec import Struct
 from hermes.app.agents import Options
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TextDelta, ThinkingDelta, ToolDone, ToolStarted
-from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn, user
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
 from hermes.core.tool import Tool, ToolResult, tool
 from tests.kit import (
@@ -257,12 +257,12 @@ async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire
     two questions in a row."""
     one, two = ToolCall("c1", "read_file", "{}"), ToolCall("c2", "read_file", "{}")
     past = [
-        user("first"),
-        user("first again"),
+        user_message("first"),
+        user_message("first again"),
         Message("assistant", (Text("Let me look."), one, two)),
         Message("tool", (ToolReturn("c2", "read_file", (Text("two"),)),)),
         Message("tool", (ToolReturn("ghost", "read_file", (Text("orphan"),)),)),
-        user("what happened?"),
+        user_message("what happened?"),
         Message("assistant", (Thinking("only thoughts"),)),
         Message("assistant", (Text("Nothing."),)),
         Message("assistant", (Text("Really."),)),
@@ -271,7 +271,7 @@ async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire
         meta = SessionMeta("holes", cwd=str(r.home.work), system="You are a test.")
         await r.runtime.store.sessions.append("holes", past, create=meta)
         session = await r.runtime.session(resume="holes", cwd=r.home.work)
-        assert (await session.submit(user("and now?"))).text == "whole again"
+        assert (await session.submit(user_message("and now?"))).text == "whole again"
         seen = check_legal(r.requests[0])
         missing, given = [text for m in seen for _, text in m.results]
         assert missing == "[no result: interrupted]" and quoted(given) == "two"
@@ -429,8 +429,8 @@ async def test_25_guidance_while_the_model_thinks_joins_the_next_result(tmp_path
     async with rig(tmp_path, steps) as r:
         turn = r.begin()
         await gate.reached()
-        r.session.submit(user("hurry"), busy="steer")
-        r.session.submit(user("please"), busy="steer")
+        r.session.submit(user_message("hurry"), busy="steer")
+        r.session.submit(user_message("please"), busy="steer")
         gate.open()
         assert (await turn).status == "completed"
         first, second = results(r.requests[2])
@@ -452,7 +452,7 @@ async def test_25_guidance_given_while_waiting_for_the_provider_is_in_the_next_c
     async with rig(tmp_path, steps, sleep=sleep) as r:
         turn = r.begin()
         await gate.reached()
-        r.session.submit(user("use blue"), busy="steer")
+        r.session.submit(user_message("use blue"), busy="steer")
         gate.open()
         result = await turn
         assert result.status == "completed"
@@ -475,7 +475,7 @@ async def test_25_guidance_behind_a_result_that_is_an_image(tmp_path: Path, wire
     ) as r:
         turn = r.begin()
         await gate.reached()
-        r.session.submit(user("look left"), busy="steer")
+        r.session.submit(user_message("look left"), busy="steer")
         gate.open()
         assert (await turn).status == "completed"
         assert r.requests[1].body.count(b"User guidance: look left") == 1
@@ -521,7 +521,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
             type(r.runtime.store.sessions), "append", lambda _, *a, **k: failing(*a, **k)
         )
         full = True
-        result = await r.session.submit(user("never"))
+        result = await r.session.submit(user_message("never"))
         assert result.status == "failed" and "full" in result.error and not r.requests
         full = False
         await r.wait_end(1)
@@ -531,7 +531,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
             full = True
 
         observe, r.provider.observe = r.provider.observe, fill
-        result = await r.session.submit(user("the answer cannot be stored"))
+        result = await r.session.submit(user_message("the answer cannot be stored"))
         assert result.status == "failed" and len(r.requests) == 1
         assert not r.started and not (r.home.work / "log").exists(), "a tool ran unrecorded"
         full = False
@@ -593,7 +593,7 @@ async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=echo) as r:
         options = Options(yolo=True)
         sessions = [await r.runtime.session(cwd=r.home.work, options=options) for _ in range(30)]
-        turns = [s.submit(user(f"I am n{i}")) for i, s in enumerate(sessions)]
+        turns = [s.submit(user_message(f"I am n{i}")) for i, s in enumerate(sessions)]
         for i, result in enumerate(await asyncio.gather(*turns)):
             assert result.status == "completed" and result.text == f"done n{i}"
         assert len(r.requests) == 60 and r.provider.connections <= 30

@@ -19,7 +19,7 @@ from hermes.app.agents import Options
 from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
-from hermes.core.message import ToolReturn, user
+from hermes.core.message import ToolReturn, user_message
 from hermes.exec import sandbox_probe
 from hermes.exec.sandbox import SandboxTier
 from tests.kit.home import Home
@@ -106,7 +106,7 @@ async def answering(r: Rig, answer: Any, text: str = "go") -> list[Approval]:
     asked: list[Approval] = []
     r.prompts.append(text)
     events = r.session.events()
-    r.session.submit(user(text))
+    r.session.submit(user_message(text))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)

@@ -23,22 +23,23 @@ from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.core.events import Recovering
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.llm.auth.oauth import device, loopback
-from hermes.llm.auth.oauth.flow import completed
-from hermes.llm.auth.oauth.login import Login
-from hermes.llm.auth.oauth.tokens import Token, read
-from hermes.llm.endpoints.catalog import LOGINS, Choice, find, resolve
-from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport
+from hermes.llm.auth.oauth.login import Login, exchange_login
+from hermes.llm.auth.oauth.tokens import Token, load_token
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.transport import Transport
+from hermes.llm.provider_spec import OAuthSpec
+from hermes.llm.providers import find_provider, provider_index
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.home import LIMITS
 from tests.kit.oauth import CLIENT, Authority
 
 
-def flow(server: Authority, kind: str, **more: Any) -> OAuth:
+def flow(server: Authority, kind: str, **more: Any) -> OAuthSpec:
     settings = {**server.settings(kind), "redirect_ports": (), **more}
-    return OAuth(**settings)
+    return OAuthSpec(**settings)
 
 
 @asynccontextmanager
@@ -54,7 +55,7 @@ async def transport() -> AsyncIterator[Transport]:
 
 
 async def test_a_device_code_is_polled_at_the_pace_the_server_asks_for() -> None:
-    shown: list[device.Shown] = []
+    shown: list[device.DeviceCode] = []
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -73,8 +74,8 @@ async def test_a_device_code_is_polled_at_the_pace_the_server_asks_for() -> None
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("access_denied", "refused"),
-        ("expired_token", "ran out"),
+        ("access_denied", "denied"),
+        ("expired_token", "expired"),
         ("invalid_client", "invalid_client"),
     ],
 )
@@ -185,14 +186,16 @@ async def test_where_the_browser_is_elsewhere_its_address_is_pasted() -> None:
 
 
 def test_what_is_pasted_is_understood() -> None:
-    assert loopback.parsed("abc#xyz") == loopback.Answer("abc", "xyz")
-    assert loopback.parsed(" http://localhost:1/cb?code=a&state=b \n") == loopback.Answer("a", "b")
-    assert loopback.parsed("nonsense").code == ""
+    assert loopback.parse_callback("abc#xyz") == loopback.CallbackResult("abc", "xyz")
+    assert loopback.parse_callback(
+        " http://localhost:1/cb?code=a&state=b \n"
+    ) == loopback.CallbackResult("a", "b")
+    assert loopback.parse_callback("nonsense").code == ""
 
 
 async def test_tokens_never_travel_in_the_clear() -> None:
     async with transport() as net:
-        row = OAuth("device", CLIENT, "http://example.com/token", "http://example.com/device")
+        row = OAuthSpec("device", CLIENT, "http://example.com/token", "http://example.com/device")
         with pytest.raises(ConfigError, match="https://"):
             await device.log_in(row, net, lambda _: None)
 
@@ -202,7 +205,7 @@ async def test_a_login_is_exchanged_where_calls_need_another_token() -> None:
         row = flow(
             server, "device", exchange_url=f"{server.origin}/exchange", headers={"X-Ed": "h"}
         )
-        token = await completed(row, net, await device.log_in(row, net, lambda _: None))
+        token = await exchange_login(row, net, await device.log_in(row, net, lambda _: None))
         assert token.access.startswith("tid=") and token.refresh == server.access
         assert server.requests[-1][1]["X-Ed"] == "h"
 
@@ -250,7 +253,7 @@ async def _turn(home: Home, text: str = "hi") -> tuple[Any, list[Any]]:
                 events.append(event)
 
         reader = asyncio.create_task(listen())
-        result = await session.submit(user(text))
+        result = await session.submit(user_message(text))
         await session.close()
         await reader
         return result, events
@@ -321,7 +324,7 @@ async def test_a_token_about_to_run_out_is_renewed_before_the_call(tmp_path: Pat
         assert result.text == "Hello." and server.refreshes == 1
         assert len(provider.requests) == 1
         assert not [e for e in events if isinstance(e, Recovering)]
-        kept = read(place.file)
+        kept = load_token(place.file)
         assert kept is not None and kept.access == server.access
         assert place.file.stat().st_mode & 0o777 == 0o600
 
@@ -386,7 +389,7 @@ async def test_many_sessions_of_one_process_renew_once(tmp_path: Path) -> None:
         place = Place(tmp_path, server, provider, left=-1)
         async with Runtime.open(load_setup("", place.home.env)) as runtime:
             sessions = [await runtime.session(cwd=place.home.work) for _ in range(6)]
-            results = await asyncio.gather(*(s.submit(user("hi")) for s in sessions))
+            results = await asyncio.gather(*(s.submit(user_message("hi")) for s in sessions))
             for session in sessions:
                 await session.close()
         assert {r.text for r in results} == {"Hello."} and server.refreshes == 1
@@ -399,14 +402,14 @@ async def test_an_interruption_does_not_lose_a_renewed_token(tmp_path: Path) -> 
         file.write_bytes(server.on_disk(left=-1))
         server.gate = asyncio.Event()
         login = Login(file, flow(server, "device"), net)
-        asking = asyncio.create_task(login.token())
+        asking = asyncio.create_task(login.get_token())
         await server.asked.wait()
         asking.cancel()
         await asyncio.sleep(0)
         server.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        kept = read(file)
+        kept = load_token(file)
         assert kept is not None and kept.access == server.access
 
 
@@ -416,16 +419,16 @@ _WORKER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
 from hermes.llm.auth.oauth.login import Login
-from hermes.llm.provider_spec import OAuth
+from hermes.llm.provider_spec import OAuthSpec
 
 async def main():
     net = Transport()
-    row = msgspec.json.decode(sys.argv[2].encode(), type=OAuth)
+    row = msgspec.json.decode(sys.argv[2].encode(), type=OAuthSpec)
     print("ready", flush=True)
     sys.stdin.readline()
-    token = await Login(Path(sys.argv[1]), row, net).token()
+    token = await Login(Path(sys.argv[1]), row, net).get_token()
     await net.close()
     print(token.access, flush=True)
 
@@ -433,7 +436,7 @@ asyncio.run(main())
 """
 
 
-async def _worker(file: Path, row: OAuth) -> asyncio.subprocess.Process:
+async def _worker(file: Path, row: OAuthSpec) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", _WORKER, str(file), msgspec.json.encode(row).decode(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -476,7 +479,7 @@ async def test_a_process_killed_while_renewing_harms_nobody(tmp_path: Path) -> N
         server.gate.set()
         out, _ = await second.communicate()
         assert out.decode().strip() == server.access
-        kept = read(file)
+        kept = load_token(file)
         assert kept is not None and kept.access == server.access
 
 
@@ -494,9 +497,9 @@ def _logged_in(root: Path, *providers: str) -> Path:
 
 def _first(folder: Path, config: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
     environ = {k: v for k, v in more.items() if k.isupper()}
-    choice = Choice(**{k: v for k, v in more.items() if k.islower()})
+    choice = ModelChoice(**{k: v for k, v in more.items() if k.islower()})
     made = msgspec.convert(config or {}, Config)
-    found = resolve(made, Secrets(environ, logins=folder), choice)[0]
+    found = resolve_chain(made, Secrets(environ, logins=folder), choice)[0]
     return found.target.provider, found.keys[0].source if found.keys else ""
 
 
@@ -515,10 +518,10 @@ def test_a_stranger_never_sees_a_login(tmp_path: Path) -> None:
     gateway = {"model": {"provider": "anthropic", "base_url": "https://gateway.example/anthropic"}}
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
         _first(folder, gateway)
-    keyed = resolve(
+    keyed = resolve_chain(
         msgspec.convert(gateway, Config),
         Secrets({"ANTHROPIC_API_KEY": "k"}, logins=folder),
-        Choice(),
+        ModelChoice(),
     )[0]
     assert keyed.login is None and "anthropic-beta" not in keyed.headers
 
@@ -530,10 +533,9 @@ def test_a_named_variable_must_hold_a_key_whatever_login_there_is(tmp_path: Path
 
 
 def test_the_list_of_logins_agrees_with_the_rows() -> None:
-    from hermes.llm.auth.inventory import names
-
-    rows = [row for name in names() if (row := find(name)) is not None and row.oauth]
-    assert {row.name for row in rows} == set(LOGINS)
+    names = provider_index().names
+    rows = [row for name in names if (row := find_provider(name)) is not None and row.oauth]
+    assert {row.name for row in rows} == set(provider_index().logins)
     for row in rows:
         assert row.oauth is not None
         assert row.oauth.token_url.startswith("https://") and row.oauth.client_id

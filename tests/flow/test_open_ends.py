@@ -8,7 +8,7 @@ import pytest
 
 from hermes.app.agents import Options
 from hermes.core.events import Approval, TurnEnd
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.exec.sandbox_probe import probe_tier
 from tests.flow.test_terminal_tool import command, results
 from tests.kit.replies import call, say
@@ -80,7 +80,7 @@ async def test_a_write_outside_says_who_may_have_asked_for_it(tmp_path: Path, re
         r.session.interactions.present = True
         events = r.session.events()
         r.prompts.append("go")
-        r.session.submit(user("go"))
+        r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 assert "writes " in event.summary
@@ -108,7 +108,7 @@ async def test_what_was_fetched_is_not_run_unasked_later(tmp_path: Path) -> None
         events = r.session.events()
         reasons = []
         r.prompts.append("go")
-        r.session.submit(user("go"))
+        r.session.submit(user_message("go"))
         async for event in events:
             if isinstance(event, Approval):
                 reasons.append(event.summary)

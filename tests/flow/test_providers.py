@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes.core.message import user
-from hermes.llm.transport import Transport
+from hermes.core.message import user_message
+from hermes.llm.http.transport import Transport
 from tests.kit import Provider, Received, Reply, call, run_hermes, say, stall, status, think
 from tests.kit.home import Home
 from tests.kit.rig import rig
@@ -123,11 +123,11 @@ def test_a_key_over_plain_http_is_warned_of_once_and_only_in_public(
     transport = Transport()
     with caplog.at_level(logging.WARNING):
         for url in ("http://127.0.0.1:1/v1", "http://10.1.2.3/v1", "http://lab.local/v1"):
-            transport.warn_plain(url)
-        transport.warn_plain("https://api.example.com/v1")
+            transport.warn_plain_http(url)
+        transport.warn_plain_http("https://api.example.com/v1")
         assert not caplog.records
-        transport.warn_plain("http://api.example.com/v1")
-        transport.warn_plain("http://api.example.com/v2")
+        transport.warn_plain_http("http://api.example.com/v1")
+        transport.warn_plain_http("http://api.example.com/v2")
     assert len(caplog.records) == 1 and "api.example.com" in caplog.text
 
 
@@ -171,7 +171,7 @@ async def test_limits_hold_for_auxiliary_jobs(tmp_path: Path) -> None:
             },
         ) as r,
     ):
-        said = await r.session.host.consult("title", user("name it"))
+        said = await r.session.host.consult("title", user_message("name it"))
         assert said == "from the main model" and len(small.requests) >= 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from tests.kit import Received, Reply, call, say
 from tests.kit.bodies import messages, quoted
@@ -41,7 +41,7 @@ async def test_only_conversations_of_the_same_place(tmp_path: Path) -> None:
         store = r.runtime.store
         for id, source, key in (("other", "telegram", "42"), ("third", "cli", "room")):
             meta = SessionMeta(id, source=source, key=key)
-            await store.sessions.append(id, [user("the secret zeppelin")], create=meta)
+            await store.sessions.append(id, [user_message("the secret zeppelin")], create=meta)
         await r.turn("what did they say?")
         assert "There is no session other" in result(r.requests[2])
 

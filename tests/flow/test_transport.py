@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,17 +23,17 @@ from hypothesis import strategies as st
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.history import History
-from hermes.core.message import Message, Target, Text, user
+from hermes.core.message import Message, Target, Text, user_message
 from hermes.core.provider import Request
-from hermes.llm.auth.key_pool import Credential, usable
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.auth.key_pool import Credential, clean_key
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.http.transport import Transport
+from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.response_reader import Reading
-from hermes.llm.timeouts import Timeouts
-from hermes.llm.transport import Transport
-from hermes.llm.watchdog import Watchdog
+from hermes.llm.response_builder import ResponseBuilder
+from hermes.llm.response_reader import ResponseReader
 from hermes.llm.wire import chat
 from tests.kit import (
     Gate,
@@ -83,6 +84,10 @@ async def transport() -> AsyncIterator[Transport]:
     await made.close()
 
 
+COOLDOWNS: WeakKeyDictionary[Transport, Cooldowns] = WeakKeyDictionary()
+"""Clients of one transport share what they know about keys, as those of one process do."""
+
+
 def client(
     transport: Transport, provider: Provider | str, *, sleep: Any = asyncio.sleep, **fields: Any
 ) -> Client:
@@ -90,19 +95,19 @@ def client(
     wire = "chat" if isinstance(provider, str) else provider.wire
     fields.setdefault("keys", (Credential("TEST_KEY", KEY),))
     fields.setdefault("timeouts", QUICK)
-    endpoint = Endpoint(Target("custom", "kit-model", wire), base_url, **fields)
-    return Client(endpoint, transport, sleep=sleep)
+    endpoint = ModelEndpoint(Target("custom", "kit-model", wire), base_url, **fields)
+    return Client(endpoint, transport, COOLDOWNS.setdefault(transport, Cooldowns()), sleep=sleep)
 
 
 def request(text: str = "hi", **fields: Any) -> Request:
-    return Request("be brief", History([user(text)]), **fields)
+    return Request("be brief", History([user_message(text)]), **fields)
 
 
 class Heard:
     """One call with all that came of it."""
 
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.answer = ResponseBuilder()
         self.events: list[StreamEvent] = []
         self.failure: Failure | None = None
 
@@ -161,10 +166,10 @@ async def test_a_fresh_connection_is_not_one_of_the_pool(transport: Transport) -
 async def test_consecutive_requests_share_their_prefix_byte_for_byte(transport: Transport) -> None:
     async with Provider(then=say("ok")) as p:
         c = client(transport, p)
-        history = History([user("first")])
+        history = History([user_message("first")])
         await ask(c, Request("be brief", history))
         history.append(Message("assistant", (Text("ok"),), origin=c.target))
-        history.append(user("second"))
+        history.append(user_message("second"))
         await ask(c, Request("be brief", history))
         first, second = p.requests[0].body, p.requests[1].body
         assert first.rstrip(b"]}") == second[: len(first.rstrip(b"]}"))]
@@ -196,8 +201,8 @@ async def test_cookies_are_not_kept(transport: Transport) -> None:
 async def test_models_are_listed_or_not(transport: Transport) -> None:
     for wire in ("chat", "responses", "anthropic", "gemini"):
         async with Provider(wire=wire, models=["kit-model", "kit-2"]) as p:
-            assert await client(transport, p).models() == ("kit-model", "kit-2")
-    assert await client(transport, "http://127.0.0.1:9/v1").models() == ()
+            assert await client(transport, p).listing.list_models() == ("kit-model", "kit-2")
+    assert await client(transport, "http://127.0.0.1:9/v1").listing.list_models() == ()
 
 
 def test_it_is_not_tied_to_an_event_loop() -> None:
@@ -230,7 +235,7 @@ async def test_f03_no_answer_at_all(transport: Transport, reply: Reply) -> None:
     async with Provider([reply, say("ok")]) as p:
         c = client(transport, p)
         heard = await ask(c)
-        assert heard.kind is Kind.NETWORK and heard.answer.empty
+        assert heard.kind is Kind.NETWORK and heard.answer.is_empty
         assert (await ask(c)).text == "ok"
 
 
@@ -254,7 +259,7 @@ async def test_f05_a_call_that_broke_off_is_known_to_have_begun(transport: Trans
     async with Provider([reply]) as p:
         heard = await ask(client(transport, p))
         assert heard.kind is Kind.NETWORK and heard.answer.stop == "died"
-        assert heard.answer.begun_calls == ("write_file",)
+        assert heard.answer.call_names == ("write_file",)
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini", "bedrock"])
@@ -389,13 +394,13 @@ async def test_a_reason_given_with_every_piece_is_no_last_word(
 ) -> None:
     delta = '{"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":"stop"}]}'
     pieces = [f"data: {delta % text}\n\n".encode() for text in said]
-    answer = Answer()
+    answer = ResponseBuilder()
     watchdog = Watchdog(QUICK, "h")
     decoder = chat.Decoder(answer, Quirks())
     exchange: Any = Pieces(*pieces)
-    reading = Reading(exchange, watchdog, decoder, answer, chat.STREAM_TYPE)
+    reading = ResponseReader(exchange, watchdog, decoder, answer, chat.STREAM_TYPE)
     try:
-        while await reading.step():
+        while await reading.read_more():
             pass
     except ProviderError:
         pass
@@ -423,7 +428,7 @@ async def test_cancellation_closes_the_socket(transport: Transport, reply: Reply
 
 async def test_closing_the_stream_closes_the_socket(transport: Transport) -> None:
     async with Provider([say("one ", "two").stall("text")]) as p:
-        async with aclosing(client(transport, p).stream(request(), Answer())) as batches:
+        async with aclosing(client(transport, p).stream(request(), ResponseBuilder())) as batches:
             await anext(batches)
         await asyncio.wait_for(p.last.gone.wait(), 2)
 
@@ -565,7 +570,7 @@ async def test_f19_an_answer_past_the_cap_is_cut_and_the_socket_closed(
             yield event
 
     async with Provider([raw(endless, content_type="text/event-stream")]) as p:
-        answer, events = Answer(max_bytes=100_000), []
+        answer, events = ResponseBuilder(max_size=100_000), []
         with pytest.raises(ProviderError) as caught:
             async for batch in client(transport, p).stream(request(), answer):
                 events += batch
@@ -604,7 +609,7 @@ async def test_where_the_key_goes(transport: Transport, auth: str, header: str, 
     ],
 )
 def test_look_alikes_from_a_pdf_are_put_right(written: str) -> None:
-    assert usable(Credential("TEST_KEY", written)) == KEY
+    assert clean_key(Credential("TEST_KEY", written)) == KEY
 
 
 async def test_other_characters_are_named(transport: Transport) -> None:
@@ -634,7 +639,7 @@ async def test_a_signature_in_place_of_a_key(
 async def test_frames_without_the_package_that_reads_them_are_not_asked_for(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.llm.auth.aws.installed", lambda: False)
+    monkeypatch.setattr("hermes.llm.auth.aws.is_installed", lambda: False)
     async with Provider([say("ok")], wire="bedrock") as p:
         assert (await ask(client(transport, p))).text == "ok"
         assert p.last.path.endswith("/converse")
@@ -650,13 +655,13 @@ async def test_the_next_key_of_the_pool(transport: Transport) -> None:
     async with Provider(then=picky) as p:
         c = client(transport, p, keys=keys)
         heard = await ask(c)
-        assert heard.kind is Kind.BILLING and c.key_source == "FIRST"
-        assert heard.failure is not None and c.rotate(heard.failure)
-        assert (await ask(c)).text == "in" and c.key_source == "SECOND"
+        assert heard.kind is Kind.BILLING and c.credentials.key_source == "FIRST"
+        assert heard.failure is not None and c.credentials.rotate_key(heard.failure)
+        assert (await ask(c)).text == "in" and c.credentials.key_source == "SECOND"
         # Everybody at this endpoint knows now, another model's client too.
         assert (await ask(client(transport, p, keys=keys))).text == "in"
-        assert not c.rotate(heard.failure), "both have been set aside"
-        assert not client(transport, p).rotate(heard.failure), "there is only one"
+        assert not c.credentials.rotate_key(heard.failure), "both have been set aside"
+        assert not client(transport, p).credentials.rotate_key(heard.failure), "there is only one"
 
 
 async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
@@ -672,12 +677,12 @@ async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
             await ask(c)
             sent.set()
             await go.wait()
-            return c.rotate(failure)
+            return c.credentials.rotate_key(failure)
 
         task = asyncio.ensure_future(late())
         await sent.wait()
         await ask(c)
-        assert c.rotate(failure)
+        assert c.credentials.rotate_key(failure)
         go.set()
         assert await task, "the second key is still good"
 
@@ -690,7 +695,7 @@ async def test_f37_everybody_waits_but_the_one_who_waits_already(transport: Tran
 
     async with Provider(then=say("ok")) as p:
         c = client(transport, p, sleep=sleep)
-        c.hold(30)
+        c.credentials.pause_key(30)
         await ask(c)
         assert slept == []
         await asyncio.ensure_future(ask(client(transport, p, sleep=sleep)))
@@ -708,7 +713,7 @@ def test_a_key_over_plain_http_is_worth_one_warning(caplog: pytest.LogCaptureFix
         client(transport, "http://other.example/v1", keys=())
         client(transport, "https://third.example/v1")
     assert [r.getMessage() for r in caplog.records] == [
-        "The key for lab.example travels over plain http; use https if the host offers it."
+        "The key for lab.example is sent over plain http; use https if the host offers it."
     ]
 
 
@@ -744,7 +749,7 @@ def test_no_proxy_is_between_us_and_a_model_server_of_this_machine(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert (transport.proxy(address) == "") is direct
+    assert (transport.find_proxy(address) == "") is direct
 
 
 async def test_a_proxy_that_is_not_there(
@@ -811,9 +816,10 @@ async def test_f02_https_to_a_plain_server(transport: Transport) -> None:
 
 TRUSTED = """
 import asyncio, ssl, sys
-from hermes.llm.transport import Transport, load
+from hermes.llm.http.lazy_tls import load_aiohttp
+from hermes.llm.http.transport import Transport
 started = ssl.SSLContext.set_default_verify_paths
-load()
+load_aiohttp()
 assert ssl.SSLContext.set_default_verify_paths is started
 from aiohttp import connector
 verified = connector._SSL_CONTEXT_VERIFIED
@@ -821,7 +827,7 @@ assert ssl.SSLContext.cert_store_stats(verified)["x509"] == 0, "read before anyb
 async def main():
     transport = Transport()
     exchange = await transport.send("GET", sys.argv[1] + "/models", headers={})
-    print(exchange.status, (await exchange.all(9999)).decode())
+    print(exchange.status, (await exchange.read_all(9999)).decode())
     exchange.close()
     await transport.close()
 asyncio.run(main())

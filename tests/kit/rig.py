@@ -26,7 +26,7 @@ from hermes.core.events import (
     TurnEvent,
     TurnResult,
 )
-from hermes.core.message import Media, Message, ToolCall, ToolReturn, user
+from hermes.core.message import Media, Message, ToolCall, ToolReturn, user_message
 from hermes.core.tool import Tool
 from tests.kit.bodies import check_legal, messages
 from tests.kit.home import KEY, SPARE_KEY, Home
@@ -84,7 +84,7 @@ class Rig:
         """Submit and wait for the end of that turn, and until its events have been read."""
         self.prompts.append(text)
         async with asyncio.timeout(timeout):
-            result = await self.session.submit(user(text, *media))
+            result = await self.session.submit(user_message(text, *media))
             await self.until(lambda e: isinstance(e, TurnEnd) and e.result is result)
         self._check_result(result)
         return result

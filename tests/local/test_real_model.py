@@ -15,8 +15,8 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.config.paths import models_folders
-from hermes.core.message import ToolCall, user
-from hermes.llm.local.endpoint import installed
+from hermes.core.message import ToolCall, user_message
+from hermes.llm.endpoints.embedded import is_engine_installed
 from hermes.llm.local.models import DEFAULT
 from tests.kit import Home, run_hermes
 from tests.local.requests import UNSEEN
@@ -35,7 +35,9 @@ FILE = model_file()
 pytestmark = [
     pytest.mark.local,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(FILE is None or not installed(), reason="no embedded model is here"),
+    pytest.mark.skipif(
+        FILE is None or not is_engine_installed(), reason="no embedded model is here"
+    ),
 ]
 
 
@@ -78,7 +80,7 @@ async def test_it_introduces_itself_without_a_terminal(home: Home) -> None:
 async def test_the_prompt_is_read_once(runtime: Runtime, home: Home) -> None:
     for expected in (False, True):
         session = await runtime.session(cwd=home.work)
-        result = await session.submit(user("What is the capital of Spain?"))
+        result = await session.submit(user_message("What is the capital of Spain?"))
         assert "Madrid" in result.text
         assert (result.usage.cache_read > 400) is expected
 
@@ -91,7 +93,7 @@ async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
     wrong = []
     for request, who, pattern in UNSEEN:
         session = await runtime.session(cwd=home.work, options=Options(max_turns=1))
-        await session.submit(user(request))
+        await session.submit(user_message(request))
         first = next(m for m in session.transcript.history.messages if m.role == "assistant")
         call = next((p for p in first.parts if isinstance(p, ToolCall)), None)
         said = f"{call.name} {call.args}" if call else first.text

@@ -275,11 +275,11 @@ async def test_A15_large_output_of_a_session_with_an_evil_name(tmp_path: Path) -
 
 
 def test_A15_a_long_result_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
-    from hermes.agent.tool_output import bounded, output_path
+    from hermes.agent.tool_output import limit_output, output_path
     from tests.kit.tools import tool_context
 
     spill = tmp_path / "home" / "outputs"
-    assert str(spill) in bounded("x" * 1000, 100, output_path(spill, EVIL, "../../c1"))
+    assert str(spill) in limit_output("x" * 1000, 100, output_path(spill, EVIL, "../../c1"))
     assert len(list(spill.iterdir())) == 1 and not list(tmp_path.glob("escaped*"))
     for identity in ("", "a" * 5000, "\0", "a/b", "..", "ü"):
         prefix = tool_context(tmp_path, tmp_path, session_id=identity).output_prefix

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.agent.json_repair import parse
-from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user
+from hermes.agent.json_repair import parse_arguments
+from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user_message
 from hermes.core.provider import Settings, ToolSpec
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import chat
+from hermes.llm.wire.request_fields import RequestHead
 
 TARGET = Target("lab", "small", "chat")
 NAMES = frozenset({"terminal", "read_file"})
@@ -38,8 +39,8 @@ SCHEMA = Quirks(calling="schema", favourites=("terminal",))
 def heard(
     pieces: list[str], calling: str, offered: frozenset[str] = NAMES, finish: str = "stop"
 ) -> Message:
-    answer = Answer()
-    answer.offered = offered
+    answer = ResponseBuilder()
+    answer.offered_tools = offered
     decoder = chat.Decoder(answer, Quirks(calling=calling))  # type: ignore[arg-type]
     for piece in pieces:
         frame = {"choices": [{"delta": {"content": piece}}]}
@@ -49,13 +50,13 @@ def heard(
         % finish.encode()
     )
     decoder.close()
-    answer.finish()
-    return answer.message(TARGET)
+    answer.finish_events()
+    return answer.build_message(TARGET)
 
 
 def parts(message: Message) -> tuple[str, list[tuple[str, Any]]]:
     calls = [p for p in message.parts if isinstance(p, ToolCall)]
-    return message.text, [(c.name, parse(c.args)) for c in calls]
+    return message.text, [(c.name, parse_arguments(c.args)) for c in calls]
 
 
 def cuts(text: str, at: list[int]) -> list[str]:
@@ -75,19 +76,19 @@ def test_an_answer_is_what_the_string_says_however_it_is_cut(
     said = json.dumps(step, ensure_ascii=ascii_only)
     message = heard(cuts(said, at), "schema")
     if "<" not in text:  # reasoning tags are somebody else's test
-        assert message.text == clean(text)
+        assert message.text == replace_invalid(text)
     assert message.stop == "end"
 
 
 def test_an_answer_streams_before_it_is_complete() -> None:
-    answer = Answer()
+    answer = ResponseBuilder()
     decoder = chat.Decoder(answer, Quirks(calling="schema"))
     for piece in ('{"ans', 'wer": "Hel', "lo, \\u00", 'e4nd"}'):
         frame = {"choices": [{"delta": {"content": piece}}]}
         decoder.feed(b"data: " + json.dumps(frame).encode() + b"\n\n")
         if "Hel" in piece:
-            assert [e.text for e in answer.drain()] == ["Hel"]  # type: ignore[union-attr]
-    assert "".join(e.text for e in answer.drain()) == "lo, änd"  # type: ignore[union-attr]
+            assert [e.text for e in answer.drain_events()] == ["Hel"]  # type: ignore[union-attr]
+    assert "".join(e.text for e in answer.drain_events()) == "lo, änd"  # type: ignore[union-attr]
 
 
 @given(st.lists(st.integers(0, 80), max_size=8))
@@ -129,19 +130,15 @@ def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
 
 def body(messages: list[Message], tools: tuple[ToolSpec, ...] = TOOLS, **kw: Any) -> dict[str, Any]:
     encoder = chat.Encoder(TARGET, kw.pop("quirks", SCHEMA))
-    raw = encoder.body(
-        messages,
-        system=kw.pop("system", ""),
-        tools=tools,
-        settings=Settings(**kw),
-        stream=True,
+    raw = encoder.build_body(
+        messages, RequestHead(kw.pop("system", ""), tuple(tools), Settings(**kw), True)
     )
     out: dict[str, Any] = json.loads(raw)
     return out
 
 
 def test_the_request_forces_an_answer_or_one_of_few_tools() -> None:
-    sent = body([user("hi")])
+    sent = body([user_message("hi")])
     assert "tools" not in sent
     assert sent["temperature"] == 0
     steps = sent["response_format"]["json_schema"]["schema"]["anyOf"]
@@ -155,39 +152,41 @@ def test_the_request_forces_an_answer_or_one_of_few_tools() -> None:
 
 
 def test_without_tools_only_an_answer_is_possible() -> None:
-    for sent in (body([user("hi")], ()), body([user("hi")], tool_choice="none")):
+    for sent in (body([user_message("hi")], ()), body([user_message("hi")], tool_choice="none")):
         schema = sent["response_format"]["json_schema"]["schema"]
         assert list(schema["properties"]) == ["about", "answer"]
 
 
 def test_examples_show_only_tools_that_are_there() -> None:
-    everything = json.dumps(body([user("x")], ())["messages"])
+    everything = json.dumps(body([user_message("x")], ())["messages"])
     assert "terminal" not in everything
-    assert "read_file" not in json.dumps(body([user("x")])["messages"])
+    assert "read_file" not in json.dumps(body([user_message("x")])["messages"])
 
 
 def test_history_reads_like_the_examples_and_keeps_its_prefix() -> None:
     call = ToolCall("c1", "terminal", '{"command":"ls"}')
     done = ToolReturn("c1", "terminal", (Text("a.txt"),))
-    first = [user("files?")]
+    first = [user_message("files?")]
     later = [*first, Message("assistant", (call,)), Message("user", (done,))]
     sent = body(later)["messages"]
     step = '{"about": "computer", "tool": "terminal", "command": "ls"}'
     assert sent[-2] == {"role": "assistant", "content": step}
     assert sent[-1] == {"role": "user", "content": "Result of terminal:\na.txt"}
     assert sent[: len(body(first)["messages"])] == body(first)["messages"]
-    answered = body([*later, Message("assistant", (Text("It is a.txt."),)), user("thanks")])
+    answered = body([*later, Message("assistant", (Text("It is a.txt."),)), user_message("thanks")])
     said = json.loads(answered["messages"][-2]["content"])
     assert said == {"about": "result", "answer": "It is a.txt."}
 
 
 def test_what_a_session_adds_stands_behind_what_all_share() -> None:
-    plain = body([user("x")])["messages"][0]["content"]
-    assert body([user("x")], system="Speak French.")["messages"][0]["content"].startswith(plain)
+    plain = body([user_message("x")])["messages"][0]["content"]
+    assert body([user_message("x")], system="Speak French.")["messages"][0]["content"].startswith(
+        plain
+    )
 
 
 def test_a_model_without_tools_chats_plainly() -> None:
-    sent = body([user("hi")], quirks=Quirks(calling="schema", tools=False))
+    sent = body([user_message("hi")], quirks=Quirks(calling="schema", tools=False))
     assert "response_format" not in sent
     assert [m["role"] for m in sent["messages"]] == ["user"]
 
@@ -261,7 +260,7 @@ def test_a_slip_in_a_written_call_is_left_to_who_repairs_arguments(said: str, ar
     for whole in (f"<tool_call>{said}</tool_call>", f"```json\n{said}\n```"):
         message = heard([whole], "text")
         assert [(c.name, c.args) for c in message.calls] == [("terminal", args)]
-        assert parse(args) == {"command": "ls"}
+        assert parse_arguments(args) == {"command": "ls"}
     cut = f"<tool_call>{said[:-4]}"
     assert heard([cut], "text").calls == ()
 

@@ -19,10 +19,10 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent, TextDelta, ThinkingDelta
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire import load as load_wire
+from hermes.llm.response_builder import ResponseBuilder
+from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
+from tests.wire.talk import body_reader
 
 pytestmark = [
     pytest.mark.skipif(not ROOT.is_dir(), reason="no recordings beside the project"),
@@ -57,22 +57,19 @@ def recordings(api: str, *, status: int, stream: str = "") -> list[Any]:
 
 class Ours:
     def __init__(self, r: Recording, chunks: Iterator[bytes] | None = None) -> None:
-        self.answer = answer = Answer()
+        self.answer = answer = ResponseBuilder()
         self.events: list[StreamEvent] = []
         self.failure = None
-        decoder = load_wire(r.api).Decoder(answer, Quirks())
+        reader = body_reader(r.api, answer, "application/json" if chunks is None else "")
         try:
-            if chunks is None:
-                decoder.whole(r.body)
-            else:
-                for chunk in chunks:
-                    decoder.feed(chunk)
-                    self.events += answer.drain()
-                decoder.close()
+            for chunk in chunks or [r.body]:
+                reader.feed(chunk)
+                self.events += answer.drain_events()
+            reader.close()
         except ProviderError as error:
             self.failure = error.failure
-        self.events += answer.finish()
-        self.message: Message = answer.message(Target("p", "m", r.api))
+        self.events += answer.finish_events()
+        self.message: Message = answer.build_message(Target("p", "m", r.api))
 
     @property
     def seen(self) -> Seen:
@@ -382,7 +379,7 @@ def test_errors(r: Recording) -> None:
         else:
             client.responses.create(model="m", input="")
     theirs: Any = caught.value.body
-    code, message, param = load_wire(r.api).error(orjson.loads(r.body), {})
+    code, message, param = load_wire(r.api).read_error(orjson.loads(r.body), {})
     assert message == theirs["message"]
     assert code == (caught.value.code or theirs["type"])
     assert param == (caught.value.param or "")

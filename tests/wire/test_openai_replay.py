@@ -23,9 +23,10 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings
-from hermes.llm.history_view import BEGINNING, View
+from hermes.llm.history_view import BEGINNING, HistoryView
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
+from hermes.llm.wire.request_fields import RequestHead
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_openai_oracle import Ours
 
@@ -41,12 +42,12 @@ def target(api: str) -> Target:
 
 def encoded(api: str, system: str, messages: list[Message]) -> Json:
     encoder = load_wire(api).Encoder(target(api), Quirks())
-    view = View(target(api), Quirks(), encoder.push)
+    view = HistoryView(target(api), Quirks(), encoder.add_group)
     history = History()
     for message in messages:  # one by one, as in a real session
         history.append(message)
-        view.advance(history)
-    body = encoder.body(view.pending(), system=system, tools=(), settings=Settings(), stream=False)
+        view.add_new_messages(history)
+    body = encoder.build_body(view.pending_groups(), RequestHead(system, (), Settings(), False))
     out: Json = orjson.loads(body)
     return out
 

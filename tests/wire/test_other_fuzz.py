@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ProviderError
-from hermes.core.message import Message, Native, user
+from hermes.core.message import Message, Native, user_message
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire import load
+from hermes.llm.response_builder import ResponseBuilder
+from hermes.llm.wire import load_wire
 from tests.unit.llm.test_history_view import HERE, histories, quirks
+from tests.wire.bedrock_frames import frame
 from tests.wire.talk import TOOLS, Talk, target
-from tests.wire.test_bedrock import frame
 
 KEYS = {
     "anthropic": (
@@ -193,12 +193,14 @@ def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
 @given(st.sampled_from(sorted(KEYS)).flatmap(lambda w: st.tuples(st.just(w), values(w))))
 def test_any_body(given_: tuple[str, Any]) -> None:
     wire, value = given_
-    answer = Answer()
+    answer = ResponseBuilder()
     try:
-        load(wire).Decoder(answer, Quirks()).whole(orjson.dumps(value) if _sane(value) else b"{")
+        load_wire(wire).Decoder(answer, Quirks()).decode_document(
+            orjson.dumps(value) if _sane(value) else b"{"
+        )
     except ProviderError:
         return
-    resent(wire, answer.message(target(wire)))
+    resent(wire, answer.build_message(target(wire)))
 
 
 @pytest.mark.parametrize("wire", sorted(KEYS))
@@ -207,23 +209,23 @@ def test_any_body(given_: tuple[str, Any]) -> None:
 def test_any_bytes(wire: str, body: bytes) -> None:
     decoded(wire, [body])
     try:
-        load(wire).Decoder(Answer(), Quirks()).whole(body)
+        load_wire(wire).Decoder(ResponseBuilder(), Quirks()).decode_document(body)
     except ProviderError:
         return
 
 
 def decoded(wire: str, chunks: list[bytes]) -> Any:
-    answer = Answer()
-    decoder = load(wire).Decoder(answer, Quirks())
+    answer = ResponseBuilder()
+    decoder = load_wire(wire).Decoder(answer, Quirks())
     try:
         for chunk in chunks:
             decoder.feed(chunk)
-            answer.drain()
+            answer.drain_events()
         decoder.close()
     except ProviderError as error:
         return error.failure
-    answer.finish()
-    message = answer.message(target(wire))
+    answer.finish_events()
+    message = answer.build_message(target(wire))
     parts = tuple(_plain(p) for p in message.parts)
     return Message("assistant", parts, origin=message.origin, stop=message.stop)
 
@@ -238,8 +240,8 @@ def _plain(part: Any) -> Any:
 def resent(wire: str, message: Message) -> None:
     """What was understood can be sent back."""
     talk = Talk(wire)
-    orjson.loads(talk.raw(user("x"), message, user("y")))
-    orjson.loads(talk.raw(user("z")))
+    orjson.loads(talk.raw(user_message("x"), message, user_message("y")))
+    orjson.loads(talk.raw(user_message("z")))
 
 
 # -- any history, sent to any of them ------------------------------------------------------------
@@ -253,7 +255,7 @@ def test_any_history_makes_a_legal_request(
     for style in ("omit", "budget"):
         talk = Talk(wire, msgspec.structs.replace(q, effort=style))
         body: dict[str, Any] = {}
-        own = [at_home(m, wire) for m in [user("x"), *history]]
+        own = [at_home(m, wire) for m in [user_message("x"), *history]]
         for message in own:
             body = talk.body(message, tools=TOOLS, settings=Settings(effort=effort))
         # Message by message or all at once: the same bytes.

@@ -17,10 +17,10 @@ import pytest
 
 from hermes.core.errors import Kind, ProviderError
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.errors.classifier import classify
+from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire import load as load_wire
+from hermes.llm.response_builder import ResponseBuilder
+from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
 
 pytestmark = pytest.mark.skipif(not ROOT.is_dir(), reason="no recordings beside the project")
@@ -54,18 +54,20 @@ def recordings(*, status: int, stream: bool | None = None) -> list[Any]:
 # -- ours ----------------------------------------------------------------------------------------
 
 
-def ours(r: Recording, chunks: Iterable[bytes] | None = None) -> tuple[Seen, Message, Answer]:
-    answer = Answer()
+def ours(
+    r: Recording, chunks: Iterable[bytes] | None = None
+) -> tuple[Seen, Message, ResponseBuilder]:
+    answer = ResponseBuilder()
     decoder = load_wire(r.api).Decoder(answer, Quirks())
     if r.stream == "json":
-        decoder.whole(r.body)
+        decoder.decode_document(r.body)
     else:
         for chunk in chunks or [r.body]:
             decoder.feed(chunk)
-            answer.drain()
+            answer.drain_events()
         decoder.close()
-    answer.finish()
-    message = answer.message(Target("p", "m", r.api))
+    answer.finish_events()
+    message = answer.build_message(Target("p", "m", r.api))
     extras = [p.extra or {} for p in message.parts if isinstance(p, Text | Thinking | ToolCall)]
     keys = ("signature", "redacted", "thoughtSignature")
     usage = answer.usage
@@ -393,10 +395,10 @@ def _without_made_up_ids(message: Message) -> Message:
 
 @pytest.mark.parametrize("r", recordings(status=400))
 def test_errors_give_the_providers_words(r: Recording) -> None:
-    code, message, _ = load_wire(r.api).error(orjson.loads(r.body), {})
+    code, message, _ = load_wire(r.api).read_error(orjson.loads(r.body), {})
     said = r.response["error"]["message"] if r.api == "gemini" else r.response["message"]
     assert message == said
-    failure = classify(status=r.status, code=code, message=message)
+    failure = classify_error(status=r.status, code=code, message=message)
     assert failure.kind is not Kind.UNKNOWN
     with pytest.raises(ProviderError) as caught:  # the same body behind a 200
         ours(r)

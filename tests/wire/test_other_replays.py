@@ -12,9 +12,10 @@ import pytest
 from hermes.core.history import History
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings
-from hermes.llm.history_view import View
+from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
+from hermes.llm.wire.request_fields import RequestHead
 from tests.wire.importers import IMPORT, MEANING, Conversation, Meaning
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_other_oracles import ours
@@ -35,10 +36,10 @@ def request_of(r: Recording) -> dict[str, Any]:
 
 def encoded(api: str, talk: Conversation, messages: list[Message]) -> dict[str, Any]:
     encoder = load_wire(api).Encoder(target(api), Quirks())
-    view = View(target(api), Quirks(), encoder.push)
-    view.advance(History(messages))
-    body = encoder.body(
-        view.pending(), system=talk.system, tools=talk.tools, settings=Settings(), stream=True
+    view = HistoryView(target(api), Quirks(), encoder.add_group)
+    view.add_new_messages(History(messages))
+    body = encoder.build_body(
+        view.pending_groups(), RequestHead(talk.system, tuple(talk.tools), Settings(), True)
     )
     return orjson.loads(body)
 

@@ -1,13 +1,10 @@
-"""Each provider's row on the wire: URL, headers, fields and omissions, as providers.md has them.
-
-The expectations are written by hand from the contract and the recordings, not read from the rows.
-"""
+"""Each provider's row on the wire: URL, headers, fields and omissions, as providers.md has them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,280 +19,29 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message as Said
-from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user
-from hermes.core.provider import Effort, Request, Settings, ToolSpec
+from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user_message
+from hermes.core.provider import Effort, Request
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
-from hermes.llm.endpoints.match import HOSTS
-from hermes.llm.response_builder import Answer
-from hermes.llm.transport import Transport
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider, provider_index
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.version import VERSION
-from tests.kit import Provider, Received, say
-
-KEY = "key-0123456789"
-TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
-BEARER = {"authorization": f"Bearer {KEY}"}
-NAMED = {"http-referer": "https://hermes.localhost/", "x-title": "Hermes"}
-PLAIN: dict[str, Any] = {
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "temperature": 0.5,
-}
-"""A chat request with nothing special about it, apart from its model."""
-ON, OFF = {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}
-KIMI: dict[str, Any] = {k: v for k, v in PLAIN.items() if k != "temperature"} | {
-    "max_tokens": 32000
-}
-RESPONSES: dict[str, Any] = {"stream": True, "store": False}
-SEALED = {"include": ["reasoning.encrypted_content"]}
-CONVERSATION = frozenset(
-    "model messages tools instructions input system contents toolConfig systemInstruction".split()
+from tests.kit import Provider
+from tests.wire.provider_rows import (
+    EVERY_REQUEST,
+    KEY,
+    KIMI,
+    ON,
+    PLAIN,
+    ROWS,
+    TOOL,
+    endpoint,
+    endpoint_of,
+    sent,
+    settings_of,
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """What a request to a provider must look like, asked for high effort and for none."""
-
-    url: str
-    high: Mapping[str, Any] = field(default_factory=lambda: PLAIN)
-    """All fields beside model, system, tools and messages."""
-    none: Mapping[str, Any] | None = None
-    """The same with reasoning turned off; None: no different."""
-    model: str = "m-1"
-    key: str = ""
-    headers: Mapping[str, str] = field(default_factory=lambda: BEARER)
-    """All but those every HTTP request has."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the provider, in the configuration."""
-
-
-def reasons(level: str, **more: Any) -> dict[str, Any]:
-    return {**PLAIN, "reasoning_effort": level, **more}
-
-
-ROWS: dict[str, Row] = {
-    "openai": Row(
-        "https://api.openai.com/v1/responses",
-        {**RESPONSES, **SEALED, "reasoning": {"effort": "high", "summary": "auto"}},
-        {**RESPONSES, "reasoning": {"effort": "none"}},
-        model="gpt-5.2",
-        key="OPENAI_API_KEY",
-    ),
-    "anthropic": Row(
-        "https://api.anthropic.com/v1/messages",
-        {
-            "max_tokens": 8192,
-            "stream": True,
-            "thinking": {"type": "enabled", "budget_tokens": 6144},
-        },
-        {"max_tokens": 8192, "stream": True, "temperature": 0.5},
-        model="claude-sonnet-4-5",
-        key="ANTHROPIC_API_KEY",
-        headers={"x-api-key": KEY, "anthropic-version": "2023-06-01"},
-    ),
-    "openrouter": Row(
-        "https://openrouter.ai/api/v1/chat/completions",
-        {**PLAIN, "reasoning": {"effort": "high"}},
-        {**PLAIN, "reasoning": {"enabled": False}},
-        key="OPENROUTER_API_KEY",
-        headers={**BEARER, **NAMED},
-    ),
-    "ai-gateway": Row(
-        "https://ai-gateway.vercel.sh/v1/chat/completions",
-        {**PLAIN, "reasoning": {"effort": "high"}},
-        {**PLAIN, "reasoning": {"enabled": False}},
-        key="AI_GATEWAY_API_KEY",
-        headers={**BEARER, **NAMED},
-    ),
-    "nous": Row(
-        "https://inference-api.nousresearch.com/v1/chat/completions",
-        {**PLAIN, "reasoning": {"effort": "high"}},
-        {**PLAIN, "reasoning": {"enabled": False}},
-        key="NOUS_API_KEY",
-        headers={**BEARER, **NAMED},
-    ),
-    "gemini": Row(
-        "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash"
-        ":streamGenerateContent?alt=sse",
-        {
-            "generationConfig": {
-                "temperature": 0.5,
-                "thinkingConfig": {"thinkingBudget": 16384, "includeThoughts": True},
-            }
-        },
-        {"generationConfig": {"temperature": 0.5, "thinkingConfig": {"thinkingBudget": 0}}},
-        model="gemini-2.5-flash",
-        key="GEMINI_API_KEY",
-        headers={"x-goog-api-key": KEY},
-    ),
-    "vertex": Row(
-        "https://aiplatform.googleapis.com/v1/publishers/google/models/gemini-3-flash"
-        ":streamGenerateContent?alt=sse",
-        {
-            "generationConfig": {
-                "temperature": 0.5,
-                "thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True},
-            }
-        },
-        {
-            "generationConfig": {
-                "temperature": 0.5,
-                "thinkingConfig": {"thinkingLevel": "minimal", "includeThoughts": True},
-            }
-        },
-        model="gemini-3-flash",
-        headers={"x-goog-api-key": KEY},
-        settings={"api_key_env": "MINE"},
-        env={"MINE": KEY},
-    ),
-    "bedrock": Row(
-        "https://bedrock-runtime.eu-west-1.amazonaws.com/model/anthropic.claude-opus-4-6-v1%3A0"
-        "/converse-stream",
-        {
-            "inferenceConfig": {"maxTokens": 8192},
-            "additionalModelRequestFields": {
-                "thinking": {"type": "adaptive"},
-                "output_config": {"effort": "high"},
-            },
-        },
-        {
-            "inferenceConfig": {"temperature": 0.5},
-            "additionalModelRequestFields": {"thinking": {"type": "disabled"}},
-        },
-        model="anthropic.claude-opus-4-6-v1:0",
-        key="AWS_BEARER_TOKEN_BEDROCK",
-        env={"AWS_REGION": "eu-west-1"},
-    ),
-    "azure": Row(
-        "https://mine.openai.azure.com/openai/v1/chat/completions",
-        {**{k: v for k, v in PLAIN.items() if k != "temperature"}, "reasoning_effort": "high"},
-        {**{k: v for k, v in PLAIN.items() if k != "temperature"}, "reasoning_effort": "none"},
-        model="gpt-5.2",
-        key="AZURE_OPENAI_API_KEY",
-        env={"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"},
-    ),
-    "xai": Row("https://api.x.ai/v1/chat/completions", key="XAI_API_KEY", model="grok-4"),
-    "deepseek": Row(
-        "https://api.deepseek.com/v1/chat/completions",
-        key="DEEPSEEK_API_KEY",
-        model="deepseek-reasoner",
-    ),
-    "mistral": Row(
-        "https://api.mistral.ai/v1/chat/completions",
-        {"stream": True, "temperature": 0.5},
-        key="MISTRAL_API_KEY",
-    ),
-    "groq": Row(
-        "https://api.groq.com/openai/v1/chat/completions",
-        reasons("high"),
-        reasons("low"),
-        model="openai/gpt-oss-120b",
-        key="GROQ_API_KEY",
-    ),
-    "cerebras": Row(
-        "https://api.cerebras.ai/v1/chat/completions",
-        reasons("high"),
-        reasons("low"),
-        model="gpt-oss-120b",
-        key="CEREBRAS_API_KEY",
-    ),
-    "together": Row("https://api.together.xyz/v1/chat/completions", key="TOGETHER_API_KEY"),
-    "fireworks": Row(
-        "https://api.fireworks.ai/inference/v1/chat/completions", key="FIREWORKS_API_KEY"
-    ),
-    "kimi": Row(
-        "https://api.moonshot.ai/v1/chat/completions",
-        {**KIMI, **ON, "reasoning_effort": "high"},
-        {**KIMI, **OFF},
-        model="kimi-k2.5",
-        key="KIMI_API_KEY",
-    ),
-    "kimi-cn": Row(
-        "https://api.moonshot.cn/v1/chat/completions",
-        {**KIMI, **ON, "reasoning_effort": "high"},
-        {**KIMI, **OFF},
-        model="kimi-k2-thinking",
-        key="KIMI_CN_API_KEY",
-    ),
-    "kimi-coding": Row(
-        "https://api.kimi.com/coding/v1/chat/completions",
-        {**KIMI, **ON, "reasoning_effort": "high"},
-        {**KIMI, **OFF},
-        model="kimi-for-coding",
-        key="KIMI_CODING_API_KEY",
-    ),
-    "zai": Row(
-        "https://api.z.ai/api/paas/v4/chat/completions",
-        {**PLAIN, **ON},
-        {**PLAIN, **OFF},
-        model="glm-4.7",
-        key="ZAI_API_KEY",
-    ),
-    "minimax": Row("https://api.minimax.io/v1/chat/completions", key="MINIMAX_API_KEY"),
-    "alibaba": Row(
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/chat/completions",
-        key="DASHSCOPE_API_KEY",
-        model="qwen3-max",
-    ),
-    "opencode-zen": Row("https://opencode.ai/zen/v1/chat/completions", key="OPENCODE_ZEN_API_KEY"),
-    "opencode-go": Row("https://opencode.ai/zen/go/v1/chat/completions", key="OPENCODE_GO_API_KEY"),
-    "nvidia": Row("https://integrate.api.nvidia.com/v1/chat/completions", key="NVIDIA_API_KEY"),
-    "huggingface": Row("https://router.huggingface.co/v1/chat/completions", key="HF_TOKEN"),
-    "copilot": Row("https://api.githubcopilot.com/chat/completions", key="COPILOT_GITHUB_TOKEN"),
-    "kilocode": Row("https://api.kilo.ai/api/gateway/chat/completions", key="KILOCODE_API_KEY"),
-    "xiaomi": Row("https://api.xiaomimimo.com/v1/chat/completions", key="XIAOMI_API_KEY"),
-    "arcee": Row("https://api.arcee.ai/api/v1/chat/completions", key="ARCEEAI_API_KEY"),
-    "ollama": Row(
-        "http://127.0.0.1:11434/v1/chat/completions",
-        reasons("high"),
-        reasons("none", think=False),
-        model="qwen3:8b",
-        headers={},
-    ),
-    "lmstudio": Row(
-        "http://127.0.0.1:1234/v1/chat/completions",
-        reasons("high"),
-        reasons("none", think=False),
-        headers={},
-    ),
-    "vllm": Row(
-        "http://127.0.0.1:8000/v1/chat/completions",
-        reasons("high"),
-        reasons("none", think=False),
-        headers={},
-    ),
-    "llamacpp": Row(
-        "http://127.0.0.1:8080/v1/chat/completions",
-        reasons("high"),
-        reasons("none", think=False),
-        headers={},
-    ),
-    "openai-codex": Row(
-        "https://chatgpt.com/backend-api/codex/responses",
-        {**RESPONSES, **SEALED, "reasoning": {"effort": "high", "summary": "auto"}},
-        {**RESPONSES, **SEALED, "reasoning": {"effort": "low", "summary": "auto"}},
-        model="gpt-5-codex",
-        settings={"api_key_env": "MINE"},
-        env={"MINE": KEY},
-    ),
-    "custom": Row(
-        "https://gate.example/v1/chat/completions",
-        reasons("high"),
-        reasons("none"),
-        settings={"base_url": "https://gate.example/v1", "api_key_env": "MINE"},
-        env={"MINE": KEY},
-    ),
-}
-EVERY_REQUEST = {
-    "host",
-    "accept",
-    "accept-encoding",
-    "content-type",
-    "content-length",
-    "user-agent",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -312,47 +58,12 @@ async def transport() -> AsyncIterator[Transport]:
     await made.close()
 
 
-def endpoint(choice: Choice, env: dict[str, str], config: dict[str, Any] | None = None) -> Endpoint:
-    return resolve(msgspec.convert(config or {}, Config), Secrets(env), choice)[0]
-
-
-def endpoint_of(name: str, model: str = "", **wanted: str) -> Endpoint:
-    row = ROWS[name]
-    env = {**({row.key: KEY} if row.key else {}), **row.env}
-    config = {"providers": {name: dict(row.settings)}} if row.settings else {}
-    return endpoint(Choice(model=model or row.model, provider=name, **wanted), env, config)
-
-
-async def sent(
-    transport: Transport,
-    to: Endpoint,
-    history: History | None = None,
-    **settings: Any,
-) -> tuple[Received, Answer]:
-    """What arrives at the place the endpoint is called at, its host moved to this machine."""
-    async with Provider(wire=to.target.wire, then=say("ok")) as provider:
-        url = urlsplit(to.base_url)
-        here = structs.replace(to, base_url=provider.origin + url.path)
-        answer = Answer()
-        past = history or History([user("hi")])
-        request = Request("be brief", past, (TOOL,), Settings(**settings))
-        async with aclosing(Client(here, transport).stream(request, answer)) as batches:
-            async for _ in batches:
-                pass
-        assert len(provider.requests) == 1 and not provider.lookups
-        return provider.last, answer
-
-
-def settings_of(request: Received) -> dict[str, Any]:
-    """All fields beside the conversation and the model."""
-    return {k: v for k, v in request.json.items() if k not in CONVERSATION}
-
-
 def test_every_row_is_in_the_table() -> None:
-    files = {p.stem.replace("_", "-") for p in Path(rows.__path__[0]).glob("*.py")}
-    assert files - {"--init--"} == (set(ROWS) - {"custom"}) | {"local"}  # which has no wire
-    for name in files - {"--init--"}:
-        row = find(name)
+    stems = {p.stem for p in Path(rows.__path__[0]).glob("[a-z]*.py")}
+    names = {import_module(f"{rows.__name__}.{stem}").PROVIDER.name for stem in stems}
+    assert names == (set(ROWS) - {"custom"}) | {"local"}  # which has no wire
+    for name in names:
+        row = find_provider(name)
         assert row is not None and row.docs.startswith("https://"), name
 
 
@@ -360,10 +71,10 @@ def test_the_list_of_hosts_agrees_with_the_rows() -> None:
     for name, row in ROWS.items():
         host = urlsplit(row.url).hostname or ""
         if name in ("custom", "azure", "bedrock", "opencode-go") or host == "127.0.0.1":
-            assert host not in HOSTS or name == "opencode-go"
+            assert host not in provider_index().hosts or name == "opencode-go"
         else:
-            assert HOSTS[host] == name
-    assert set(HOSTS.values()) <= set(ROWS)
+            assert provider_index().hosts[host] == name
+    assert set(provider_index().hosts.values()) <= set(ROWS)
 
 
 @pytest.mark.parametrize("name", list(ROWS))
@@ -401,13 +112,16 @@ async def test_nothing_is_said_about_reasoning_unless_it_is_asked_for(
 
 # -- Kimi ----------------------------------------------------------------------------------------
 
+
 KIMI_HOSTS = ["https://api.kimi.com/coding/v1", "https://api.moonshot.ai/v1"]
+
+
 KIMI_HOSTS += ["https://api.moonshot.cn/v1", "https://API.MOONSHOT.AI/v1"]
 
 
 @pytest.mark.parametrize("base_url", KIMI_HOSTS)
 async def test_kimi_behind_an_address_of_ones_own(transport: Transport, base_url: str) -> None:
-    choice = Choice(model="kimi-k2.5", base_url=base_url, api_key_env="MINE")
+    choice = ModelChoice(model="kimi-k2.5", base_url=base_url, api_key_env="MINE")
     to = endpoint(choice, {"MINE": KEY})
     assert to.target.provider == "custom"
     request, _ = await sent(transport, to, effort="low", temperature=1.0)
@@ -421,14 +135,16 @@ async def test_kimi_behind_an_address_of_ones_own(transport: Transport, base_url
 async def test_kimi_over_another_protocol(
     transport: Transport, base_url: str, provider: str
 ) -> None:
-    choice = Choice("kimi-k2.5", provider, base_url, api_key_env="MINE")
+    choice = ModelChoice("kimi-k2.5", provider, base_url, api_key_env="MINE")
     request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
     assert settings_of(request) == {"max_tokens": 32000, "stream": True}
     assert "cache_control" not in str(request.json)
 
 
 async def test_kimi_behind_a_host_nobody_knows(transport: Transport) -> None:
-    choice = Choice(model="kimi-k2.5", base_url="https://models.example/v1", api_key_env="MINE")
+    choice = ModelChoice(
+        model="kimi-k2.5", base_url="https://models.example/v1", api_key_env="MINE"
+    )
     request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
     assert settings_of(request) == {**KIMI, **ON}
 
@@ -451,18 +167,18 @@ async def test_other_models_of_that_host_and_kimi_elsewhere_are_plain(
 # -- reasoning goes back -------------------------------------------------------------------------
 
 
-def thought(to: Endpoint, **extra: Any) -> History:
+def thought(to: ModelEndpoint, **extra: Any) -> History:
     """A question, a call with reasoning before it, its result; an answer with reasoning, and
     another question."""
     origin = to.target
     call = ToolCall("c1", "look", '{"at":"x"}', extra.pop("call", None))
     return History(
         [
-            user("hi"),
+            user_message("hi"),
             Said("assistant", (Thinking("because", extra), call), origin=origin),
             Said("tool", (ToolReturn(call.id, call.name, (Text("a tree"),)),)),
             Said("assistant", (Thinking("so", extra), Text("A tree.")), origin=origin),
-            user("and?"),
+            user_message("and?"),
         ]
     )
 
@@ -535,15 +251,19 @@ async def test_a_signature_comes_back_with_its_function_call(transport: Transpor
 @pytest.mark.parametrize(
     "choice",
     [
-        Choice(
+        ModelChoice(
             model="claude-opus-5", base_url="https://gate.example/anthropic", api_key_env="MINE"
         ),
-        Choice(model="MiniMax-M2", provider="minimax", base_url="https://api.minimax.io/anthropic"),
-        Choice(model="claude-x", provider="anthropic", base_url="https://gate.example/anthropic"),
+        ModelChoice(
+            model="MiniMax-M2", provider="minimax", base_url="https://api.minimax.io/anthropic"
+        ),
+        ModelChoice(
+            model="claude-x", provider="anthropic", base_url="https://gate.example/anthropic"
+        ),
     ],
 )
 async def test_gateways_of_the_protocol_see_no_identity_and_no_stale_token(
-    transport: Transport, tmp_path: Path, choice: Choice
+    transport: Transport, tmp_path: Path, choice: ModelChoice
 ) -> None:
     logins = tmp_path / "auth"
     logins.mkdir()
@@ -556,7 +276,7 @@ async def test_gateways_of_the_protocol_see_no_identity_and_no_stale_token(
         "ANTHROPIC_TOKEN": "stale-token-1234567",
     }
     secrets = Secrets(env, logins=logins)
-    to = resolve(Config(), secrets, choice)[0]
+    to = resolve_chain(Config(), secrets, choice)[0]
     assert to.target.wire == "anthropic" and to.login is None
     request, _ = await sent(transport, to)
     heads = {k: v for k, v in request.headers.items() if k not in EVERY_REQUEST}
@@ -568,9 +288,9 @@ def test_aggregators_are_not_taken_for_a_bare_name() -> None:
     every = {"OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "NOUS_API_KEY", "KILOCODE_API_KEY"}
     many = dict.fromkeys(every | {"COPILOT_GITHUB_TOKEN"}, KEY)
     for direct, provider in (("GROQ_API_KEY", "groq"), ("HF_TOKEN", "huggingface")):
-        got = endpoint(Choice(model="llama-3.3-70b"), {**many, direct: KEY})
+        got = endpoint(ModelChoice(model="llama-3.3-70b"), {**many, direct: KEY})
         assert got.target.provider == provider
-    assert endpoint(Choice(model="a/b"), {**many, "GROQ_API_KEY": KEY}).target == Target(
+    assert endpoint(ModelChoice(model="a/b"), {**many, "GROQ_API_KEY": KEY}).target == Target(
         "openrouter", "a/b", "chat"
     )
 
@@ -657,7 +377,7 @@ async def test_how_claude_is_asked_to_think(
     ],
 )
 def test_an_address_without_v1_gets_a_hint(base_url: str, hinted: bool) -> None:
-    note = endpoint(Choice(model="m", base_url=base_url), {}).note
+    note = endpoint(ModelChoice(model="m", base_url=base_url), {}).note
     assert (base_url.rstrip("/") + "/v1" in note) == hinted
     assert bool(note) == hinted
 
@@ -665,7 +385,7 @@ def test_an_address_without_v1_gets_a_hint(base_url: str, hinted: bool) -> None:
 async def test_a_server_of_ones_own_under_any_name_is_told_not_to_think(
     transport: Transport,
 ) -> None:
-    to = endpoint(Choice(model="m", base_url="http://127.0.0.1:9/v1"), {})
+    to = endpoint(ModelChoice(model="m", base_url="http://127.0.0.1:9/v1"), {})
     request, _ = await sent(transport, to, effort="none")
     assert request.json["think"] is False and request.json["reasoning_effort"] == "none"
 
@@ -696,12 +416,12 @@ async def test_names_repeated_in_every_chunk_and_a_think_tag_left_open(
         stream = raw(b"".join(frames), content_type="text/event-stream")
         async with Provider([stream]) as provider:
             here = structs.replace(to, base_url=provider.base_url)
-            answer = Answer()
-            request = Request("", History([user("hi")]), (TOOL,))
+            answer = ResponseBuilder()
+            request = Request("", History([user_message("hi")]), (TOOL,))
             async with aclosing(Client(here, transport).stream(request, answer)) as batches:
                 async for _ in batches:
                     pass
-        message = answer.message(to.target)
+        message = answer.build_message(to.target)
         assert [(c.name, c.args) for c in message.calls] == [("look", '{"at":"x"}')]
         assert message.thinking == "I look there" and message.text == ""
 
@@ -710,5 +430,5 @@ async def test_names_repeated_in_every_chunk_and_a_think_tag_left_open(
 def test_without_a_key_nobody_is_called(name: str) -> None:
     """Bedrock has the credentials of the machine besides."""
     with pytest.raises(ConfigError) as caught:
-        endpoint(Choice(model=ROWS[name].model, provider=name), {})
+        endpoint(ModelChoice(model=ROWS[name].model, provider=name), {})
     assert len(str(caught.value)) <= 300

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import Kind, ProviderError
-from hermes.llm import sse
-from hermes.llm.sse import Parser
+from hermes.llm.wire import sse
+from hermes.llm.wire.sse import SseParser
 
 Events = list[tuple[str, bytes]]
 
 
 def parse(*pieces: bytes) -> Events:
-    parser = Parser()
+    parser = SseParser()
     out: Events = []
     for piece in pieces:
         out += parser.feed(piece)
@@ -118,14 +118,14 @@ def test_shapes(data: bytes, events: Events) -> None:
 
 
 def test_an_event_is_given_out_as_soon_as_its_blank_line_is_there() -> None:
-    parser = Parser()
+    parser = SseParser()
     assert parser.feed(b"data: a\r\n") == []
     assert parser.feed(b"\r") == [("", b"a")]
     assert parser.feed(b"\ndata: b\r\n\r\n") == [("", b"b")]
 
 
 def test_a_line_may_look_like_an_event_of_its_own() -> None:
-    parser = Parser()
+    parser = SseParser()
     assert parser.feed(b"data: a\n\n") == [("", b"a")]
     assert parser.feed(b"data: b") == []
     assert parser.feed(b"data: c\n\n") == [("", b"bdata: c")]
@@ -137,7 +137,7 @@ def test_a_line_may_look_like_an_event_of_its_own() -> None:
 
 
 def test_garbage_lines_are_skipped_and_counted_and_comments_are_not() -> None:
-    parser = Parser()
+    parser = SseParser()
     assert parser.feed(b"what?\n: fine\ndata: a\n\x00\x01\n\nid: 3\nretry: 4\n\n") == [("", b"a")]
     assert parser.garbage == 2
 
@@ -152,7 +152,7 @@ def test_an_event_of_two_megabytes_comes_whole() -> None:
 
 def test_single_bytes_of_a_long_event_cost_linear_time() -> None:
     def cost(size: int) -> float:
-        parser = Parser()
+        parser = SseParser()
         began = time.process_time()
         for _ in range(size):
             parser.feed(b"x")
@@ -164,7 +164,7 @@ def test_single_bytes_of_a_long_event_cost_linear_time() -> None:
 
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT", 10_000)
-    parser = Parser()
+    parser = SseParser()
     parser.feed(b"data: 1")
     for _ in range(3000):  # long streams of short events are no long event
         assert parser.feed(b"2\n\ndata: 1") == [("", b"12")]

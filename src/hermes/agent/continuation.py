@@ -1,13 +1,13 @@
-"""Joining a continuation to what it continues, without repeating words."""
+"""Joins a continuation to the text it continues, without repeated words."""
 
 from __future__ import annotations
 
 WINDOW = 200
 SHORTEST = 10
-"""A shorter repetition may be meant (lists, refrains)."""
+"""A shorter repetition may be intended (lists, refrains)."""
 
 
-def overlap(before: str, after: str) -> int:
+def overlap_length(before: str, after: str) -> int:
     """How many characters at the start of `after` repeat the end of `before`."""
     for size in range(min(len(before), len(after), WINDOW), SHORTEST - 1, -1):
         if before.endswith(after[:size]):
@@ -16,11 +16,11 @@ def overlap(before: str, after: str) -> int:
 
 
 def strip_overlap(before: str, after: str) -> str:
-    return after[overlap(before, after) :]
+    return after[overlap_length(before, after) :]
 
 
-class Seam:
-    """The live form: holds the first characters back while they may be a repetition."""
+class OverlapFilter:
+    """The same for a stream: holds back the first characters while they may be a repetition."""
 
     __slots__ = ("_before", "_held", "_open")
 
@@ -35,9 +35,9 @@ class Seam:
         self._held += text
         if len(self._held) < WINDOW and self._held in self._before:
             return ""
-        return self.close()
+        return self.finish()
 
-    def close(self) -> str:
+    def finish(self) -> str:
         if not self._open:
             return ""
         self._open = False

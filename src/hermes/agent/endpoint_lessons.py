@@ -9,7 +9,7 @@ from hermes.core.errors import Failure, Kind
 async def probe_own_server(agent: Agent, turn: Turn) -> None:
     """Ask the user's own server for its limits before the first call: nobody else knows them."""
     provider = agent.providers[turn.active]
-    if provider.own and not turn.lessons_for(provider.target).asked:
+    if provider.endpoint.is_own_server and not turn.lessons_for(provider.target).asked:
         await _ask_limits(turn, provider)
 
 
@@ -27,7 +27,7 @@ async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> No
 async def _ask_limits(turn: Turn, provider: ModelClient) -> None:
     lessons = turn.lessons_for(provider.target)
     lessons.asked = True
-    said = await provider.inquire()
+    said = await provider.listing.query_facts()
     if said.context is not None:
         lessons.context = min(said.context, lessons.context or said.context)
         turn.host.remember_limits(provider, said.context, None)

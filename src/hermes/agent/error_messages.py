@@ -1,4 +1,4 @@
-"""How a failure is told to a person: what failed, whether anything was lost, what to do."""
+"""Failures in words for the user: what failed, whether anything was lost, what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from hermes.agent.turn import ModelClient
 from hermes.core.errors import Failure, Kind
-from hermes.llm.auth.key_pool import LOGIN
 
 LIMIT = 300
 KEPT = "Nothing was lost."
@@ -19,26 +18,26 @@ THINKING_EXHAUSTED = (
 )
 
 
-def bounded(text: str) -> str:
+def limit_length(text: str) -> str:
     """One line of at most 300 characters."""
     text = " ".join(text.split())
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
+def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
     target = provider.target
-    host = urlsplit(provider.base_url).netloc.rpartition("@")[2] or target.provider
+    host = urlsplit(provider.endpoint.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
-    if failure.kind is Kind.AUTH and provider.key_source.startswith(LOGIN):
+    if failure.kind is Kind.AUTH and provider.credentials.is_login:
         template = _LOGIN
-    elif failure.kind is Kind.AUTH and not provider.key_source:
+    elif failure.kind is Kind.AUTH and not provider.credentials.key_source:
         template = _NO_KEY
     fixed = template.format(
         provider=target.provider,
         model=target.model,
         host=host,
-        key=provider.key_source or "the key of " + target.provider,
-        wait=_duration(failure.retry_after),
+        key=provider.credentials.key_source or "the key of " + target.provider,
+        wait=_format_duration(failure.retry_after),
         near=f" Near names: {', '.join(near)}." if near else "",
         said="{said}",
     )
@@ -48,18 +47,18 @@ def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()
         said = said[: max(0, room - 1)] + "…"
     elif said and said[-1] not in ".!?…":
         said += "."
-    return bounded(fixed.replace("{said}", f"It said: {said}" if said else ""))
+    return limit_length(fixed.replace("{said}", f"It said: {said}" if said else ""))
 
 
-async def near_models(provider: ModelClient) -> tuple[str, ...]:
-    """Names the endpoint offers that look like the one it does not know."""
-    names = await provider.models()
+async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
+    """Models of the endpoint whose names resemble the unknown one."""
+    names = await provider.listing.list_models()
     wanted = provider.target.model
     close = get_close_matches(wanted, names, n=3, cutoff=0.4)
     return tuple(close or sorted(names)[:3])
 
 
-def _duration(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "a while"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

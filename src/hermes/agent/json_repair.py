@@ -1,4 +1,4 @@
-"""Turns a tool call's raw arguments into an object: strictly, else by repairs with one reading."""
+"""Parses the raw arguments of a tool call, repairing JSON where only one reading is possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_LENGTH = 2_000_000
 _MAX_TOKENS = 200_000
 _MAX_DEPTH = 512
 _MAX_REPAIRS = 32
-"""Brackets added or dropped; past it the text is garbage, not a slip."""
+"""Brackets added or dropped; a text that needs more is not repaired."""
 
 _TOKEN = r"""[ \t\r\n]++ | [][{},:] | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+'
          | [^]["'{},:\s][^]["{},:\s]*+ | [^"'] """
@@ -35,13 +35,13 @@ _TOO_LONG = "they are not valid JSON and too long to repair"
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compiled at the first repair: most sessions never need one."""
     return re.compile(pattern, re.VERBOSE | re.DOTALL)
 
 
 class BadArguments(ToolError):
-    """No single reading of the arguments exists; nothing was executed."""
+    """The arguments are not JSON and cannot be repaired in one way only; nothing was executed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class BadArguments(ToolError):
         )
 
 
-def parse(raw: str) -> dict[str, Any]:
+def parse_arguments(raw: str) -> dict[str, Any]:
     """The arguments object; raises only BadArguments."""
     text = raw.strip()
     if text in _EMPTY:
@@ -58,26 +58,26 @@ def parse(raw: str) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        value = _repair(text, error)
+        value = _repair_json(text, error)
     if isinstance(value, dict):
         return value
     raise BadArguments(f"expected an object, got {_TYPES.get(type(value), 'null')}")
 
 
-def truncated(raw: str) -> bool:
-    """Whether the text breaks off inside its outermost object (or array): never to be executed."""
+def is_truncated(raw: str) -> bool:
+    """Whether the text ends inside its outermost object or array; such a call must not run."""
     text = raw.strip()
     if text[:1] not in ("{", "["):
         return False
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:
-        return _Scan(text).fault == _CUT
+        return _RepairScan(text).fault == _CUT
     return False
 
 
-def _repair(text: str, error: orjson.JSONDecodeError) -> Any:
-    scan = _Scan(_whole_characters(text))
+def _repair_json(text: str, error: orjson.JSONDecodeError) -> Any:
+    scan = _RepairScan(_join_surrogates(text))
     if scan.fault:
         raise BadArguments(scan.fault)
     try:
@@ -87,8 +87,8 @@ def _repair(text: str, error: orjson.JSONDecodeError) -> Any:
         raise BadArguments(f"{error.msg} at character {error.pos}, near {near!r}") from None
 
 
-def _whole_characters(text: str) -> str:
-    """Surrogate halves joined where they pair up, replaced where they do not."""
+def _join_surrogates(text: str) -> str:
+    """Joins paired surrogates and replaces lone ones."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -100,11 +100,12 @@ class _Frame:
         self.wide = False
         """It has more than one element."""
         self.doubtful = False
-        """A wide child of its own kind: a bracket missing here could belong to either."""
+        """It has a wide child of its own kind, so a missing bracket could belong to either."""
 
 
-class _Scan:
-    """One pass over the text. `out` is JSON to be parsed strictly; `fault` says why it must not."""
+class _RepairScan:
+    """One pass over the text. `out` is JSON for the strict parser; `fault` says why it is
+    unusable."""
 
     def __init__(self, text: str) -> None:
         self.out: list[str] = []
@@ -115,45 +116,45 @@ class _Scan:
         if len(text) > _MAX_LENGTH:
             self.fault = _TOO_LONG
             return
-        match = _compiled(_TOKEN).match
+        match = _compile_pattern(_TOKEN).match
         at = 0
         for _ in range(_MAX_TOKENS):
             token = match(text, at)
             if token is None:  # the end, or a string without an end
                 self.fault = self.fault or ("" if self._closed else _CUT)
                 return
-            self._take(token[0])
+            self._take_token(token[0])
             if self.fault:
                 return
             at = token.end()
         self.fault = _TOO_LONG
 
-    def _take(self, token: str) -> None:
+    def _take_token(self, token: str) -> None:
         first = token[0]
         if first in " \t\r\n":
             return
         if self._closed:
-            self._after(first)
+            self._check_trailing(first)
         elif first in "{[":
-            self._open(first)
+            self._open_bracket(first)
         elif not self._stack:
             self.fault = "they are not a JSON object"
         elif first in "}]":
-            self._close(first)
+            self._close_bracket(first)
         elif first in "\"'":
-            self.out.append(_string(token))
+            self.out.append(_quote_string(token))
         else:
             if first == ",":
                 self._stack[-1].wide = True
             self.out.append(_WORDS.get(token, token))
 
-    def _open(self, bracket: str) -> None:
+    def _open_bracket(self, bracket: str) -> None:
         self._stack.append(_Frame(bracket))
         self.out.append(bracket)
         if len(self._stack) > _MAX_DEPTH:
             self.fault = "they are nested too deeply"
 
-    def _close(self, bracket: str) -> None:
+    def _close_bracket(self, bracket: str) -> None:
         if not any(frame.opener == _OPENER[bracket] for frame in self._stack):
             self.fault = f"a {bracket!r} closes nothing"
             return
@@ -161,12 +162,12 @@ class _Scan:
             if self._stack[-1].doubtful:
                 self.fault = f"it is unclear where a {self._stack[-1].opener!r} should be closed"
                 return
-            self._repaired()
-            self._shut()
-        self._shut()
+            self._count_repair()
+            self._close_frame()
+        self._close_frame()
         self._closed = not self._stack
 
-    def _shut(self) -> None:
+    def _close_frame(self) -> None:
         frame = self._stack.pop()
         if self.out[-1] == ",":
             self.out.pop()
@@ -176,45 +177,45 @@ class _Scan:
         if self._stack and self._stack[-1].opener == frame.opener and frame.wide:
             self._stack[-1].doubtful = True
 
-    def _after(self, first: str) -> None:
-        """What may follow the object: a few closing brackets too many."""
+    def _check_trailing(self, first: str) -> None:
+        """Check what follows the object: only a few extra closing brackets may."""
         if first in "}]":
-            self._repaired()
+            self._count_repair()
         elif first in "{[":
             self.fault = "they hold more than one object; make one call for each"
         else:
             self.fault = "there is text after the object"
 
-    def _repaired(self) -> None:
+    def _count_repair(self) -> None:
         self._repairs += 1
         if self._repairs > _MAX_REPAIRS:
             self.fault = "their brackets do not match"
 
 
-def _string(token: str) -> str:
+def _quote_string(token: str) -> str:
     """A JSON string for a JSON or Python string literal. An escape neither knows is left as it is,
     for the strict parser to refuse: who writes `\\$` may mean one character or two."""
     inner = token[1:-1]
-    if not _compiled(_ESCAPED_CONTROL).search(inner):
+    if not _compile_pattern(_ESCAPED_CONTROL).search(inner):
         inner = inner.translate(_CONTROLS)
     if token[0] == "'":
-        inner = _compiled(_IN_PYTHON).sub(_python_part, inner)
+        inner = _compile_pattern(_IN_PYTHON).sub(_replace_python_escape, inner)
     elif r"\ud" in inner or r"\uD" in inner:
-        inner = _compiled(_IN_JSON).sub(_json_part, inner)
+        inner = _compile_pattern(_IN_JSON).sub(_replace_json_escape, inner)
     return f'"{inner}"'
 
 
-def _json_part(found: re.Match[str]) -> str:
+def _replace_json_escape(found: re.Match[str]) -> str:
     part = found[0]
     return r"\ufffd" if len(part) == 6 else part
 
 
-def _python_part(found: re.Match[str]) -> str:
+def _replace_python_escape(found: re.Match[str]) -> str:
     part = found[0]
     if part == '"':
         return r"\""
     if part == r"\'":
         return "'"
     if part[1] in "xU" and len(part) > 2 and (code := int(part[2:], 16)) < 0x110000:
-        return orjson.dumps(_whole_characters(chr(code))).decode()[1:-1]
-    return _json_part(found)
+        return orjson.dumps(_join_surrogates(chr(code))).decode()[1:-1]
+    return _replace_json_escape(found)

@@ -7,15 +7,15 @@ from typing import Literal, NoReturn
 
 from msgspec import structs
 
-from hermes.agent.error_messages import bounded
-from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, Guard
+from hermes.agent.error_messages import limit_length
+from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, LoopGuard
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, append_steer, normalise_calls, sample_message
+from hermes.agent.step import TurnStopped, append_steer, normalize_calls, sample_message
 from hermes.agent.tool_executor import ToolBatch
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
-from hermes.core.message import Message, ToolCall, user
+from hermes.core.message import Message, ToolCall, user_message
 from hermes.core.shield import run_shielded
 
 LAST_CALL = (
@@ -23,7 +23,7 @@ LAST_CALL = (
     "what was done, what is left and how to go on.]"
 )
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
-"""Endings that are partial even when there is no text to show."""
+"""Codes of endings that count as partial even when there is no text."""
 
 
 async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
@@ -31,22 +31,22 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
     try:
         await turn.append(prompt, "running")
         result = await _run_steps(agent, turn)
-    except Stopped as stop:
+    except TurnStopped as stop:
         result = await _end_early(turn, stop)
     except StoreError as error:
-        result = _build_result(turn, "failed", bounded(str(error)), "internal")
+        result = _build_result(turn, "failed", limit_length(str(error)), "internal")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
-        await run_shielded(turn.end("interrupted"))
+        await run_shielded(turn.record_end("interrupted"))
         result = _build_result(turn, "interrupted", "Interrupted.", "interrupted")
     turn.host.emit(TurnEnd(result))
     return result
 
 
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
-    guard = Guard()
+    guard = LoopGuard()
     names = [s.name for s in agent.specs] if agent.hand_over else list(agent.tools)
     n = 0
     while turn.calls < agent.limits.max_calls:
@@ -60,32 +60,32 @@ async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
         if not calls:
             await turn.append(message, "idle")
             return _build_result(turn, "completed")
-        message = normalise_calls(message, names, turn.history.call_ids, len(turn.history))
+        message = normalize_calls(message, names, turn.history.call_ids, len(turn.history))
         if agent.hand_over:
             await turn.append(message, "idle")
             return _build_result(turn, "completed")
         await turn.append(message)
-        await ToolBatch(agent, turn, guard).run(message.calls)
+        await ToolBatch(agent, turn, guard).run_calls(message.calls)
         _raise_if_looping(guard, calls)
         await append_steer(turn)
     await _make_last_call(agent, turn)
 
 
-def _raise_if_looping(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
+def _raise_if_looping(guard: LoopGuard, calls: tuple[ToolCall, ...]) -> None:
     if guard.looping:
-        raise Stopped(
+        raise TurnStopped(
             "tool_loop",
             f"Stopped: the model repeated the same call to {guard.looping} {STOP_AT} times with "
             "the same result. Everything done so far is kept. Tell it what to do differently.",
         )
-    if guard.unknown >= MAX_BAD_STEPS:
-        raise Stopped(
+    if guard.unknown_steps >= MAX_BAD_STEPS:
+        raise TurnStopped(
             "unknown_tools",
             f"Stopped: the model asked {MAX_BAD_STEPS} times in a row for tools that do not exist "
             f"(last: {calls[-1].name}). Everything so far is kept. Try again or another model.",
         )
-    if guard.bad_arguments >= MAX_BAD_STEPS:
-        raise Stopped(
+    if guard.bad_steps >= MAX_BAD_STEPS:
+        raise TurnStopped(
             "tool_loop",
             f"Stopped: the model wrote unusable arguments for {calls[-1].name} {MAX_BAD_STEPS} "
             "times in a row. Everything so far is kept. Try again or another model.",
@@ -93,31 +93,31 @@ def _raise_if_looping(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
 
 
 async def _make_last_call(agent: Agent, turn: Turn) -> NoReturn:
-    """The budget of model calls is used up: one more without tools, then the turn is partial."""
+    """Make one more call without tools when the limit of calls is reached, then end the turn."""
     limit = agent.limits.max_calls
     attempt = Attempt(structs.replace(agent.settings, tool_choice="none"))
-    attempt.tail = (user(LAST_CALL.format(n=limit)),)
+    attempt.tail = (user_message(LAST_CALL.format(n=limit)),)
     error = (
         f"Stopped after {limit} model calls (max_turns). Everything done is kept. "
         "Say 'continue' to go on, or raise agent.max_turns."
     )
     try:
         message = await sample_message(agent, turn, attempt)
-    except Stopped as stop:
-        raise Stopped("max_turns", error, stop.message) from stop
+    except TurnStopped as stop:
+        raise TurnStopped("max_turns", error, stop.message) from stop
     text = tuple(p for p in message.parts if not isinstance(p, ToolCall))
-    raise Stopped("max_turns", error, structs.replace(message, parts=text, stop="end"))
+    raise TurnStopped("max_turns", error, structs.replace(message, parts=text, stop="end"))
 
 
-async def _end_early(turn: Turn, stop: Stopped) -> TurnResult:
+async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     status: Literal["partial", "failed"] = "partial" if partial else "failed"
     if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
         await turn.append(stop.message, status)
     else:
-        await turn.end(status)
-    return _build_result(turn, status, bounded(stop.error), stop.code)
+        await turn.record_end(status)
+    return _build_result(turn, status, limit_length(stop.error), stop.code)
 
 
 def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:

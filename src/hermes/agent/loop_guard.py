@@ -1,4 +1,4 @@
-"""Loops the model cannot see itself in: the same call with the same result, again and again."""
+"""Detects loops: the same call with the same result, again and again."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ STOP_AT = 5
 MAX_BAD_STEPS = 3
 
 
-class Guard:
-    """Counts, per turn, how often a call came back with one and the same result, and how many
-    steps in a row had nothing but calls that could not be run."""
+class LoopGuard:
+    """Counts, per turn, how often a call returned the same result, and how many steps in a row had
+    only calls that could not be run."""
 
-    __slots__ = ("_counts", "bad_arguments", "looping", "unknown")
+    __slots__ = ("_counts", "bad_steps", "looping", "unknown_steps")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
         self.looping = ""
-        """Name of the tool whose repetition ends the turn."""
-        self.unknown = 0
-        self.bad_arguments = 0
+        """The tool whose repetition ends the turn; empty: none."""
+        self.unknown_steps = 0
+        self.bad_steps = 0
 
-    def refuse(self, call: ToolCall) -> None:
-        """Raises ToolError when this call has shown the same result often enough."""
+    def refuse_repetition(self, call: ToolCall) -> None:
+        """Raise ToolError if this call has returned the same result too often."""
         key = (call.name, call.args)
         count, seen = self._counts.get(key, (0, 0))
         if count < WARN_AT:
@@ -38,13 +38,13 @@ class Guard:
             "you."
         )
 
-    def note(self, call: ToolCall, result: ToolReturn) -> None:
+    def note_result(self, call: ToolCall, result: ToolReturn) -> None:
         key = (call.name, call.args)
         count, seen = self._counts.get(key, (0, 0))
         mark = hash((result.content, result.error))
         self._counts[key] = (count + 1 if mark == seen or not count else 1, mark)
 
-    def step(self, *, ran: bool, unknown: bool, bad: bool) -> None:
-        """After each batch: what kind of calls it had."""
-        self.unknown = self.unknown + 1 if unknown and not ran else 0
-        self.bad_arguments = self.bad_arguments + 1 if bad and not ran else 0
+    def end_step(self, *, ran: bool, unknown: bool, bad: bool) -> None:
+        """Note what kind of calls a step had."""
+        self.unknown_steps = self.unknown_steps + 1 if unknown and not ran else 0
+        self.bad_steps = self.bad_steps + 1 if bad and not ran else 0

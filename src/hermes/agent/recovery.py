@@ -1,4 +1,4 @@
-"""Failure -> ladder of rungs: the whole recovery policy of the product is the POLICY table."""
+"""What is tried after each kind of failure: the POLICY table is the whole recovery policy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
 from hermes.core.history import History
-from hermes.core.message import Media, Message, Target, ToolReturn, user
+from hermes.core.message import Media, Message, Target, ToolReturn, user_message
 from hermes.core.provider import Request, Settings
-from hermes.llm.reasoning_effort import stated
+from hermes.llm.reasoning_effort import parse_efforts
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0
@@ -24,8 +24,8 @@ NUDGE = "[Your last answer was empty. Answer now: say what you found or did, or 
 
 
 class Attempt:
-    """One try at one step: what the next request differs in from the plain one. Rungs change it;
-    the history stays as it is."""
+    """What the next request of a step changes from the plain one. Recovery actions modify it; the
+    history stays as it is."""
 
     __slots__ = ("declined", "fresh", "overrides", "settings", "tail", "used")
 
@@ -33,13 +33,13 @@ class Attempt:
         self.settings = settings
         self.tail: tuple[Message, ...] = ()
         self.overrides: dict[str, Any] = {}
-        """Quirks for this step only; what is worth remembering goes to the turn's lessons."""
+        """Quirks for this step only; lasting ones go to the turn's lessons."""
         self.fresh = False
         self.declined = False
-        """A model's policy was against it, and another one was asked."""
+        """Whether a model refused by its content policy and another was asked."""
         self.used: Counter[str] = Counter()
 
-    def request(self, agent: Agent, turn: Turn) -> Request:
+    def build_request(self, agent: Agent, turn: Turn) -> Request:
         learned = turn.lessons_for(agent.providers[turn.active].target)
         settings = self.settings
         cap = learned.max_output
@@ -61,7 +61,7 @@ class Attempt:
 
 
 class Fault(Struct, frozen=True):
-    """A failure with everything a rung may look at."""
+    """A failure with everything that a recovery action needs."""
 
     failure: Failure
     attempt: Attempt
@@ -74,64 +74,64 @@ class Fault(Struct, frozen=True):
 
 
 Fix = Callable[[Fault], Awaitable[bool]]
-"""True: try again. False: does not apply here, next rung."""
+"""True: try again. False: not applicable, take the next action."""
 
 
 class Rung(Struct, frozen=True):
     name: str
     fix: Fix
     limit: int = 1
-    """How often per step and provider; 0: as often as `Limits.tries` allows."""
+    """Uses per step and provider; 0: as many as `TurnLimits.tries` allows."""
 
 
 # -- waiting ---------------------------------------------------------------------------------
 
 
-async def _backoff(f: Fault) -> bool:
+async def _back_off(f: Fault) -> bool:
     base = min(2.0 ** f.attempt.used["backoff"], MAX_WAIT)
     wait = f.failure.retry_after
     if wait is None or wait < 0:
         wait = base * random.uniform(0.5, 1.0)
-    return await _wait(f, "backoff", min(wait, MAX_RETRY_AFTER))
+    return await _wait_seconds(f, "backoff", min(wait, MAX_RETRY_AFTER))
 
 
-async def _retry_after(f: Fault) -> bool:
+async def _wait_as_told(f: Fault) -> bool:
     wait = f.failure.retry_after
     if wait is None or wait < 0:
         wait = 2.0 ** f.attempt.used["wait"] * random.uniform(0.5, 1.0)
     if wait > MAX_RETRY_AFTER:
         return False
-    f.provider.hold(wait)
-    return await _wait(f, "wait", wait)
+    f.provider.credentials.pause_key(wait)
+    return await _wait_seconds(f, "wait", wait)
 
 
-async def _wait(f: Fault, action: str, seconds: float) -> bool:
+async def _wait_seconds(f: Fault, action: str, seconds: float) -> bool:
     f.turn.host.emit(Recovering(f.failure.kind.value, action, seconds))
     await f.turn.host.sleep(seconds)
     return True
 
 
-async def _again(f: Fault) -> bool:
+async def _try_again(f: Fault) -> bool:
     return True
 
 
-async def _new_connection(f: Fault) -> bool:
+async def _use_new_connection(f: Fault) -> bool:
     f.attempt.fresh = True
     return True
 
 
-# -- somebody else ---------------------------------------------------------------------------
+# -- other credentials and models ------------------------------------------------------------
 
 
-async def _refresh(f: Fault) -> bool:
-    return await f.provider.refresh()
+async def _refresh_login(f: Fault) -> bool:
+    return await f.provider.credentials.refresh_login()
 
 
-async def _rotate(f: Fault) -> bool:
-    return f.provider.rotate(f.failure)
+async def _rotate_key(f: Fault) -> bool:
+    return f.provider.credentials.rotate_key(f.failure)
 
 
-async def _fallback(f: Fault) -> bool:
+async def _use_fallback(f: Fault) -> bool:
     turn, providers = f.turn, f.agent.providers
     if turn.active + 1 >= len(providers):
         return False
@@ -150,19 +150,19 @@ async def _fallback(f: Fault) -> bool:
     return True
 
 
-async def _second_opinion(f: Fault) -> bool:
-    """Another model, once: nobody goes round asking who would say it."""
+async def _ask_another_model(f: Fault) -> bool:
+    """Ask one other model after a refusal, never a third."""
     if f.attempt.declined:
         return False
     f.attempt.declined = True
-    return await _fallback(f)
+    return await _use_fallback(f)
 
 
-# -- asking for less -------------------------------------------------------------------------
+# -- smaller requests ------------------------------------------------------------------------
 
 
-def learn(**quirks: Any) -> Fix:
-    """The endpoint rejected a feature: stop using it there, remember that, retry."""
+def learn_quirks(**quirks: Any) -> Fix:
+    """An action that stops using a feature at this endpoint, for good."""
 
     async def fix(f: Fault) -> bool:
         known = f.turn.lessons_for(f.provider.target).quirks
@@ -174,7 +174,7 @@ def learn(**quirks: Any) -> Fix:
     return fix
 
 
-def _once(**quirks: Any) -> Fix:
+def _override_quirks(**quirks: Any) -> Fix:
     """The same for this step only."""
 
     async def fix(f: Fault) -> bool:
@@ -217,9 +217,9 @@ async def _drop_parameter(f: Fault) -> bool:
     if name in ("max_tokens", "max_completion_tokens"):
         other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
         if known.get("max_tokens_field") != other:
-            return await learn(max_tokens_field=other)(f)
+            return await learn_quirks(max_tokens_field=other)(f)
     if name in PARAMETERS and not all(known.get(k) == v for k, v in PARAMETERS[name].items()):
-        return await learn(**PARAMETERS[name])(f)
+        return await learn_quirks(**PARAMETERS[name])(f)
     dropped: tuple[str, ...] = known.get("drop", ())
     if name in dropped:
         return False
@@ -227,28 +227,28 @@ async def _drop_parameter(f: Fault) -> bool:
     return True
 
 
-async def _not_both(f: Fault) -> bool:
-    """Two fields that say how to reason, and the endpoint takes only one of them."""
+async def _send_one_effort_field(f: Fault) -> bool:
+    """Send only one of two fields that control reasoning to an endpoint that rejects both."""
     if f.failure.param not in ("", "thinking", "reasoning_effort", "reasoning"):
         return False
     if f.attempt.settings.effort in (None, "none"):
         return False
-    if f.provider.quirks.thinking_switch != "always":
+    if f.provider.endpoint.quirks.thinking_switch != "always":
         return False
-    return await learn(thinking_switch="alone")(f)
+    return await learn_quirks(thinking_switch="alone")(f)
 
 
 async def _lower_effort(f: Fault) -> bool:
-    """The field is good and its value is not: the endpoint says which it takes."""
+    """Use a reasoning effort that the endpoint named in its refusal."""
     if f.attempt.settings.effort is None or f.failure.param not in _EFFORT_FIELDS:
         return False
-    left = stated(f.failure.message)
-    return bool(left) and await learn(efforts=left)(f)
+    left = parse_efforts(f.failure.message)
+    return bool(left) and await learn_quirks(efforts=left)(f)
 
 
-async def _smaller_output(f: Fault) -> bool:
+async def _lower_output(f: Fault) -> bool:
     learned = f.turn.lessons_for(f.provider.target)
-    asked = f.attempt.settings.max_output or f.provider.default_output
+    asked = f.attempt.settings.max_output or f.provider.endpoint.default_output
     current = learned.max_output or asked or 16384
     limit = f.failure.limit if f.failure.limit and f.failure.limit < current else current // 2
     if limit < 256:
@@ -257,33 +257,33 @@ async def _smaller_output(f: Fault) -> bool:
     return True
 
 
-async def _larger_output(f: Fault) -> bool:
-    current = f.attempt.settings.max_output or f.provider.default_output
-    more = 2 * current if current else max(16384, f.provider.facts.output or 0)
+async def _raise_output(f: Fault) -> bool:
+    current = f.attempt.settings.max_output or f.provider.endpoint.default_output
+    more = 2 * current if current else max(16384, f.provider.endpoint.facts.output or 0)
     f.attempt.settings = structs.replace(f.attempt.settings, max_output=more)
     return True
 
 
-async def _no_media(f: Fault) -> bool:
-    if f.failure.param == "tool_image" and await learn(media_in_tool_result=False)(f):
+async def _drop_rejected_media(f: Fault) -> bool:
+    if f.failure.param == "tool_image" and await learn_quirks(media_in_tool_result=False)(f):
         return True
     if f.failure.param == "bad_image" and _forget_images(f.turn.history, f.provider.target):
         return True
-    return await learn(media=False)(f)
+    return await learn_quirks(media=False)(f)
 
 
 def _forget_images(history: History, target: Target) -> bool:
-    """Those there are so far, in this conversation; whether there was one left to blame."""
+    """Leave the images so far out of requests to this target; False if there are none left."""
     if not any(map(_has_media, history.messages[history.refused.get(target, 0) :])):
         return False
     history.refused[target] = len(history)
     return True
 
 
-async def _without_images(f: Fault) -> bool:
+async def _leave_out_images(f: Fault) -> bool:
     if not any(_has_media(m) for m in f.turn.history.messages):
         return False
-    return await _once(media=False)(f)
+    return await _override_quirks(media=False)(f)
 
 
 def _has_media(message: Message) -> bool:
@@ -294,7 +294,7 @@ def _has_media(message: Message) -> bool:
     )
 
 
-async def _compress(f: Fault) -> bool:
+async def _compress_history(f: Fault) -> bool:
     compressor = f.turn.compressor
     if compressor is None:
         return False
@@ -303,31 +303,31 @@ async def _compress(f: Fault) -> bool:
     )
 
 
-async def _nudge(f: Fault) -> bool:
-    f.attempt.tail = (*f.attempt.tail, user(NUDGE))
+async def _nudge_model(f: Fault) -> bool:
+    f.attempt.tail = (*f.attempt.tail, user_message(NUDGE))
     return True
 
 
-BACKOFF = Rung("backoff", _backoff, 0)
-WAIT = Rung("wait", _retry_after, 2)
-AGAIN = Rung("retry", _again)
-NEW_CONNECTION = Rung("new_connection", _new_connection)
-REFRESH = Rung("refresh_token", _refresh)
-ROTATE = Rung("next_credential", _rotate, 16)
-FALLBACK = Rung("fallback", _fallback, 16)
-SECOND_OPINION = Rung("fallback", _second_opinion, 16)
+BACKOFF = Rung("backoff", _back_off, 0)
+WAIT = Rung("wait", _wait_as_told, 2)
+AGAIN = Rung("retry", _try_again)
+NEW_CONNECTION = Rung("new_connection", _use_new_connection)
+REFRESH = Rung("refresh_token", _refresh_login)
+ROTATE = Rung("next_credential", _rotate_key, 16)
+FALLBACK = Rung("fallback", _use_fallback, 16)
+SECOND_OPINION = Rung("fallback", _ask_another_model, 16)
 DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
-NOT_BOTH = Rung("one_of_two", _not_both)
+NOT_BOTH = Rung("one_of_two", _send_one_effort_field)
 LOWER_EFFORT = Rung("lower_effort", _lower_effort, 3)
-SMALLER_OUTPUT = Rung("smaller_output", _smaller_output, 3)
-LARGER_OUTPUT = Rung("larger_output", _larger_output)
-NO_STREAM = Rung("no_stream", learn(stream=False))
-NO_IMAGES = Rung("no_images", _no_media, 2)
-SHED_IMAGES = Rung("without_images", _without_images)
-DROP_THINKING = Rung("drop_thinking", learn(thinking_replay="drop"))
-COMPRESS = Rung("compress", _compress, 3)
-FLATTEN = Rung("repair_history", _once(flatten=True))
-NUDGE_RUNG = Rung("nudge", _nudge)
+SMALLER_OUTPUT = Rung("smaller_output", _lower_output, 3)
+LARGER_OUTPUT = Rung("larger_output", _raise_output)
+NO_STREAM = Rung("no_stream", learn_quirks(stream=False))
+NO_IMAGES = Rung("no_images", _drop_rejected_media, 2)
+SHED_IMAGES = Rung("without_images", _leave_out_images)
+DROP_THINKING = Rung("drop_thinking", learn_quirks(thinking_replay="drop"))
+COMPRESS = Rung("compress", _compress_history, 3)
+FLATTEN = Rung("repair_history", _override_quirks(flatten=True))
+NUDGE_RUNG = Rung("nudge", _nudge_model)
 
 _FLAKY = (BACKOFF, NEW_CONNECTION, FALLBACK)
 
@@ -363,11 +363,11 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.ANSWER_TOO_LARGE: (),
     Kind.UNKNOWN: (AGAIN, FALLBACK),
 }
-"""Every kind has a row (a test says so); an empty one means: say it at once."""
+"""Every kind has a row (a test checks it); with an empty one the failure is reported at once."""
 
 
-async def recover(fault: Fault) -> bool:
-    """Change the attempt for another try; False when the ladder for this failure is used up."""
+async def try_recovery(fault: Fault) -> bool:
+    """Take the next recovery action for this failure; False when all have been used."""
     used = fault.attempt.used
     await learn_limit(fault.turn, fault.provider, fault.failure)
     for rung in POLICY[fault.failure.kind]:

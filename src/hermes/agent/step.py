@@ -9,20 +9,25 @@ from contextlib import aclosing
 
 from msgspec import structs
 
-from hermes.agent.continuation import Seam, strip_overlap
+from hermes.agent.continuation import OverlapFilter, strip_overlap
 from hermes.agent.endpoint_lessons import probe_own_server
-from hermes.agent.error_messages import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
-from hermes.agent.json_repair import truncated
-from hermes.agent.recovery import Attempt, Fault, recover
-from hermes.agent.tool_names import resolve
-from hermes.agent.turn import Agent, ModelClient, Ticket, Turn
+from hermes.agent.error_messages import (
+    THINKING_EXHAUSTED,
+    TRUNCATED,
+    describe_failure,
+    find_similar_models,
+)
+from hermes.agent.json_repair import is_truncated
+from hermes.agent.recovery import Attempt, Fault, try_recovery
+from hermes.agent.tool_names import resolve_name
+from hermes.agent.turn import Agent, CallTicket, ModelClient, Turn
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.ledger import OverBudget
-from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user
+from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user_message
 from hermes.core.provider import Request
 from hermes.core.shield import run_shielded
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 
 CONTINUE = (
     "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "
@@ -35,12 +40,12 @@ REWRITE_CALL = (
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
 MAX_CONTINUES = 3
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
-"""No wire takes these back in the name of a tool, and not every one a digit in front."""
+"""Characters that some wire rejects in the name of a tool, and a digit or dash in front."""
 
 
-class Stopped(Exception):
-    """The turn ends here, short of a complete answer. `message` is what there is of one;
-    `partial`: a person has seen part of one that is recorded already."""
+class TurnStopped(Exception):
+    """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
+    an earlier part is recorded already."""
 
     def __init__(
         self, code: str, error: str, message: Message | None = None, *, partial: bool = False
@@ -59,24 +64,24 @@ class _Step:
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.answer: Answer | None = None
-        """What is coming in right now."""
+        self.answer: ResponseBuilder | None = None
+        """The response being received."""
         self.pieces: list[str] = []
-        """Visible text of earlier, cut-off calls of this step."""
+        """Visible text of earlier calls of this step that were cut off."""
         self.thoughts: list[Part] = []
-        self.ticket: Ticket | None = None
-        """Of the call that is being made; None: nothing is to be settled."""
+        self.ticket: CallTicket | None = None
+        """The reservation of the running call; None: nothing to settle."""
         self.continues = 0
         self.died = 0
 
     @property
-    def text(self) -> str:
+    def text_so_far(self) -> str:
         return "".join(self.pieces)
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
-    """A usable assistant message, not yet recorded. Raises Stopped when there is none to be had;
-    on cancellation what was streamed is recorded first."""
+    """Call the model until there is a usable message, and return it unrecorded. Raises TurnStopped
+    when there is none; a cancellation records what was streamed first."""
     step = _Step(attempt)
     try:
         return await _sample_until_usable(agent, turn, step)
@@ -91,7 +96,7 @@ async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message
         await probe_own_server(agent, turn)
         if turn.compressor is not None:
             await turn.compressor.before_call(agent, turn)
-        answer = step.answer = Answer()
+        answer = step.answer = ResponseBuilder()
         failure = await _stream_answer(agent, turn, step, answer)
         message = _settle_usage(agent, turn, step, answer, failure.kind.value if failure else "")
         if failure is None:
@@ -103,32 +108,35 @@ async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message
             continue
         if failure.kind is Kind.EMPTY and message.thinking:
             step.thoughts.append(Thinking(message.thinking))  # unsealed: its answer is not kept
-        if not await recover(Fault(failure, step.attempt, agent, turn)):
+        if not await try_recovery(Fault(failure, step.attempt, agent, turn)):
             raise await _give_up(agent, turn, step, failure)
 
 
-def _settle_usage(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) -> Message:
-    """The answer as it stands, its usage settled and added to the turn's."""
+def _settle_usage(
+    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder, outcome: str
+) -> Message:
+    """The response as a message; settles its usage and adds it to the turn's."""
     step.answer = None
-    message = answer.message(agent.providers[turn.active].target)
+    message = answer.build_message(agent.providers[turn.active].target)
     if turn.meter is not None and step.ticket is not None:
         ticket, step.ticket = step.ticket, None
         spent = _estimate_spent(answer, outcome, ticket)
-        usage = turn.meter.settle(ticket, spent, outcome, [c.name for c in message.calls])
+        usage = turn.meter.settle_call(ticket, spent, outcome, [c.name for c in message.calls])
         message = structs.replace(message, usage=usage)
         turn.usage += usage
     else:
         turn.usage += answer.usage
-    if answer.stop not in (None, "died") or not answer.empty:
+    if answer.stop not in (None, "died") or not answer.is_empty:
         turn.calls += 1
         turn.target = message.origin
     return message
 
 
-def _estimate_spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
-    """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
+def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: CallTicket) -> Usage:
+    """The usage, with an estimated input for an abandoned call: its prompt is billed, but no usage
+    was reported."""
     usage = answer.usage
-    if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.sent:
+    if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.request_size:
         return usage
     return structs.replace(usage, input=ticket.entry.input, estimated=True)
 
@@ -136,23 +144,27 @@ def _estimate_spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
 async def _reserve_call(
     turn: Turn, step: _Step, provider: ModelClient, request: Request
 ) -> Request:
-    """Every call is reserved first; at a cap the turn ends before it, with what there is."""
+    """Reserve the budget of a call. At a cap the turn ends with what was received so far."""
     if turn.meter is None:
         return request
     try:
-        step.ticket = await turn.meter.reserve(provider, request)
+        step.ticket = await turn.meter.reserve_call(provider, request)
     except OverBudget as error:
         kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="length"))
         begun = bool(step.pieces or turn.calls)
-        raise Stopped("budget", str(error), kept if step.text else None, partial=begun) from None
+        raise TurnStopped(
+            "budget", str(error), kept if step.text_so_far else None, partial=begun
+        ) from None
     return step.ticket.request
 
 
-async def _stream_answer(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
-    """One request. Events go out as they come; in a continuation, without what it repeats."""
-    seam = Seam(step.text) if step.pieces else None
+async def _stream_answer(
+    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder
+) -> Failure | None:
+    """Send one request and emit its events as they arrive, without what a continuation repeats."""
+    seam = OverlapFilter(step.text_so_far) if step.pieces else None
     provider = agent.providers[turn.active]
-    request = await _reserve_call(turn, step, provider, step.attempt.request(agent, turn))
+    request = await _reserve_call(turn, step, provider, step.attempt.build_request(agent, turn))
     emit = turn.host.emit
     try:
         # aclosing: leaving the block for any reason, cancellation included, closes the socket.
@@ -166,20 +178,22 @@ async def _stream_answer(agent: Agent, turn: Turn, step: _Step, answer: Answer) 
     except asyncio.CancelledError:
         _flush_answer(turn, answer, seam)
         raise
-    if seam is not None and (rest := seam.close()):
+    if seam is not None and (rest := seam.finish()):
         emit(TextDelta(rest))
     return None
 
 
-def _flush_answer(turn: Turn, answer: Answer, seam: Seam | None) -> None:
-    """What had arrived when the stream ended early is shown too."""
-    for event in answer.finish() if seam is None else _strip_repetition(seam, answer.finish()):
+def _flush_answer(turn: Turn, answer: ResponseBuilder, seam: OverlapFilter | None) -> None:
+    """Emit what had arrived when the stream ended early."""
+    for event in (
+        answer.finish_events() if seam is None else _strip_repetition(seam, answer.finish_events())
+    ):
         turn.host.emit(event)
-    if seam is not None and (rest := seam.close()):
+    if seam is not None and (rest := seam.finish()):
         turn.host.emit(TextDelta(rest))
 
 
-def _strip_repetition(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
+def _strip_repetition(seam: OverlapFilter, events: Sequence[StreamEvent]) -> list[StreamEvent]:
     out: list[StreamEvent] = []
     for event in events:
         if not isinstance(event, TextDelta):
@@ -200,26 +214,25 @@ async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
 
 
 async def append_steer(turn: Turn) -> None:
-    """Guidance given mid-run goes behind the last tool result; without one it waits."""
+    """Append guidance given during the turn behind the last tool result; without one it waits."""
     last = turn.history.messages[-1]
     carried = last.role == "tool" or last.kind == "steer"
     if carried and (text := turn.host.take_steer()):
-        await turn.append(user(text, kind="steer"))
+        await turn.append(user_message(text, kind="steer"))
 
 
 def _has_content(message: Message) -> bool:
-    """Whether a person has seen text of it, or a tool call had begun: then it is not retried
-    as if nothing had happened."""
+    """Whether the message has visible text or a tool call; if so, it is not simply retried."""
     return bool(message.calls or message.text.strip())
 
 
-def _find_anomaly(message: Message, answer: Answer) -> Failure | None:
-    """A 200 that is not an answer is a failure too, and takes the same table."""
+def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
+    """The failure behind a response that is no usable answer; recovered like any other."""
     if answer.stop == "died":
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
     calls = message.calls
     if calls:
-        if any(truncated(c.args) for c in calls):
+        if any(is_truncated(c.args) for c in calls):
             return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
         return None
     if answer.stop == "paused" or message.text.strip():
@@ -234,7 +247,7 @@ def _find_anomaly(message: Message, answer: Answer) -> Failure | None:
 async def _accept_answer(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure | None
 ) -> Message | None:
-    """Decide what an answer with content is: the step's message, or a piece of it."""
+    """Return the step's message if the response completes it; None if the model has to continue."""
     if failure is not None and failure.kind is Kind.TRUNCATED_CALL:
         return await _handle_truncated_call(agent, turn, step, message, failure)
     if failure is not None:
@@ -242,7 +255,7 @@ async def _accept_answer(
     if message.calls or message.stop not in ("length", "filtered"):
         return _join_pieces(step, message)
     if message.stop == "filtered":
-        raise Stopped(
+        raise TurnStopped(
             "content_policy",
             "The provider cut this answer for its content policy; what arrived is kept. "
             "Word the request differently or use another model.",
@@ -250,9 +263,9 @@ async def _accept_answer(
         )
     thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
     if not message.text.strip() and not step.pieces and thought:
-        raise Stopped("thinking_exhausted", THINKING_EXHAUSTED, message)
+        raise TurnStopped("thinking_exhausted", THINKING_EXHAUSTED, message)
     if step.continues >= MAX_CONTINUES:
-        raise Stopped(
+        raise TurnStopped(
             "output_truncated",
             f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
             "Raise model.max_tokens or ask for a shorter answer.",
@@ -265,7 +278,7 @@ async def _accept_answer(
 async def _handle_broken_stream(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
 ) -> Message | None:
-    """The stream broke off after something was delivered: keep it, and call once more."""
+    """Keep what a broken stream delivered, and call the model once more."""
     provider = agent.providers[turn.active]
     begun = [c.name or "?" for c in message.calls]
     if begun:
@@ -273,50 +286,54 @@ async def _handle_broken_stream(
         turn.host.emit(TextDelta(warning))
         await turn.append(_add_text(_join_pieces(step, message, stop="died", calls=False), warning))
         step.pieces, step.thoughts = [], []
-        step.attempt.tail = (user(CALL_LOST),)
+        step.attempt.tail = (user_message(CALL_LOST),)
     else:
         _ask_to_continue(step, message)
     step.died += 1
-    if step.died > 1 or not await recover(Fault(failure, step.attempt, agent, turn)):
+    if step.died > 1 or not await try_recovery(Fault(failure, step.attempt, agent, turn)):
         kept = _join_pieces(step, Message("assistant", (), origin=message.origin, stop="died"))
-        error = sentence(failure, provider)
-        raise Stopped(CODES[failure.kind], error, kept if step.text else None, partial=True)
+        error = describe_failure(failure, provider)
+        raise TurnStopped(
+            CODES[failure.kind], error, kept if step.text_so_far else None, partial=True
+        )
     return None
 
 
 async def _handle_truncated_call(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
 ) -> Message | None:
-    if not await recover(Fault(failure, step.attempt, agent, turn)):
-        error = sentence(failure, agent.providers[turn.active])
-        raise Stopped("output_truncated", error, _join_pieces(step, message, calls=False))
+    if not await try_recovery(Fault(failure, step.attempt, agent, turn)):
+        error = describe_failure(failure, agent.providers[turn.active])
+        raise TurnStopped("output_truncated", error, _join_pieces(step, message, calls=False))
     if message.text:
         _ask_to_continue(step, message, REWRITE_CALL)
     return None
 
 
 def _ask_to_continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
-    """Ask for the rest: the text so far and the request for more exist in the request only."""
+    """Have the next request ask for the rest. The text so far is sent with it, not recorded."""
     step.continues += 1
     step.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
-    step.pieces.append(strip_overlap(step.text, message.text))
+    step.pieces.append(strip_overlap(step.text_so_far, message.text))
     so_far: tuple[Message, ...] = ()
-    if step.text:
-        so_far = (Message("assistant", (Text(step.text),), origin=message.origin),)
-    step.attempt.tail = (*so_far, user(ask))
+    if step.text_so_far:
+        so_far = (Message("assistant", (Text(step.text_so_far),), origin=message.origin),)
+    step.attempt.tail = (*so_far, user_message(ask))
 
 
 def _join_pieces(
     step: _Step, message: Message, *, stop: Stop | None = None, calls: bool = True
 ) -> Message:
-    """This answer with the pieces before it, joined without a seam."""
+    """The message with the text of the earlier calls in front, without repeated words."""
     parts = [p for p in message.parts if calls or not isinstance(p, ToolCall)]
     if step.pieces:
-        texts = strip_overlap(step.text, "".join(p.text for p in parts if isinstance(p, Text)))
+        texts = strip_overlap(
+            step.text_so_far, "".join(p.text for p in parts if isinstance(p, Text))
+        )
         rest = [p for p in parts if not isinstance(p, Text)]
         thoughts = [p for p in rest if isinstance(p, Thinking)]
         others = [p for p in rest if not isinstance(p, Thinking)]
-        parts = [*step.thoughts, *thoughts, Text(step.text + texts), *others]
+        parts = [*step.thoughts, *thoughts, Text(step.text_so_far + texts), *others]
     elif step.thoughts:
         parts = [*step.thoughts, *parts]
     return structs.replace(message, parts=tuple(parts), stop=stop or message.stop)
@@ -331,23 +348,23 @@ def _describe_lost_calls(names: list[str]) -> str:
     return f"\n\n⚠ Stream stalled mid tool-call ({listed}): {listed} was not executed."
 
 
-async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> Stopped:
+async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> TurnStopped:
     provider = agent.providers[turn.active]
-    near = await near_models(provider) if failure.kind is Kind.MODEL_NOT_FOUND else ()
+    near = await find_similar_models(provider) if failure.kind is Kind.MODEL_NOT_FOUND else ()
     kept = None
     if step.pieces:
         empty = Message("assistant", (), origin=turn.target, stop="died")
         kept = _join_pieces(step, empty)
-    elif failure.kind is Kind.CONTENT_POLICY:  # a record of it: that is not sent there again
+    elif failure.kind is Kind.CONTENT_POLICY:  # recorded, so that it is not sent there again
         who = None if turn.active and step.attempt.declined else provider.target
         kept = Message("assistant", (), origin=who, stop="filtered")
     elif step.thoughts:
         kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="end"))
-    return Stopped(CODES[failure.kind], sentence(failure, provider, near), kept)
+    return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
 
 
-def normalise_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
-    """Calls as we store them: names the registry knows where the meaning is clear, unique ids."""
+def normalize_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
+    """The message with unique call ids, and tool names corrected where their meaning is clear."""
     seen: set[str] = set()
     parts: list[Part] = []
     for i, part in enumerate(message.parts):
@@ -356,7 +373,7 @@ def normalise_calls(message: Message, tools: list[str], taken: set[str], positio
             if not id or id in taken or id in seen:
                 id = f"{part.id or 'call'}_{position}_{i}"
             seen.add(id)
-            name = part.name if part.name in tools else resolve(part.name, tools)
+            name = part.name if part.name in tools else resolve_name(part.name, tools)
             name = name or _ILLEGAL.sub("_", part.name)[:64] or "unknown"
             if (id, name) != (part.id, part.name):
                 part = structs.replace(part, id=id, name=name)

@@ -1,4 +1,4 @@
-"""Run one assistant message's tool calls: validate, approve, order, bound, record."""
+"""Runs the tool calls of one assistant message: validates, approves, orders and records them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.json_repair import BadArguments, parse
-from hermes.agent.loop_guard import Guard
-from hermes.agent.tool_names import resolve
-from hermes.agent.tool_output import content_of, output_path
+from hermes.agent.json_repair import BadArguments, parse_arguments
+from hermes.agent.loop_guard import LoopGuard
+from hermes.agent.tool_names import resolve_name
+from hermes.agent.tool_output import build_content, output_path
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
@@ -30,11 +30,11 @@ INTERRUPTED = "interrupted by the user while it was running; its outcome is unkn
 
 
 class _Plan(Struct, frozen=True):
-    """A call that was understood: the tool, its typed parameters, what it writes to."""
+    """A valid call: the tool, its typed parameters, what it writes to."""
 
     call: ToolCall
     inner: ToolCall
-    """What is approved and run: the call itself, or the one it stands for."""
+    """The call that is approved and run: this one, or the one it forwards to."""
     tool: Tool[Any]
     params: Any
     keys: tuple[str, ...]
@@ -43,9 +43,9 @@ class _Plan(Struct, frozen=True):
 
 
 class ToolBatch:
-    """One message's calls. Each result is recorded when it is known; equal calls run once."""
+    """The calls of one message. Each result is recorded when it is known; equal calls run once."""
 
-    def __init__(self, agent: Agent, turn: Turn, guard: Guard) -> None:
+    def __init__(self, agent: Agent, turn: Turn, guard: LoopGuard) -> None:
         self._agent = agent
         self._turn = turn
         self._guard = guard
@@ -56,7 +56,7 @@ class ToolBatch:
         self._locks: dict[str, asyncio.Lock] = {}
         self._unknown = self._bad = self._ran = False
 
-    async def run(self, calls: Sequence[ToolCall]) -> None:
+    async def run_calls(self, calls: Sequence[ToolCall]) -> None:
         self._open = {c.id: c for c in calls}
         try:
             for group in _group_plans(await self._plan_calls(calls)):
@@ -67,7 +67,7 @@ class ToolBatch:
         except asyncio.CancelledError:
             await run_shielded(self._close_interrupted())
             raise
-        self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
+        self._guard.end_step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
     async def _run_group(self, group: list[_Plan]) -> None:
         try:
@@ -79,7 +79,7 @@ class ToolBatch:
             raise errors.exceptions[0] from None
 
     async def _plan_calls(self, calls: Sequence[ToolCall]) -> list[_Plan]:
-        """What can be run. What cannot is answered here, with words the model can act on."""
+        """The calls that can be run; the others get an error the model can act on."""
         plans: list[_Plan] = []
         first: dict[tuple[str, str], str] = {}
         for call in calls:
@@ -101,17 +101,17 @@ class ToolBatch:
             names = ", ".join(sorted(self._agent.tools)) or "none"
             raise ToolError(f"There is no tool {call.name!r}. Available tools: {names}.")
         try:
-            args = parse(call.args)
+            args = parse_arguments(call.args)
         except BadArguments:
             self._bad = True
             raise
-        params = tool.parse(args)
-        note = tool.ignored(args)
+        params = tool.parse_params(args)
+        note = tool.describe_ignored(args)
         inner = call
         if tool.forward and (target := tool.forward(params)):
             tool, params, inner = self._resolve_forward(call, *target)
-            note = tool.ignored(target[1])
-        self._guard.refuse(call)
+            note = tool.describe_ignored(target[1])
+        self._guard.refuse_repetition(call)
         keys = self._write_keys(tool, params)
         return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
@@ -122,13 +122,13 @@ class ToolBatch:
     def _resolve_forward(
         self, call: ToolCall, name: str, args: dict[str, Any]
     ) -> tuple[Tool[Any], Any, ToolCall]:
-        meant = resolve(name, self._agent.tools) or name
+        meant = resolve_name(name, self._agent.tools) or name
         tool = self._agent.tools.get(meant)
         if tool is None or tool.forward:
             self._unknown = True
             raise ToolError(f"{call.name} cannot call {name!r}. Search for tools with a query.")
         inner = structs.replace(call, name=meant, args=json.dumps(args, ensure_ascii=False))
-        return tool, tool.parse(args), inner
+        return tool, tool.parse_params(args), inner
 
     async def _run_locked(self, plan: _Plan) -> None:
         async with self._hold_locks(plan.keys):
@@ -137,7 +137,7 @@ class ToolBatch:
     @asynccontextmanager
     async def _hold_locks(self, keys: Sequence[str]) -> AsyncIterator[None]:
         async with AsyncExitStack() as held:
-            for key in sorted(set(keys)):  # in one order, so that nobody waits in a circle
+            for key in sorted(set(keys)):  # in one order, to avoid deadlocks
                 await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             yield
 
@@ -149,20 +149,20 @@ class ToolBatch:
         content, error = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
         result = await self._record_result(call, content, error=error, began=began)
-        self._guard.note(call, result)
+        self._guard.note_result(call, result)
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
             await self._record_result(twin, content, error=error, began=began)
 
     def _make_invoker(self, outer: _Plan) -> Invoker:
-        """Calls made by a tool's own doing. They are part of the outer call: shown as its progress
-        and not recorded, but judged, locked, stopped and marked like any other."""
+        """For calls that a tool makes itself. They are part of the outer call: shown as its
+        progress and not recorded, but approved, locked, stopped and tainted like any other."""
         count = 0
 
         async def invoke(name: str, arguments: dict[str, Any]) -> ToolResult:
             nonlocal count
             count += 1
-            # What it runs may have read anything before it asks: it is judged as if it had.
+            # The tool may have read anything before this call, so it is judged as if it had.
             self._turn.host.absorb_taint(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
             tool, params, inner = self._resolve_forward(call, name, arguments)
@@ -178,13 +178,13 @@ class ToolBatch:
         return invoke
 
     def _make_progress(self, call: ToolCall) -> Callable[[str], None]:
-        clean = self._agent.redactor.clean
+        clean = self._agent.redactor.redact
         return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
 
     async def _run_guarded(
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> tuple[tuple[Any, ...], bool]:
-        """The one place that catches everything: a tool's failure is a result, never the end."""
+        """Run a plan and turn every failure into a result: a tool never ends the turn."""
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
@@ -203,11 +203,11 @@ class ToolBatch:
             why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
             result = ToolResult(why, error=True)
         whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
-        return content_of(result, self._agent.limits.result_chars, self._agent.redactor, whole)
+        return build_content(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
-            self._started.add(plan.call.id)  # now: what still waited for a yes has done nothing
+            self._started.add(plan.call.id)  # a call that awaits approval has not begun
             try:
                 return await plan.tool.run(plan.params, context)
             finally:
@@ -224,7 +224,7 @@ class ToolBatch:
         return result
 
     async def _close_interrupted(self) -> None:
-        """What was running or waiting when the user interrupted gets its result all the same."""
+        """Record a result for every call that was running or waiting when the user interrupted."""
         for call in list(self._open.values()):
             text = INTERRUPTED if call.id in self._started else SKIPPED
             began = self._began.get(call.id)
@@ -239,7 +239,7 @@ def _describe_denial(reason: str) -> str:
 
 
 def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:
-    """With what the model should know about how it was run."""
+    """Append what the model should know about how the call was run."""
     if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
         return result
     return structs.replace(result, content=f"{result.content}\n[{note}]")

@@ -1,4 +1,4 @@
-"""Finds the tool a model meant when it wrote a name the registry does not know."""
+"""Finds the tool that a model meant by an unknown name."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ _AFFIXES = frozenset(
     {"tool", "tools", "function", "functions", "default", "api", "call", "core"}
     | {"channel", "commentary", "json"}
 )
-"""Words models and servers put around a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
+"""Words that models and servers add to a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
 _MAX_LENGTH = 200
 _MIN_PREFIX = 4
 
 
-def resolve(name: str, known: Collection[str]) -> str | None:
-    """The one known tool that `name` can only mean, or None."""
+def resolve_name(name: str, known: Collection[str]) -> str | None:
+    """The only tool that `name` can mean, or None."""
     if name in known:
         return name
     if not name or len(name) > _MAX_LENGTH:
         return None
     folded: dict[str, list[str]] = {}
     for candidate in known:
-        folded.setdefault("".join(_words(candidate)), []).append(candidate)
-    for form in _forms(name):
+        folded.setdefault("".join(_split_words(candidate)), []).append(candidate)
+    for form in _list_forms(name):
         if hits := folded.get(form):
             return hits[0] if len(hits) == 1 else None
-    start = "".join(_words(name))
+    start = "".join(_split_words(name))
     hits = [tool for form, tools in folded.items() if form.startswith(start) for tool in tools]
     return hits[0] if len(hits) == 1 and len(start) >= _MIN_PREFIX else None
 
 
-def _forms(name: str) -> Iterator[str]:
-    """What the name may stand for, folded, most literal first."""
-    words = _words(name)
+def _list_forms(name: str) -> Iterator[str]:
+    """The folded forms the name may stand for, the most literal first."""
+    words = _split_words(name)
     wholes = ["".join(words)]
     while len(words) > 1 and words[0] in _AFFIXES:
         words = words[1:]
@@ -42,16 +42,16 @@ def _forms(name: str) -> Iterator[str]:
         wholes.append("".join(words))
     yield from wholes
     for whole in wholes:
-        once = _once(whole)
+        once = _undouble_name(whole)
         yield once
         yield once.removesuffix("tool")
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     """Lower-case words, split at whatever is no letter or digit."""
     return "".join([c if c.isalnum() else " " for c in name.casefold()]).split()
 
 
-def _once(text: str) -> str:
+def _undouble_name(text: str) -> str:
     """`abcabc` -> `abc`: a stream that repeated the name in every chunk."""
     return text[: (text + text).find(text, 1)]

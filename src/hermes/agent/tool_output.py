@@ -1,4 +1,4 @@
-"""What a tool returned, made into content: text, redacted, quoted, cut to size, saved."""
+"""Turns what a tool returned into message content: redacted, made inert and cut to size."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 
 from hermes.core.message import Media, Text
 from hermes.core.redaction.redactor import Redactor
-from hermes.core.text import clean, safe_name
+from hermes.core.text import replace_invalid, safe_name
 from hermes.core.tool import ToolResult
-from hermes.core.untrusted_text import inert
+from hermes.core.untrusted_text import make_inert
 from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
 
-def content_of(
+def build_content(
     result: Any, limit: int, redactor: Redactor, whole: Path
 ) -> tuple[tuple[Text | Media, ...], bool]:
-    """(content, is error) of anything a tool may return. `whole`: the file that gets a text which
+    """(content, is error) of anything a tool may return. `whole`: the file for the full text if it
     is longer than the limit."""
 
     def shown(text: str) -> Text:
-        return Text(bounded(inert(redactor.clean(clean(text))), limit, whole))
+        return Text(limit_output(make_inert(redactor.redact(replace_invalid(text))), limit, whole))
 
     error = False
     if isinstance(result, ToolResult):
         error, result = result.error, result.content
     if isinstance(result, tuple) and all(isinstance(p, Text | Media) for p in result):
         return tuple([shown(p.text) if isinstance(p, Text) else p for p in result]), error
-    return (shown(as_text(result)),), error
+    return (shown(format_value(result)),), error
 
 
 def output_path(folder: Path, session_id: str, call_id: str) -> Path:
-    """The file for the whole output of a call. Ids may come from strangers, `../` and all."""
+    """The file for the full output of a call. Ids may be hostile, such as `../`."""
     return folder / f"{safe_name(session_id, 'session')}-{safe_name(call_id, 'output')}.txt"
 
 
-def as_text(value: Any) -> str:
+def format_value(value: Any) -> str:
     match value:
         case str():
             return value
@@ -48,18 +48,18 @@ def as_text(value: Any) -> str:
             return str(value)
 
 
-def bounded(text: str, limit: int, whole: Path) -> str:
-    """At most `limit` characters: the middle is cut out and the whole text saved to a file."""
+def limit_output(text: str, limit: int, whole: Path) -> str:
+    """The text cut to `limit` characters: the middle is left out and the full text saved."""
     if len(text) <= limit:
         return text
-    where = _save(text, whole)
+    where = _save_output(text, whole)
     half = limit // 2
     cut = len(text) - 2 * half
     note = f"\n\n[… {cut} characters cut here; the full output is in {where} …]\n\n"
     return text[:half] + note + text[-half:]
 
 
-def _save(text: str, path: Path) -> str:
+def _save_output(text: str, path: Path) -> str:
     if is_cleanup_due(path.parent):
         remove_old_outputs(path.parent)
     try:

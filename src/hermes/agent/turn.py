@@ -2,98 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hermes.core.errors import Failure
-from hermes.core.events import Recorded, StreamEvent, TurnEvent
+from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
 from hermes.core.ledger import Cap, Entry
 from hermes.core.message import Message, Target, ToolCall, Usage
-from hermes.core.provider import Request, Settings, ToolSpec
+from hermes.core.provider import Provider, Request, Settings, ToolSpec
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.shield import run_shielded
-from hermes.core.store import State
+from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
-from hermes.llm.endpoints.model_facts import ModelFacts, Prices
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.credential_use import CredentialUse
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.model_list import ModelListing
 
 GUESSED_WINDOW = 128_000
-"""Tokens, where nobody says how many a model takes."""
+"""The context window in tokens that is assumed when none is known."""
 
 
-class ModelClient(Protocol):
-    """A model endpoint with its credentials and its rate limiter."""
-
-    @property
-    def target(self) -> Target: ...
-
-    def stream(
-        self, request: Request, answer: Answer
-    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Fill `answer`, yielding display events once per network read.
-
-        Raises only ProviderError; what had arrived stays in `answer`. Closing it aborts the
-        request and its socket.
-        """
-        ...
+class ModelClient(Provider, Protocol):
+    """A model endpoint as the loop uses it: its settings, its credentials and its model list."""
 
     @property
-    def key_source(self) -> str:
-        """Where its key came from, for messages; never the key."""
-        ...
+    def endpoint(self) -> ModelEndpoint: ...
 
     @property
-    def base_url(self) -> str: ...
+    def credentials(self) -> CredentialUse: ...
 
     @property
-    def quirks(self) -> Quirks:
-        """As its row has them, before anything was learned."""
-        ...
-
-    @property
-    def context_length(self) -> int | None:
-        """Tokens a prompt and its answer may have; None: nobody says."""
-        ...
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What is known of its model."""
-        ...
-
-    @property
-    def default_output(self) -> int | None:
-        """The output limit it is given when nobody asks for one; None: none."""
-        ...
-
-    @property
-    def own(self) -> bool:
-        """A server of the user's: how it was set up, only it can say."""
-        ...
-
-    async def inquire(self) -> ModelFacts:
-        """What it says of its model; nothing is an answer too."""
-        ...
-
-    async def refresh(self) -> bool:
-        """Renew the login of the last call; False when there is none, or it cannot be renewed."""
-        ...
-
-    def rotate(self, failure: Failure) -> bool:
-        """Go on to the next credential; False when there is none."""
-        ...
-
-    def hold(self, seconds: float) -> None:
-        """Nobody calls this endpoint before then."""
-        ...
-
-    async def models(self) -> Sequence[str]:
-        """The names the endpoint lists; empty when it does not say."""
-        ...
+    def listing(self) -> ModelListing: ...
 
 
 class TurnLimits(Struct, frozen=True):
@@ -106,75 +50,76 @@ class TurnLimits(Struct, frozen=True):
 
 
 class Compression(Struct, frozen=True):
-    """Decided when an agent is built, from what is known without asking anybody."""
+    """Whether and when a conversation is compressed; decided when the agent is built."""
 
     enabled: bool = True
     threshold: float = 0.5
     """Share of the window at which a conversation is compressed."""
     warning: str = ""
-    """Told to the user once."""
+    """Shown to the user once."""
 
 
 class Agent(Struct, frozen=True):
-    """Who runs: the model chain, the tools, the limits. Shared by all sessions that ask alike."""
+    """The models, tools and limits of a turn. Sessions with the same options share one."""
 
     providers: tuple[ModelClient, ...]
     """Primary first, then fallbacks."""
     tools: Mapping[str, Tool[Any]] = {}
     specs: tuple[ToolSpec, ...] = ()
-    """Those a request declares; the others are found by tool_search, or called by name."""
+    """The tools that requests declare; others are found by tool_search or called by name."""
     settings: Settings = Settings()
     limits: TurnLimits = TurnLimits()
     redactor: Redactor = Redactor()
-    """What tools print goes through it before anybody sees it."""
+    """Applied to tool output before the model or a person sees it."""
     compression: Compression = Compression()
     small: bool = False
-    """A small model is among them: it has a prompt of its own, and its calls are confirmed."""
+    """Whether one of the models is small: it gets a shorter prompt, and its calls need approval."""
     hand_over: bool = False
-    """Calls are not run: the turn ends with them, and whoever asked brings the results."""
+    """Whether tool calls go to the client instead of being run: the turn ends with them, and the
+    client sends their results."""
     note: str = ""
-    """What people are told once about how the first provider came to be chosen."""
+    """Shown once: how the first provider was chosen."""
 
 
-class Learned(Struct):
-    """What an endpoint taught us the hard way; outlives the turn."""
+class EndpointLessons(Struct):
+    """What refusals taught us about an endpoint; outlives the turn."""
 
     quirks: dict[str, Any] = {}
     max_output: int | None = None
     context: int | None = None
-    """The window, as an error stated it."""
+    """The context window that an error stated."""
     asked: bool = False
-    """Whether the endpoint was asked about its model."""
+    """Whether the endpoint was queried for the limits of its model."""
 
 
 class AskModel(Protocol):
-    """A small question to a model beside the conversation; ToolError when there is no answer."""
+    """Asks a model something outside the conversation; ToolError when there is no answer."""
 
     def __call__(self, prompt: Message, *, system: str, max_output: int) -> Awaitable[str]: ...
 
 
 class Summarizer(Struct, frozen=True):
-    """Who summarises."""
+    """The model that writes summaries."""
 
     ask: AskModel
     window: int | None = None
-    """As far as it is known; None: as large as the conversation's."""
+    """Its context window; None: assumed to be as large as the conversation's."""
 
 
 class HistoryCompressor(Protocol):
-    """Keeps the turn's history inside the window (see agent.compress)."""
+    """Keeps the turn's history inside the context window (see agent.compression)."""
 
     async def before_call(self, agent: Agent, turn: Turn) -> None:
-        """Before each call."""
+        """Compress if the next prompt would be too long. Awaited before each model call."""
         ...
 
     async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
-        """After a prompt was refused as too long: whether the history is shorter now."""
+        """Compress after the provider refused a prompt as too long; True if it is shorter now."""
         ...
 
 
-class Ticket(Struct, frozen=True):
-    """A call that may be made, with the output limit it must keep."""
+class CallTicket(Struct, frozen=True):
+    """A model call that the meter has admitted; `request` carries its output limit."""
 
     request: Request
     entry: Entry
@@ -186,19 +131,21 @@ class Ticket(Struct, frozen=True):
 class CallMeter(Protocol):
     """Counts every model call and enforces the budget (see app.meter)."""
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+    async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
         """Admit a call; OverBudget when it may not be made."""
         ...
 
-    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
-        """Book how the call ended; its usage with what it cost."""
+    def settle_call(
+        self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
+    ) -> Usage:
+        """Record how the call ended and return its usage with the cost."""
         ...
 
 
 class TurnHost(Protocol):
-    """What a turn needs from the session, or the question, that it runs for."""
+    """What a turn needs from the session or one-off question it runs for."""
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state durably. The loop never runs ahead of the store."""
         ...
 
@@ -229,11 +176,11 @@ class TurnHost(Protocol):
         toolbox: Toolbox,
         progress: Callable[[str], None],
     ) -> ToolContext:
-        """What a call that was approved may touch."""
+        """The context of an approved call."""
         ...
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
-        """Note what a call brings into the conversation, before its result is recorded."""
+        """Mark the session with what a call reads, before its result is recorded."""
         ...
 
     def sleep(self, seconds: float) -> Awaitable[None]: ...
@@ -241,15 +188,15 @@ class TurnHost(Protocol):
     def remember_limits(
         self, endpoint: ModelClient, context: int | None, output: int | None
     ) -> None:
-        """Keep a context or output limit that this endpoint stated, for later processes."""
+        """Remember a context or output limit that this endpoint stated, beyond this process."""
         ...
 
 
-def sees_images(endpoint: ModelClient, learned: Mapping[Target, Learned]) -> bool:
-    """Not when its model is known to take none, or it has refused one."""
+def sees_images(endpoint: ModelClient, learned: Mapping[Target, EndpointLessons]) -> bool:
+    """False when the model is known not to accept images or has refused one."""
     lessons = learned.get(endpoint.target)
     refused = lessons is not None and lessons.quirks.get("media") is False
-    return endpoint.facts.images is not False and not refused
+    return endpoint.endpoint.facts.images is not False and not refused
 
 
 class Turn(Struct, kw_only=True):
@@ -258,20 +205,21 @@ class Turn(Struct, kw_only=True):
     system: str
     history: History
     host: TurnHost
-    learned: dict[Target, Learned]
+    learned: dict[Target, EndpointLessons]
     compressor: HistoryCompressor | None = None
     meter: CallMeter | None = None
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""
     calls: int = 0
-    """Answers received from a model."""
+    """Responses received from a model."""
     usage: Usage = Usage()
     added: list[Message] = []
     target: Target | None = None
-    """Who answered last."""
+    """The model that answered last."""
 
-    async def append(self, message: Message, state: State | None = None) -> None:
-        """Durable first. A cancellation waits for the commit, so that store and history agree."""
+    async def append(self, message: Message, state: SessionState | None = None) -> None:
+        """Store the message, then show it. A cancellation waits for the commit, so that store and
+        history agree."""
         _, interrupted = await run_shielded(self.host.record(message, state))
         self.history.append(message)
         self.added.append(message)
@@ -279,25 +227,26 @@ class Turn(Struct, kw_only=True):
         if interrupted is not None:
             raise interrupted
 
-    async def end(self, state: State) -> None:
-        """The turn is over without another message."""
+    async def record_end(self, state: SessionState) -> None:
+        """Record that the turn ended without another message."""
         await self.host.record(None, state)
 
-    def lessons_for(self, target: Target) -> Learned:
-        return self.learned.setdefault(target, Learned())
+    def lessons_for(self, target: Target) -> EndpointLessons:
+        return self.learned.setdefault(target, EndpointLessons())
 
 
-def window_of(agent: Agent, turn: Turn) -> int:
-    """Tokens the active model takes: as set or known, unless an error stated less."""
-    return min(_windows(agent, turn), default=GUESSED_WINDOW)
+def find_window(agent: Agent, turn: Turn) -> int:
+    """The context window of the active model: the smallest that is configured, known or was stated
+    by an error."""
+    return min(_known_windows(agent, turn), default=GUESSED_WINDOW)
 
 
 def is_window_known(agent: Agent, turn: Turn) -> bool:
-    """Whether that is more than a guess."""
-    return bool(_windows(agent, turn))
+    """Whether the context window is known rather than assumed."""
+    return bool(_known_windows(agent, turn))
 
 
-def _windows(agent: Agent, turn: Turn) -> list[int]:
+def _known_windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    said = (provider.context_length, turn.lessons_for(provider.target).context)
+    said = (provider.endpoint.context_length, turn.lessons_for(provider.target).context)
     return [n for n in said if n]

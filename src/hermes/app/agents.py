@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import MutableMapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.turn import Agent, Learned, ModelClient, TurnLimits
+from hermes.agent.turn import Agent, EndpointLessons, ModelClient, TurnLimits
 from hermes.app import context_window
 from hermes.app.auxiliary import AuxiliaryModels, Sleep
 from hermes.app.backends import Backends
@@ -19,12 +19,16 @@ from hermes.core.message import Target
 from hermes.core.provider import Effort, Settings
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.tool import Tool
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
-from hermes.llm.endpoints.learned_limits import Remembered
-from hermes.llm.endpoints.local_servers import Nearby, look_around, served
-from hermes.llm.transport import Transport
-from hermes.tools.registry import select
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.learned_limits import LearnedLimits
+from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
+from hermes.llm.http.transport import Transport
+from hermes.tools.registry import select_tools
+
+if TYPE_CHECKING:
+    from hermes.llm.endpoints.local_servers import LocalServer
 
 MAX_CLIENTS = 64
 
@@ -32,7 +36,7 @@ MAX_CLIENTS = 64
 class Options(Struct, frozen=True):
     """What one session may be asked to do differently from the configuration."""
 
-    choice: Choice = Choice()
+    choice: ModelChoice = ModelChoice()
     toolsets: tuple[str, ...] | None = None
     max_turns: int | None = None
     yolo: bool = False
@@ -47,8 +51,9 @@ class Agents:
     def __init__(
         self, setup: Setup, transport: Transport, sleep: Sleep, backends: Backends
     ) -> None:
-        self.learned: dict[Target, Learned] = {}
-        self.limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
+        self.learned: dict[Target, EndpointLessons] = {}
+        self.limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
+        self.cooldowns = Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
         self.auxiliary_models = AuxiliaryModels(setup, self.client)
         self.own_tools: tuple[Tool[Any], ...] = ()
         """Added to those that the options select; requests always declare them."""
@@ -58,17 +63,19 @@ class Agents:
         self._backends = backends
         self._agents: dict[bytes, Agent] = {}
         self._clients: dict[bytes, Client] = {}
-        self._nearby: tuple[Nearby, ...] | None = None
+        self._nearby: tuple[LocalServer, ...] | None = None
         """Model servers on this machine; None: nobody has looked."""
 
-    def client(self, endpoint: Endpoint) -> Client:
+    def client(self, endpoint: ModelEndpoint) -> Client:
         """The one client of an endpoint, shared by everybody who calls it."""
         key = msgspec.msgpack.encode(endpoint)
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= MAX_CLIENTS:
                 del self._clients[next(iter(self._clients))]
-            found = self._clients[key] = Client(endpoint, self._transport, sleep=self._sleep)
+            found = self._clients[key] = Client(
+                endpoint, self._transport, self.cooldowns, sleep=self._sleep
+            )
         return found
 
     async def settle_model(self, options: Options) -> Options:
@@ -76,12 +83,14 @@ class Agents:
         there is one. The first session looks for it."""
         config, secrets = self._setup.config, self._setup.secrets
         if self._nearby is None:
-            if not undecided(config, secrets, options.choice):
+            if not is_undecided(config, secrets, options.choice):
                 return options
-            self._nearby = await look_around()
-        if self._nearby and undecided(config, secrets, options.choice):
+            from hermes.llm.endpoints.local_servers import find_servers
+
+            self._nearby = await find_servers()
+        if self._nearby and is_undecided(config, secrets, options.choice):
             found = self._find_nearby(options.choice)
-            return structs.replace(options, choice=found.choice) if found else options
+            return structs.replace(options, choice=found.model_choice) if found else options
         return options
 
     def agent_for(self, options: Options, platform: str) -> Agent:
@@ -94,7 +103,7 @@ class Agents:
 
     def agent_without_model(self, options: Options, platform: str) -> Agent:
         """An agent that cannot be asked anything, for commands that need no answer."""
-        tools = select(options.toolsets, platform=platform, settings=self._setup.config.tools)
+        tools = select_tools(options.toolsets, platform=platform, settings=self._setup.config.tools)
         return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
     def remember_limits(
@@ -102,15 +111,15 @@ class Agents:
     ) -> None:
         """Keep a limit that an endpoint stated, for later processes."""
         model = endpoint.target.model
-        self.limits.learn(endpoint.base_url, model, context=context, output=output)
+        self.limits.learn_limit(endpoint.endpoint.base_url, model, context=context, output=output)
 
     def _build(self, options: Options, platform: str) -> Agent:
         config = self._setup.config
-        found = resolve(config, self._setup.secrets, options.choice)
-        endpoints = [self.limits.applied(endpoint) for endpoint in found]
+        found = resolve_chain(config, self._setup.secrets, options.choice)
+        endpoints = [self.limits.apply_to(endpoint) for endpoint in found]
         for endpoint in endpoints:
             self._recall_limit(endpoint)
-        tools = select(options.toolsets, platform=platform, settings=config.tools)
+        tools = select_tools(options.toolsets, platform=platform, settings=config.tools)
         tools = self._backends.usable_tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length
@@ -118,7 +127,7 @@ class Agents:
         return Agent(
             tuple(map(self.client, endpoints)),
             tools,
-            tools.offered(few=options.toolsets is None and context_window.is_small(window)),
+            tools.list_specs(few=options.toolsets is None and context_window.is_small(window)),
             Settings(max_output=endpoints[0].max_output, effort=effort),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,
@@ -140,24 +149,26 @@ class Agents:
         specs += [tool.spec for tool in own.values()]
         return structs.replace(agent, tools=ChainMap(own, others), specs=tuple(specs))
 
-    def _recall_limit(self, endpoint: Endpoint) -> None:
+    def _recall_limit(self, endpoint: ModelEndpoint) -> None:
         """Apply an output limit that was stated to an earlier process."""
-        output = self.limits.of(endpoint.base_url, endpoint.target.model).output
+        output = self.limits.find(endpoint.base_url, endpoint.target.model).output
         if output is not None:
-            self.learned.setdefault(endpoint.target, Learned()).max_output = output
+            self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
 
-    def _summarizer(self) -> Endpoint | None:
+    def _summarizer(self) -> ModelEndpoint | None:
         """The configured model for summaries; ConfigError when it cannot be used."""
         config = self._setup.config
         if "compression" not in config.auxiliary or not config.compression.enabled:
             return None
         return self.auxiliary_models.configured("compression")
 
-    def _find_nearby(self, choice: Choice) -> Nearby | None:
+    def _find_nearby(self, choice: ModelChoice) -> LocalServer | None:
         if not self._nearby:
             return None
-        return served(self._nearby, self._setup.config, choice)
+        from hermes.llm.endpoints.local_servers import pick_server
 
-    def _nearby_note(self, choice: Choice) -> str:
+        return pick_server(self._nearby, self._setup.config, choice)
+
+    def _nearby_note(self, choice: ModelChoice) -> str:
         found = self._find_nearby(choice)
-        return found.note if found and found.choice == choice else ""
+        return found.note if found and found.model_choice == choice else ""

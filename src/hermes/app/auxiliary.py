@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample_message
-from hermes.agent.turn import Agent, CallMeter, Learned, ModelClient, Turn, sees_images
+from hermes.agent.step import TurnStopped, sample_message
+from hermes.agent.turn import Agent, CallMeter, EndpointLessons, ModelClient, Turn, sees_images
 from hermes.app.context_window import SUMMARISER
 from hermes.config import schema
 from hermes.config.load import Setup
@@ -20,11 +20,13 @@ from hermes.core.events import TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolCall
 from hermes.core.provider import Settings
-from hermes.core.store import State
+from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
-from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
-from hermes.llm.timeouts import Timeouts
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.watchdog import Timeouts
+from hermes.llm.providers import find_provider
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ class Auxiliary:
     none, or when it fails, the conversation's is asked."""
 
     def __init__(
-        self, models: AuxiliaryModels, learned: dict[Target, Learned], sleep: Sleep
+        self, models: AuxiliaryModels, learned: dict[Target, EndpointLessons], sleep: Sleep
     ) -> None:
         self.models = models
         self._learned = learned
@@ -89,7 +91,7 @@ class Auxiliary:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         try:
             return await sample_message(agent, turn, Attempt(Settings(max_output=max_output)))
-        except Stopped as stop:
+        except TurnStopped as stop:
             raise ToolError(stop.error) from None
 
 
@@ -103,7 +105,7 @@ class SideHost:
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         return None
 
     def emit(self, event: TurnEvent) -> None:
@@ -147,14 +149,14 @@ class AuxiliaryModels:
     """Chooses the model of each job: the configured one, else a cheap one of the same provider.
     Makes no request itself. `client` returns the process's one client of an endpoint."""
 
-    def __init__(self, setup: Setup, client: Callable[[Endpoint], ModelClient]) -> None:
+    def __init__(self, setup: Setup, client: Callable[[ModelEndpoint], ModelClient]) -> None:
         self._setup = setup
         self._client = client
-        self._configured: dict[str, Endpoint] = {}
-        self._cheap: dict[tuple[str, str, str], Endpoint | None] = {}
+        self._configured: dict[str, ModelEndpoint] = {}
+        self._cheap: dict[tuple[str, str, str], ModelEndpoint | None] = {}
         self._resting: dict[str, float] = {}
 
-    def configured(self, job: str) -> Endpoint | None:
+    def configured(self, job: str) -> ModelEndpoint | None:
         """The endpoint the configuration names for a job; ConfigError when it cannot be used."""
         settings = self._setup.config.auxiliary.get(job)
         if settings is None:
@@ -177,15 +179,15 @@ class AuxiliaryModels:
 
     def window_of(self, job: str, main: Agent) -> int | None:
         """Tokens that the job's own model takes; None: not known, or there is none."""
-        return next((e.context_length for e in self.endpoints_for(job, main)), None)
+        return next((e.endpoint.context_length for e in self.endpoints_for(job, main)), None)
 
     def rest(self, job: str, why: str) -> None:
         """Leave the job to the conversation's own model for a while."""
         self._resting[job] = time.monotonic() + _REST_SECONDS
         log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)
 
-    def _resolve(self, job: str, settings: schema.Auxiliary) -> Endpoint:
-        choice = Choice(
+    def _resolve(self, job: str, settings: schema.Auxiliary) -> ModelEndpoint:
+        choice = ModelChoice(
             model=settings.model,
             provider=settings.provider,
             base_url=settings.base_url,
@@ -193,7 +195,7 @@ class AuxiliaryModels:
             api_mode=settings.api_mode or "",
         )
         try:
-            endpoint = resolve(self._setup.config, self._setup.secrets, choice)[0]
+            endpoint = resolve_chain(self._setup.config, self._setup.secrets, choice)[0]
         except ConfigError as error:
             raise ConfigError(f"auxiliary.{job}: {error}") from None
         return structs.replace(
@@ -202,29 +204,29 @@ class AuxiliaryModels:
             context_length=settings.context_length or endpoint.context_length,
         )
 
-    def _cheaper(self, job: str, main: ModelClient) -> Endpoint | None:
-        key = (job, main.base_url, main.target.model)
+    def _cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
+        key = (job, main.endpoint.base_url, main.target.model)
         if key not in self._cheap:
             self._cheap[key] = self._find_cheaper(job, main)
         return self._cheap[key]
 
-    def _find_cheaper(self, job: str, main: ModelClient) -> Endpoint | None:
+    def _find_cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
         """The cheap model of the conversation's own endpoint, if all that matters is known."""
-        spec = find(main.target.provider)
-        if spec is None or not spec.small_model or main.facts.prices is None:
+        spec = find_provider(main.target.provider)
+        if spec is None or not spec.small_model or main.endpoint.facts.prices is None:
             return None
-        choice = Choice(provider=spec.name, model=spec.small_model)
+        choice = ModelChoice(provider=spec.name, model=spec.small_model)
         try:
-            found = resolve(self._setup.config, self._setup.secrets, choice)[0]
+            found = resolve_chain(self._setup.config, self._setup.secrets, choice)[0]
         except ConfigError:
             return None
         known = found.facts
-        room = min(main.context_length or SUMMARISER, SUMMARISER)
+        room = min(main.endpoint.context_length or SUMMARISER, SUMMARISER)
         capable = (
-            found.base_url == main.base_url
+            found.base_url == main.endpoint.base_url
             and known.prices is not None
-            and known.prices.input < main.facts.prices.input
-            and known.prices.output < main.facts.prices.output
+            and known.prices.input < main.endpoint.facts.prices.input
+            and known.prices.output < main.endpoint.facts.prices.output
             and (known.context or 0) >= room
             and (job != "vision" or known.images is True)
         )

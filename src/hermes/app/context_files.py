@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
 from hermes.config.trust_store import TrustDecision, TrustStore
-from hermes.core.untrusted_text import inert, reveal, wrap
+from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 
 MOST = 32 * 1024
 """Bytes of all files together."""
@@ -139,13 +139,13 @@ def quoted(root: Path, folders: Sequence[Folder], limit: int = MOST) -> Notes:
         name = file.path.relative_to(root).as_posix()
         left = file.size - len(shown)
         text = shown.decode("utf-8-sig", "replace" if not left else "ignore")
-        text = inert(text.replace("\r\n", "\n")).strip("\n")
+        text = make_inert(text.replace("\r\n", "\n")).strip("\n")
         if left:
-            text += f"\n[{left} bytes of {inert(name)} are not shown; read_file has them]"
+            text += f"\n[{left} bytes of {make_inert(name)} are not shown; read_file has them]"
             cut.append(f"{name}: {left} of {file.size} bytes are left out, {limit} fit in all.")
         room -= len(shown)
-        label = " ".join(inert(name).split())
-        parts.append(f"{label}:\n{wrap(text, _MARK, begin=True, end=True)}")
+        label = " ".join(make_inert(name).split())
+        parts.append(f"{label}:\n{wrap_text(text, _MARK, begin=True, end=True)}")
     if not parts:
         return Notes()
     return Notes("\n\n".join((_HEAD, *reversed(parts))), tuple(reversed(cut)))
@@ -168,7 +168,7 @@ def persona(home: Path) -> Notes:
     if len(data) > _MOST_PERSONA:
         cut = (f"{file} is longer than {_MOST_PERSONA} bytes; only its beginning is used.",)
     text = data[:_MOST_PERSONA].decode("utf-8-sig", "ignore").replace("\r\n", "\n")
-    return Notes(reveal(text).strip(), cut)
+    return Notes(reveal_hidden(text).strip(), cut)
 
 
 def trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.agent.turn import Compression, TurnLimits
 from hermes.config.schema import Config
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 LEAST = 4096
 """Below this there is no room for a prompt, a tool's result and an answer."""
@@ -14,7 +14,7 @@ SMALL = 32_768
 SUMMARISER = 64_000
 
 
-def check(endpoint: Endpoint, window: int | None) -> None:
+def check(endpoint: ModelEndpoint, window: int | None) -> None:
     """ConfigError when nothing useful can be done with so little."""
     if window is not None and window < LEAST:
         model = endpoint.target.model
@@ -35,7 +35,7 @@ def result_chars(window: int | None) -> int:
 
 
 def compression(
-    config: Config, main: Endpoint, window: int | None, summariser: Endpoint | None
+    config: Config, main: ModelEndpoint, window: int | None, summariser: ModelEndpoint | None
 ) -> Compression:
     """`summariser`: the model of the job, where it is another. ConfigError when it is known to
     hold too little."""

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.compression.token_estimate import text_weight, weight
-from hermes.agent.turn import ModelClient, Ticket
+from hermes.agent.compression.token_estimate import message_weight, text_weight
+from hermes.agent.turn import CallTicket, ModelClient
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
-from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, Warned
+from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry, OverBudget, Unit
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
-from hermes.llm.endpoints.match import own
 from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.hosts import is_own_address
 
 MARGIN = 1.25
 """On what was estimated and not reported."""
@@ -70,7 +70,7 @@ class Meter:
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._once)
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+    async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
         """OverBudget when a cap forbids the call."""
         now = time.time()
         began = time.monotonic()
@@ -78,7 +78,7 @@ class Meter:
         if not self._account.root:
             root = await root_of(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = endpoint.target, endpoint.facts.prices
+        target, prices = endpoint.target, endpoint.endpoint.facts.prices
         prompt, cached = expect_prompt(request)
         blank = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
@@ -92,13 +92,13 @@ class Meter:
         caps = caps_of(self._budget, blank)
         if not self._countable(caps, endpoint):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not own(endpoint.base_url):
+            if caps and not is_own_address(endpoint.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _Offer(blank, prices, cached, output, free=False)
-                return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
+                return CallTicket(request, await self._admitted(caps, offer), caps, prices, began)
             entry = _worst_case(blank, prices, output)
-            self._ledger.begin(entry)
-            return Ticket(request, entry, (), prices, began)
+            self._ledger.begin_call(entry)
+            return CallTicket(request, entry, (), prices, began)
         offer = _Offer(
             blank,
             prices,
@@ -107,12 +107,16 @@ class Meter:
             free=_may_shorten(endpoint, request),
         )
         entry = await self._admitted(caps, offer)
-        return Ticket(_limit_output(request, endpoint, entry.output), entry, caps, prices, began)
+        return CallTicket(
+            _limit_output(request, endpoint, entry.output), entry, caps, prices, began
+        )
 
-    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+    def settle_call(
+        self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
+    ) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
-            usage = structs.replace(usage, cost=ticket.prices.cost(usage))
+            usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
         known = usage.cost is not None or not (usage.input or usage.output)
         entry = structs.replace(
             ticket.entry,
@@ -127,14 +131,14 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle(entry, ticket.caps, self._warn)
+        self._ledger.settle_call(entry, ticket.caps, self._warn)
         return usage
 
     # -- inside ----------------------------------------------------------------------------
 
     def _countable(self, caps: tuple[Cap, ...], endpoint: ModelClient) -> tuple[Cap, ...]:
         """Without a price money cannot be counted beforehand; said once, and tokens still are."""
-        if endpoint.facts.prices is not None:
+        if endpoint.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
         name = f"{endpoint.target.provider}:{endpoint.target.model}"
@@ -145,10 +149,10 @@ class Meter:
     async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
         """Running calls are taken at their worst; when only they are in the way, wait for them."""
         for wait in (*WAITS, 0.0):
-            entry, levels = await self._ledger.reserve(caps, offer.entry)
+            entry, levels = await self._ledger.reserve_call(caps, offer.entry)
             if entry is not None:
                 return entry
-            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.room, offer.least)]
+            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.remaining, offer.least)]
             hopeless = [
                 x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
             ]
@@ -157,7 +161,7 @@ class Meter:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _warn(self, warned: Sequence[Warned]) -> None:
+    def _warn(self, warned: Sequence[CapWarning]) -> None:
         for each in warned:
             self._emit(Notice("budget", describe_warning(each, time.time())))
 
@@ -178,7 +182,7 @@ class _Offer(Struct, frozen=True):
     def least(self) -> int:
         return min(LEAST_OUTPUT, self.ceiling)
 
-    def entry(self, levels: Sequence[Level]) -> Entry | None:
+    def entry(self, levels: Sequence[CapLevel]) -> Entry | None:
         """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
         less than one of them reserved."""
         output = self.ceiling
@@ -196,15 +200,15 @@ class _Offer(Struct, frozen=True):
             return room > 0
         return self._likely(unit, output) <= room
 
-    def _all(self, levels: Sequence[Level], output: int, share: int) -> bool:
-        return all(self.fits(x.cap.unit, x.room / share, output) for x in levels)
+    def _all(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
+        return all(self.fits(x.cap.unit, x.remaining / share, output) for x in levels)
 
     def _likely(self, unit: str, output: int) -> float:
         prompt = self.blank.input
         if unit == "tokens":
             return prompt + output
         assert self.prices is not None
-        return self.prices.cost(Usage(prompt, output, cache_read=min(self.cached, prompt)))
+        return self.prices.cost_of(Usage(prompt, output, cache_read=min(self.cached, prompt)))
 
 
 async def root_of(store: Store, session_id: str) -> str:
@@ -224,22 +228,26 @@ def _halve(output: int) -> int:
 
 
 def _worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
-    cost = None if prices is None else prices.most(blank.input, output)
+    cost = None if prices is None else prices.max_cost(blank.input, output)
     return structs.replace(blank, output=output, cost=cost)
 
 
 def _longest_output(endpoint: ModelClient, request: Request) -> int:
-    asked = request.settings.max_output or endpoint.default_output
-    return asked or endpoint.facts.output or UNKNOWN_OUTPUT
+    asked = request.settings.max_output or endpoint.endpoint.default_output
+    return asked or endpoint.endpoint.facts.output or UNKNOWN_OUTPUT
 
 
 def _may_shorten(endpoint: ModelClient, request: Request) -> bool:
-    return not (request.settings.max_output or endpoint.default_output)
+    return not (request.settings.max_output or endpoint.endpoint.default_output)
 
 
 def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Request:
     """A limit is sent only when it is lower than what holds anyway."""
-    holds = request.settings.max_output or endpoint.default_output or endpoint.facts.output
+    holds = (
+        request.settings.max_output
+        or endpoint.endpoint.default_output
+        or endpoint.endpoint.facts.output
+    )
     if holds is not None and output >= holds:
         return request
     settings = structs.replace(request.settings, max_output=output)
@@ -256,10 +264,10 @@ def expect_prompt(request: Request) -> tuple[int, int]:
             reported = usage.input + usage.output
             cached = usage.input if usage.cache_read else 0
             break
-        since += weight(message)
+        since += message_weight(message)
     else:
         since += text_weight(request.system) + _encoded_size(request.tools) // 4
-    since += sum(weight(m) for m in request.tail)
+    since += sum(message_weight(m) for m in request.tail)
     return reported + int(since * MARGIN), cached
 
 
@@ -287,7 +295,7 @@ def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
     return tuple(found)
 
 
-def describe_warning(warned: Warned, now: float) -> str:
+def describe_warning(warned: CapWarning, now: float) -> str:
     cap = warned.cap
     return (
         f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} "
@@ -295,7 +303,7 @@ def describe_warning(warned: Warned, now: float) -> str:
     )
 
 
-def describe_refusal(level: Level, now: float) -> str:
+def describe_refusal(level: CapLevel, now: float) -> str:
     cap = level.cap
     running = ""
     if level.running > 0:

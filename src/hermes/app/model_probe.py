@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, structs
 from typing_extensions import override
 
-from hermes.agent.json_repair import BadArguments, parse
+from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample_message
-from hermes.agent.turn import Agent, Learned, ModelClient, Turn, TurnLimits
+from hermes.agent.step import TurnStopped, sample_message
+from hermes.agent.turn import Agent, EndpointLessons, ModelClient, Turn, TurnLimits
 from hermes.app.agents import Options
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
@@ -23,11 +23,11 @@ from hermes.core.errors import HermesError
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
-from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
+from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user_message
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.endpoints.catalog import Choice, Endpoint
-from hermes.llm.provider_spec import overlay
-from hermes.llm.transport import EMBEDDED, Transport
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.http.transport import EMBEDDED, Transport
+from hermes.llm.provider_spec import overlay_quirks
 
 State: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
@@ -98,11 +98,11 @@ class Greeting(Struct, frozen=True):
 class _ProbeHost(SideHost):
     """One conversation of one prompt with one endpoint, and what could be seen of it."""
 
-    def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
+    def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
         super().__init__(runtime.sleep)
         self.client = runtime.agents.client(endpoint)
         self.endpoint = endpoint
-        self.learned: dict[Target, Learned] = {}
+        self.learned: dict[Target, EndpointLessons] = {}
         self.first: float | None = None
         self.notes: list[str] = []
         self._runtime = runtime
@@ -125,7 +125,7 @@ class _ProbeHost(SideHost):
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
         try:
             return await sample_message(agent, turn, Attempt(settings)), turn, "", ""
-        except Stopped as stop:
+        except TurnStopped as stop:
             if stop.code in _ANSWERED:
                 return stop.message or Message("assistant", ()), turn, stop.code, ""
             return None, turn, stop.code, stop.error
@@ -151,8 +151,8 @@ class _ProbeHost(SideHost):
         client = self.client
         return Trial(
             client.target,
-            client.base_url,
-            client.key_source,
+            client.endpoint.base_url,
+            client.credentials.key_source,
             seconds=self.seconds,
             first=self.first,
             usage=turn.usage,
@@ -161,21 +161,21 @@ class _ProbeHost(SideHost):
         )
 
 
-async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
+async def ping(runtime: Runtime, endpoint: ModelEndpoint) -> Trial:
     """The cheapest call that shows whether the key is taken."""
     run = _ProbeHost(runtime, endpoint)
-    prompt = user("Reply with the word OK.")
+    prompt = user_message("Reply with the word OK.")
     answer, turn, code, error = await run.ask(prompt, Settings(max_output=64))
     return run.trial(turn, error=error, code=code, text=answer.text if answer else "")
 
 
-async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) -> Trial:
+async def examine(runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False) -> Trial:
     """What works: one call that tries everything at once, in the way the agent makes its calls;
     with `cache` it is made twice, with a prompt long enough to be cached."""
     run = _ProbeHost(runtime, endpoint)
     quirks = endpoint.quirks
     pictured = quirks.media and endpoint.facts.images is not False
-    prompt = user(_ASK, *((Media("image/png", red_square()),) if pictured else ()))
+    prompt = user_message(_ASK, *((Media("image/png", red_square()),) if pictured else ()))
     settings = Settings(max_output=1024, effort="low" if quirks.effort != "omit" else None)
     system = _LONG if cache else _SYSTEM
     answer, turn, code, error = await run.ask(prompt, settings, system=system, tools=True)
@@ -186,7 +186,7 @@ async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) 
         turn.usage = usage
     if answer is None:
         return run.trial(turn, error=error, code=code)
-    quirks = overlay(quirks, run.learned[endpoint.target].quirks if run.learned else {})
+    quirks = overlay_quirks(quirks, run.learned[endpoint.target].quirks if run.learned else {})
     features = (
         Feature("streaming", "yes" if quirks.stream else "no"),
         _tools(quirks.tools, answer),
@@ -205,7 +205,7 @@ def _tools(offered: bool, answer: Message) -> Feature:
     return Feature("tools", "unknown", "offered, but the model called none")
 
 
-def _images(sent: bool, endpoint: Endpoint, answer: Message) -> Feature:
+def _images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
     if not sent:
         known = endpoint.facts.images is False
         return Feature("images", "no", "as known of the model" if known else "it takes none")
@@ -217,7 +217,7 @@ def _images(sent: bool, endpoint: Endpoint, answer: Message) -> Feature:
 
 def _values(call: ToolCall) -> Collection[Any]:
     try:
-        return parse(call.args).values()
+        return parse_arguments(call.args).values()
     except BadArguments:
         return (call.args,)
 
@@ -253,7 +253,7 @@ def red_square() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
+async def greet(setup: Setup, choice: ModelChoice, prepare: Prepare) -> Greeting:
     """One real turn with exactly this model, through everything a conversation goes through; it is
     stored as a session when the model answered."""
     config = setup.config
@@ -266,16 +266,16 @@ async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
         return Greeting(str(error))
 
 
-async def _greet(runtime: Runtime, choice: Choice, prepare: Prepare) -> Greeting:
+async def _greet(runtime: Runtime, choice: ModelChoice, prepare: Prepare) -> Greeting:
     options = Options(choice=choice, max_turns=_HELLO_CALLS)
     session = await runtime.session(cwd=runtime.folder, options=options)
     endpoint = session.agent.providers[0]
-    await prepare(endpoint.base_url, runtime.transport)
-    limit = None if endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
+    await prepare(endpoint.endpoint.base_url, runtime.transport)
+    limit = None if endpoint.endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
     began = time.monotonic()
     try:
         async with asyncio.timeout(limit):
-            result = await session.submit(user(_HELLO))
+            result = await session.submit(user_message(_HELLO))
     except TimeoutError:
         result = TurnResult(status="failed", error=f"No answer in {_HELLO_SECONDS:.0f} s.")
     seconds = time.monotonic() - began

@@ -36,17 +36,22 @@ from hermes.core.services import Services
 from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
-from hermes.core.untrusted_text import mark_of
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.transport import Transport
+from hermes.core.untrusted_text import wrapper_mark
+from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
-from hermes.tools.todo import TODO_LIST, recall
+from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
+
+
+def _open_engines() -> EmbeddedEngines:
+    from hermes.llm.local.engine import LocalEngines
+
+    return LocalEngines()
 
 
 class Runtime:
@@ -92,7 +97,7 @@ class Runtime:
         if store is None:
             store = own = SqliteStore(paths.database_file(setup.home))
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
-        transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
+        transport = Transport(_open_engines)
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
         try:
@@ -135,7 +140,9 @@ class Runtime:
         found = await find_current(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(await self.store.sessions.load_messages(found.id), mark=mark_of(found.id))
+        history = History(
+            await self.store.sessions.load_messages(found.id), mark=wrapper_mark(found.id)
+        )
         return self._build_session(found, where, settings, history)
 
     async def reopen(self, session: Session, resume: str = "") -> Session:
@@ -258,7 +265,7 @@ class Runtime:
         if backend := self.backends.backend_for(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:
-            services.set(TODO_LIST, recall(history.messages))
+            services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background, meta, history)
         return Session(self._shared, settings, transcript, workspace, services)
 

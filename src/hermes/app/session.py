@@ -16,7 +16,7 @@ from hermes.app.transcript import Transcript
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION
-from hermes.core.message import Message, cleaned, user
+from hermes.core.message import Message, clean_message, user_message
 from hermes.core.services import Services
 from hermes.core.tool import Workspace
 
@@ -83,7 +83,7 @@ class Session:
 
     def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers it; for guidance, of the turn it joins."""
-        message = cleaned(message)
+        message = clean_message(message)
         if self._turn is not None and busy == "steer":
             self.host.steer.append(message.text)
             return asyncio.shield(self._turn)
@@ -166,7 +166,7 @@ class Session:
                     future.set_result(result)
                 if result.pending_steer:
                     follow = asyncio.get_running_loop().create_future()
-                    self._queue.appendleft((user(result.pending_steer), follow))
+                    self._queue.appendleft((user_message(result.pending_steer), follow))
         finally:
             self._worker = None
 
@@ -187,7 +187,7 @@ class Session:
             log.exception("turn of session %s crashed", self.id)
             result = TurnResult(
                 "failed",
-                error=f"Internal error ({self.agent.redactor.clean(repr(error))[:120]}). What was "
+                error=f"Internal error ({self.agent.redactor.redact(repr(error))[:120]}). What was "
                 "recorded before it is kept; the log has the details. Send the message again.",
                 error_code="internal",
             )

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hermes.app.session_init import new_id
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, State, Store
+from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def continue_in_child(
     child = structs.replace(
         meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint, next=""
     )
-    state: State = "running" if running else "idle"
+    state: SessionState = "running" if running else "idle"
     await store.sessions.continue_in_child(meta.id, child, messages, state)
     return child
 

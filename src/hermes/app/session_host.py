@@ -26,7 +26,7 @@ from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Message, ToolCall
 from hermes.core.services import Services
-from hermes.core.store import State, Store
+from hermes.core.store import SessionState, Store
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
 from hermes.tools._services import BACKEND
@@ -150,7 +150,7 @@ class SessionHost:
     def session_id(self) -> str:
         return self._transcript.id
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         await self._transcript.record(message, state)
 
     def take_steer(self) -> str:
@@ -242,7 +242,7 @@ class SessionHost:
         return await self._transcript.continue_with(messages, running=self._running)
 
     def _notify(self, code: str, text: str) -> None:
-        self.emit(Notice(code, self.agent.redactor.clean(text)))
+        self.emit(Notice(code, self.agent.redactor.redact(text)))
 
     def _name_conversation(self, question: str, answer: str) -> None:
         if self._shared.titles is not None:

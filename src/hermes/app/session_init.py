@@ -7,7 +7,7 @@ import secrets
 import time
 from pathlib import Path
 
-from hermes.agent.system_prompt import Extras, system_prompt
+from hermes.agent.system_prompt import PromptExtras, build_system_prompt
 from hermes.agent.turn import Agent
 from hermes.app import context_window as windows
 from hermes.app.context_files import MOST, persona, trusted_notes
@@ -27,20 +27,20 @@ def new_meta(
     in `cwd` has a say."""
     now = time.time()
     first = agent.providers[0] if agent.providers else None
-    window = first.context_length if first else None
+    window = first.endpoint.context_length if first else None
     tiny = windows.is_small(window)
     told = ""
     if notes and not agent.small:
         # A twelfth of a small window: a byte is about a quarter of a token.
         limit = min(MOST, (window or 0) // 3) if tiny else MOST
-        told = trusted_notes(setup.home, cwd, limit, agent.redactor.clean)
-    system = system_prompt(
+        told = trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
+    system = build_system_prompt(
         cwd=cwd,
         tools=agent.tools,
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=Extras(place, persona(setup.home).text, told),
+        extras=PromptExtras(place, persona(setup.home).text, told),
     )
     source, key = owner
     return SessionMeta(

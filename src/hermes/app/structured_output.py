@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hermes.app.session import Session
 from hermes.core.errors import HermesError
 from hermes.core.events import Notice, TurnEnd, TurnEvent, TurnResult
-from hermes.core.message import Message, Text, user
+from hermes.core.message import Message, Text, user_message
 
 T = TypeVar("T")
 RETRIES = 2
@@ -104,7 +104,7 @@ class PromptRun(Generic[T]):
                 if not retries:
                     raise
                 yield Notice("output", f"{error} Asking again.")
-                self._message = user(_RETRY.format(error.problem))
+                self._message = user_message(_RETRY.format(error.problem))
 
 
 def _find_json(text: str) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from hermes.app.transcript import Transcript
 from hermes.core.errors import StoreError, ToolError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.services import ModelAccess
 from hermes.core.store import Store
-from hermes.core.untrusted_text import inert, mark_of, wrap
+from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ class Titles:
         self, transcript: Transcript, models: ModelAccess, question: str, answer: str
     ) -> None:
         before = transcript.meta.title
-        mark = mark_of(transcript.id)
+        mark = wrapper_mark(transcript.id)
         record = f"User: {question[:_EXCERPT]}\n\nAssistant: {answer[:_EXCERPT]}"
-        prompt = user(wrap(record, mark, begin=True, end=True))
+        prompt = user_message(wrap_text(record, mark, begin=True, end=True))
         try:
             said = await models.consult(JOB, prompt, system=_SYSTEM, max_output=400)
-            title = " ".join(inert(said).split()).strip(" \"'`*#.“”«»")[:_LONGEST].rstrip()
+            title = " ".join(make_inert(said).split()).strip(" \"'`*#.“”«»")[:_LONGEST].rstrip()
             meta = await self._store.sessions.get_meta(transcript.id)
             if title and meta is not None and meta.title == before:  # a title given meanwhile stays
                 await self._store.sessions.update_meta(transcript.id, title=title)

@@ -12,9 +12,9 @@ from hermes.app.session_chain import continue_in_child
 from hermes.core.errors import StoreError
 from hermes.core.history import History
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, State, Store
+from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Source, Taint
-from hermes.core.untrusted_text import mark_of
+from hermes.core.untrusted_text import wrapper_mark
 
 _LONGEST_TITLE = 80
 
@@ -57,19 +57,19 @@ class Transcript:
     @property
     def history(self) -> History:
         if self._history is None:
-            self._history = History(mark=mark_of(self.id))
+            self._history = History(mark=wrapper_mark(self.id))
         return self._history
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
-        self.taint |= Taint.of(sources)
+        self.taint |= Taint.from_sources(sources)
 
     async def adopt(self, past: ClientHistory, *, stored: bool) -> None:
         """Continue from a past that the client knows better than the store does."""
-        self._history = History(await past.recall(), mark=mark_of(self.id))
+        self._history = History(await past.recall(), mark=wrapper_mark(self.id))
         self.stored, self.client_history = stored, past
         self._past = past.messages if past.kept else None
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state of the turn; the first one creates the session."""
         if self._past is None:
             return
@@ -107,5 +107,5 @@ class Transcript:
                 self._store, old, self.taint, messages, running=running
             )
             self._background.adopt(old.id, self.id)
-        self._history = History(messages, mark=mark_of(self.id))
+        self._history = History(messages, mark=wrapper_mark(self.id))
         return self._history

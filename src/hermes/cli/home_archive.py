@@ -24,7 +24,7 @@ from hermes.config import paths
 from hermes.config.secrets import is_secret_name
 from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 from hermes.store.backup import merge_wal
 from hermes.store.migrations import SCHEMA_VERSION
 from hermes.store.sqlite import SqliteStore
@@ -202,7 +202,9 @@ class _ArchiveWriter:
         for value in sorted(values, key=len, reverse=True):
             source = source.replace(value.encode(), REDACTED.encode())
         if values:
-            self.left_out.append(f"{name}: {counted(len(values), 'secret')} replaced by {REDACTED}")
+            self.left_out.append(
+                f"{name}: {format_plural(len(values), 'secret')} replaced by {REDACTED}"
+            )
         return source
 
 

@@ -11,6 +11,9 @@ from shlex import quote
 import msgspec
 from msgspec import Struct
 
+from hermes.llm.local.download import Downloader
+from hermes.llm.local.wheel_source import list_index_files
+
 PACKAGE = "hermes-runtime"
 _FINAL_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?\Z")
 
@@ -91,16 +94,15 @@ async def find_newest_version() -> str:
     """The newest final version in the configured package indexes."""
     from hermes.config.env import get_environment
     from hermes.config.package_index import list_indexes
-    from hermes.llm.local.download import Fetcher, SourceError
-    from hermes.llm.local.wheel_source import files_of
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
+    from hermes.llm.local.download import SourceError
 
     transport = Transport()
     problem = "package indexes are turned off on this machine"
     try:
         for index in list_indexes(get_environment()):
             try:
-                links = await files_of(Fetcher(transport, index), index, PACKAGE)
+                links = await list_index_files(Downloader(transport, index), index, PACKAGE)
             except SourceError as error:
                 problem = str(error)
                 continue

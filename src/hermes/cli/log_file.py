@@ -33,7 +33,7 @@ RecordFilter = Callable[[dict[str, Any]], bool]
 def start_logging(home: Path, secrets: Iterable[str]) -> None:
     """Logs to the file of this home from now on, with these secrets redacted."""
     root = logging.getLogger()
-    root.addHandler(LogFile(paths.log_file(home), Redactor(secrets).clean))
+    root.addHandler(LogFile(paths.log_file(home), Redactor(secrets).redact))
     root.setLevel(logging.WARNING)
     for name in _INFO_LOGGERS:
         log_info_events(name)

@@ -73,11 +73,12 @@ def ask_trust(folders: Sequence[Folder], book: TrustStore) -> bool:
 def list_files(folders: Sequence[Folder]) -> list[str]:
     """A line per file: its path and size."""
     from hermes.cli.terminal.text import one_line
-    from hermes.core.untrusted_text import reveal
+    from hermes.core.untrusted_text import reveal_hidden
 
     files = [file for folder in folders for file in folder.files]
     lines = [
-        f"  {one_line(reveal(str(f.path)), 200)}  {f.size:,} bytes" for f in files[:_LISTED_FILES]
+        f"  {one_line(reveal_hidden(str(f.path)), 200)}  {f.size:,} bytes"
+        for f in files[:_LISTED_FILES]
     ]
     more = len(files) - _LISTED_FILES
     return [*lines, f"  and {more} more"] if more > 0 else lines
@@ -85,11 +86,11 @@ def list_files(folders: Sequence[Folder]) -> list[str]:
 
 def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
     from hermes.cli.terminal.text import one_line
-    from hermes.core.untrusted_text import reveal
+    from hermes.core.untrusted_text import reveal_hidden
 
     files = [file for folder in folders for file in folder.files]
     names = list(dict.fromkeys(file.path.name for file in files))
-    where = one_line(reveal(str(folders[-1].path)), 200)
+    where = one_line(reveal_hidden(str(folders[-1].path)), 200)
     verb = "was" if len(names) == 1 else "were"
     return (
         f"{', '.join(names)} in {where} {verb} not loaded: the folder is not trusted. "
@@ -100,6 +101,6 @@ def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
 def _trust_command(folders: Sequence[Folder]) -> str:
     from shlex import quote
 
-    from hermes.core.untrusted_text import reveal
+    from hermes.core.untrusted_text import reveal_hidden
 
-    return f"hermes trust {quote(reveal(str(folders[-1].path)))}"
+    return f"hermes trust {quote(reveal_hidden(str(folders[-1].path)))}"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
-from hermes.core.message import Media, Message, user
+from hermes.core.message import Media, Message, user_message
 
 MAX_IMAGE = 20 << 20
 MAX_INPUT = 16 << 20
@@ -30,7 +30,7 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
         text = f"{query}\n\n{piped}" if query.strip() and piped.strip() else query or piped
     if not text.strip() and not media:
         raise ConfigError('The prompt is empty: give one with -q "...", or pipe it in.')
-    return user(text.strip("\n"), *media), remark
+    return user_message(text.strip("\n"), *media), remark
 
 
 def read_image(file: Path) -> Media:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from hermes.core.errors import ConfigError
 from hermes.core.store import SessionMeta, Store
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 if TYPE_CHECKING:
     from hermes.app.agents import Options
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.cli.terminal.progress import ProgressLine
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
 
 async def find_session(store: Store, prefix: str) -> SessionMeta:
@@ -60,7 +60,7 @@ def make_options(args: Namespace) -> Options:
     """What the command line asks of a session beyond the configuration."""
     from hermes.app.agents import Options
 
-    choice = Choice(
+    choice = ModelChoice(
         model=args.model,
         provider=args.provider,
         base_url=args.base_url,
@@ -80,4 +80,4 @@ async def introduce_model(session: Session, transport: Transport, progress: Prog
 
     if session.agent.note:
         progress.print_line(f"! {session.agent.note}")
-    await ensure_available(session.agent.providers[0].base_url, transport)
+    await ensure_available(session.agent.providers[0].endpoint.base_url, transport)

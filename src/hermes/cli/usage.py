@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from hermes.core.ledger import Row
+from hermes.core.ledger import UsageRow
 
 MAX_DAYS = 36_500
 
@@ -17,11 +17,11 @@ def first_day(now: float, days: int) -> float:
     return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - back, 0, 0, 0, 0, 0, -1))
 
 
-def sum_usage(rows: Sequence[Row]) -> Row:
+def sum_usage(rows: Sequence[UsageRow]) -> UsageRow:
     """All rows as one."""
     sums = {
         name: sum(getattr(row, name) for row in rows)
-        for name in Row.__struct_fields__
+        for name in UsageRow.__struct_fields__
         if name != "key"
     }
-    return Row("all", **sums)
+    return UsageRow("all", **sums)

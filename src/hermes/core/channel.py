@@ -1,4 +1,4 @@
-"""A single-consumer mailbox that never blocks the producer and never grows with a slow reader."""
+"""Event queues with one reader that never block the writer, and a broadcast to many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent
 
 
 class _DeltaRun:
-    """Adjacent deltas of one kind, joined when somebody reads them."""
+    """Adjacent deltas of one kind, joined when they are read."""
 
     __slots__ = ("kind", "pieces")
 
@@ -20,7 +20,7 @@ class _DeltaRun:
 
 
 class Channel:
-    """Adjacent deltas conflate while unread; every other event is kept, in order."""
+    """A queue of events. Adjacent deltas are merged while unread; all other events are kept."""
 
     __slots__ = ("_closed", "_items", "_waiter")
 
@@ -42,18 +42,18 @@ class Channel:
             self._items.append(_DeltaRun(kind, text))
         else:
             self._items.append(event)
-        self._wake()
+        self._wake_reader()
 
     def close(self) -> None:
-        """What is unread can still be read; then the iteration ends."""
+        """End the iteration after the unread events."""
         self._closed = True
-        self._wake()
+        self._wake_reader()
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self._closed
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -66,13 +66,13 @@ class Channel:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self._next()
+        return self._pop_event()
 
-    def ready(self) -> list[TurnEvent]:
-        """All that is there by now, without waiting."""
-        return [self._next() for _ in range(len(self._items))]
+    def drain_events(self) -> list[TurnEvent]:
+        """All unread events, without waiting."""
+        return [self._pop_event() for _ in range(len(self._items))]
 
-    def _next(self) -> TurnEvent:
+    def _pop_event(self) -> TurnEvent:
         item = self._items.popleft()
         if isinstance(item, _DeltaRun):
             pieces = item.pieces
@@ -81,7 +81,7 @@ class Channel:
 
 
 class Broadcast:
-    """Puts every event into all channels that were opened and not closed."""
+    """Puts every event into all open channels."""
 
     __slots__ = ("_channels",)
 
@@ -89,8 +89,8 @@ class Broadcast:
         self._channels: list[Channel] = []
 
     def subscribe(self) -> Channel:
-        """A channel with the events from now on; its reader closes it."""
-        self._channels = [channel for channel in self._channels if not channel.closed]
+        """A channel that receives all events from now on. Its reader closes it."""
+        self._channels = [channel for channel in self._channels if not channel.is_closed]
         channel = Channel()
         self._channels.append(channel)
         return channel

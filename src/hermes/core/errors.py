@@ -1,4 +1,4 @@
-"""The closed failure taxonomy: classified once (llm/classify), acted on once (agent/recovery)."""
+"""All kinds of failures, classified in llm/errors and acted on in agent/recovery."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Kind(Enum):
-    """What went wrong, fine enough to decide what to do. The value names it in logs and events."""
+    """What went wrong, as finely as recovery needs it. The value appears in logs and events."""
 
     AUTH = "auth"
     FORBIDDEN = "forbidden"

@@ -1,4 +1,4 @@
-"""What flows out: provider-level StreamEvents and turn-level TurnEvents."""
+"""Events of a model's response (StreamEvent) and of a turn (TurnEvent)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CallBegan(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something a person should know; `code` says what kind of thing."""
+    """Something the user should know; `code` says what it is about."""
 
     code: str
     text: str
@@ -70,29 +70,29 @@ Answer: TypeAlias = Literal["once", "session", "always", "deny"]
 
 
 class Approval(Struct, frozen=True):
-    """A question only a person may answer, through `Interactions.answer`."""
+    """A request for approval, answered through `Interactions.answer`."""
 
     id: str
     call: ToolCall
-    """Exactly what runs if the answer is yes."""
+    """Exactly what runs if it is approved."""
     summary: str
-    """Why it is asked."""
+    """Why approval is needed."""
     command: str = ""
-    """The exact text a shell would be given; empty: the call runs no command."""
+    """The exact command for the shell; empty: the call runs no command."""
     choices: tuple[Answer, ...] = ("once", "deny")
-    """The answers that are understood."""
+    """The possible answers."""
     rules: tuple[str, ...] = ()
-    """What `always` would save, each as it would stand in the configuration; nobody chooses
-    `always` without having been shown them."""
+    """The rules that `always` would save, as they would appear in the configuration. They must be
+    shown before `always` can be chosen."""
 
 
 class Question(Struct, frozen=True):
-    """The model wants to know something of the user, who answers through `Interactions.reply`."""
+    """A question of the model, answered through `Interactions.reply`."""
 
     id: str
     text: str
     choices: tuple[str, ...] = ()
-    """Suggestions: any other text is an answer too."""
+    """Suggestions; any other text is accepted too."""
 
 
 TurnStatus: TypeAlias = Literal["completed", "partial", "failed", "interrupted"]
@@ -112,7 +112,7 @@ class TurnResult(Struct, frozen=True):
     model_calls: int = 0
     usage: Usage = Usage()
     pending_steer: str = ""
-    """Guidance nobody consumed; the next user message."""
+    """Guidance that came too late; it becomes the next user message."""
     target: Target | None = None
     """Who answered last."""
 

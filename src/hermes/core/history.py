@@ -1,4 +1,4 @@
-"""A session's transcript: append-only, with room for the encoders' incremental state."""
+"""The append-only messages of a session, with the encoders' incremental state."""
 
 from __future__ import annotations
 

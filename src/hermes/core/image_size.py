@@ -1,59 +1,61 @@
-"""How large a picture would become when somebody decodes it: read from its head alone."""
+"""The size of an image once decoded, read from its header alone."""
 
 from __future__ import annotations
 
 MOST_PIXELS = 100_000_000
-"""A few kilobytes can promise more; whoever believes them runs out of memory."""
+"""A few kilobytes can claim more and exhaust the memory of a decoder."""
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""JPEG's markers that a size follows."""
+"""JPEG markers that are followed by a size."""
 
 
-def oversized(data: bytes) -> bool:
-    return pixels(data) > MOST_PIXELS
+def is_oversized(data: bytes) -> bool:
+    return count_pixels(data) > MOST_PIXELS
 
 
-def pixels(data: bytes) -> int:
-    """Width times height; 0 when the head does not say."""
-    width, height = _size(data)
+def count_pixels(data: bytes) -> int:
+    """Width times height; 0 if the header does not say."""
+    width, height = _read_size(data)
     return width * height
 
 
-def _size(data: bytes) -> tuple[int, int]:
+def _read_size(data: bytes) -> tuple[int, int]:
     if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
-        return _big(data[16:20]), _big(data[20:24])
+        return _big_endian(data[16:20]), _big_endian(data[20:24])
     if data.startswith(b"GIF8"):
-        return _little(data[6:8]), _little(data[8:10])
+        return _little_endian(data[6:8]), _little_endian(data[8:10])
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return _webp(data[12:16], data[20:30])
+        return _read_webp_size(data[12:16], data[20:30])
     if data.startswith(b"\xff\xd8"):
-        return _jpeg(data)
+        return _read_jpeg_size(data)
     return 0, 0
 
 
-def _webp(kind: bytes, head: bytes) -> tuple[int, int]:
+def _read_webp_size(kind: bytes, head: bytes) -> tuple[int, int]:
     if kind == b"VP8X":
-        return _little(head[4:7]) + 1, _little(head[7:10]) + 1
+        return _little_endian(head[4:7]) + 1, _little_endian(head[7:10]) + 1
     if kind == b"VP8L":
-        bits = _little(head[1:5])
+        bits = _little_endian(head[1:5])
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return _little(head[6:8]) & 0x3FFF, _little(head[8:10]) & 0x3FFF
+    return _little_endian(head[6:8]) & 0x3FFF, _little_endian(head[8:10]) & 0x3FFF
 
 
-def _jpeg(data: bytes) -> tuple[int, int]:
+def _read_jpeg_size(data: bytes) -> tuple[int, int]:
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         if marker in _FRAMES:
-            return _big(data[at + 7 : at + 9]), _big(data[at + 5 : at + 7])
+            return _big_endian(data[at + 7 : at + 9]), _big_endian(data[at + 5 : at + 7])
         # Markers without content, and bytes that only fill.
         bare = marker in (0x01, 0xFF) or 0xD0 <= marker <= 0xD8
-        at += (1 if marker == 0xFF else 2) if bare else 2 + max(_big(data[at + 2 : at + 4]), 2)
+        at += (
+            (1 if marker == 0xFF else 2) if bare else 2 + max(_big_endian(data[at + 2 : at + 4]), 2)
+        )
     return 0, 0
 
 
-def _big(raw: bytes) -> int:
+def _big_endian(raw: bytes) -> int:
     return int.from_bytes(raw, "big")
 
 
-def _little(raw: bytes) -> int:
+def _little_endian(raw: bytes) -> int:
     return int.from_bytes(raw, "little")

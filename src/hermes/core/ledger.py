@@ -1,4 +1,4 @@
-"""The values of the ledger: what a model call may cost and did cost, and what caps it."""
+"""The ledger of model calls: entries, caps, and the protocol to reserve and settle calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WARN_AT = (50, 75, 90)
 
 
 class Account(Struct, frozen=True):
-    """Whom a call is charged to."""
+    """What a call is charged to."""
 
     session: str = ""
     root: str = ""
-    """The session whose cap it counts to: a child shares the cap of the one it came from."""
+    """The session whose cap applies: a child session shares its parent's."""
     user: str = ""
     job: str = ""
     """A scheduled job."""
@@ -28,12 +28,12 @@ class Account(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One model call: while it runs as it may turn out at most, afterwards as it was."""
+    """One model call: while it runs, the most it can cost; afterwards, what it cost."""
 
     id: int
-    """The time it began, in nanoseconds, with some chance in it: nobody else has it."""
+    """Its start time in nanoseconds with a random part, hence unique."""
     day: str
-    """Of its beginning, here: 2026-01-31."""
+    """The local date of its start: 2026-01-31."""
     account: Account
     provider: str
     model: str
@@ -47,9 +47,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     estimated: bool = False
     seconds: float = 0.0
     outcome: str = ""
-    """Why it failed; empty: it did not."""
+    """Why it failed; empty: it succeeded."""
     tools: tuple[str, ...] = ()
-    """What the answer asked for, one name per tool call."""
+    """The tools that the answer called, one name per call."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What it counts to."""
+        """The scopes it counts towards."""
         account = self.account
         found = [f"day:{self.day}", f"session:{account.root or account.session}"]
         if account.user:
@@ -76,36 +76,36 @@ class Cap(Struct, frozen=True):
     limit: float
 
 
-class Level(Struct, frozen=True):
-    """How far a cap is used: by calls that ended, and at most by those that run."""
+class CapLevel(Struct, frozen=True):
+    """How much of a cap is used by finished calls, and at most by running ones."""
 
     cap: Cap
     spent: float
     running: float
 
     @property
-    def room(self) -> float:
+    def remaining(self) -> float:
         return self.cap.limit - self.spent - self.running
 
 
-class Warned(Struct, frozen=True):
-    """A cap was used to that per cent for the first time."""
+class CapWarning(Struct, frozen=True):
+    """A cap has reached that percentage for the first time."""
 
     cap: Cap
     percent: int
     spent: float
 
 
-Decide: TypeAlias = Callable[[Sequence[Level]], Entry | None]
-"""What to reserve, seeing how far the caps are used; None: nothing. Pure and quick."""
+Decide: TypeAlias = Callable[[Sequence[CapLevel]], Entry | None]
+"""Decides from the cap levels what to reserve; None: nothing. Must be pure and fast."""
 
 
 class OverBudget(HermesError):
-    """A call was not made because a cap forbids it: one sentence for the user."""
+    """A cap forbids the call; the message is one sentence for the user."""
 
 
-class Row(Struct, frozen=True):
-    """Calls that have something in common, added up."""
+class UsageRow(Struct, frozen=True):
+    """Totals of a group of calls."""
 
     key: str
     calls: int = 0
@@ -130,24 +130,24 @@ By: TypeAlias = Literal["day", "model", "provider", "purpose", "tool", "session"
 class Ledger(Protocol):
     """Every model call of every process of this home."""
 
-    async def reserve(
+    async def reserve_call(
         self, caps: Sequence[Cap], decide: Decide
-    ) -> tuple[Entry | None, list[Level]]:
-        """Look at the caps and reserve, in one transaction: durable when it returns. With how far
-        they were used before."""
+    ) -> tuple[Entry | None, list[CapLevel]]:
+        """Check the caps and reserve in one transaction, durable when it returns. Also returns the
+        levels before."""
         ...
 
-    def begin(self, entry: Entry) -> None:
-        """A call that no cap concerns has begun; written soon, with something else."""
+    def begin_call(self, entry: Entry) -> None:
+        """Note the start of a call that no cap concerns; written later, with something else."""
         ...
 
-    def settle(
+    def settle_call(
         self,
         entry: Entry,
         caps: Sequence[Cap] = (),
-        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
+        on_warnings: Callable[[Sequence[CapWarning]], None] | None = None,
     ) -> None:
-        """How it ended. Written at the latest with the next message; never waits."""
+        """Note how a call ended. Written at the latest with the next message; never waits."""
         ...
 
-    async def sum_calls(self, by: By, since: float) -> list[Row]: ...
+    async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...

@@ -1,4 +1,4 @@
-"""Whose work is being done now: what is logged meanwhile carries its name."""
+"""The session that log lines of the current task belong to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Conversation values: immutable, protocol-neutral, and their own storage format."""
 
-# They cannot be part of a reference cycle, so the collector need not walk them (`gc=False`): long
-# histories would otherwise be walked again and again.
+# They cannot be part of a reference cycle, so `gc=False` saves the collector from walking long
+# histories again and again.
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 Stop: TypeAlias = Literal["end", "tool_use", "length", "filtered", "paused", "aborted", "died"]
@@ -39,7 +39,7 @@ class Media(Struct, frozen=True, gc=False, tag="media", tag_field="t", omit_defa
     url: str = ""
     name: str = ""
     detail: str = ""
-    """How closely an image is to be looked at, where somebody said so."""
+    """The requested level of detail of an image; empty: not specified."""
 
 
 class ToolCall(Struct, frozen=True, gc=False, tag="call", tag_field="t", omit_defaults=True):
@@ -62,7 +62,7 @@ class ToolReturn(Struct, frozen=True, gc=False, tag="return", tag_field="t", omi
 
 
 class Native(Struct, frozen=True, gc=False, tag="native", tag_field="t"):
-    """Something the provider ran itself (search, code, MCP): kept as it came, never ours to run."""
+    """Something the provider ran itself (search, code, MCP), kept as it came and never run here."""
 
     data: dict[str, Any]
 
@@ -79,7 +79,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write: int = 0
     reasoning: int = 0
     cost: float | None = None
-    """In dollars: as the provider says, else by its list price; None: not known."""
+    """Dollars: as the provider reports, else by its list price; None: unknown."""
     estimated: bool = False
 
     def __add__(self, more: Usage) -> Usage:
@@ -99,7 +99,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Target(Struct, frozen=True, gc=False):
-    """Who answers: one model behind one endpoint over one wire protocol."""
+    """One model of one provider over one wire protocol."""
 
     provider: str
     model: str
@@ -112,7 +112,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     kind: Literal["normal", "steer", "injected", "summary"] = "normal"
     """`steer`: mid-turn guidance, shown to the model as a suffix of the tool result before it."""
     origin: Target | None = None
-    """Who wrote it (assistant messages only)."""
+    """The model that wrote it (assistant messages only)."""
     stop: Stop | None = None
     usage: Usage | None = None
 
@@ -129,14 +129,15 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
 
-def user(text: str, *media: Media, kind: Literal["normal", "steer"] = "normal") -> Message:
+def user_message(text: str, *media: Media, kind: Literal["normal", "steer"] = "normal") -> Message:
     parts: tuple[Part, ...] = (*media, Text(text)) if text else media
     return Message("user", parts, kind=kind)
 
 
-def cleaned(message: Message) -> Message:
-    """What a person typed, as every wire and store takes it."""
+def clean_message(message: Message) -> Message:
+    """The message with its text made acceptable to every wire and store."""
     parts = tuple(
-        structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
+        structs.replace(p, text=replace_invalid(p.text)) if isinstance(p, Text) else p
+        for p in message.parts
     )
     return structs.replace(message, parts=parts)

@@ -1,4 +1,4 @@
-"""The seam to durable values that are not conversations: responses, runs, events, replays."""
+"""The protocol for stored values that are no conversations: responses, runs, events."""
 
 from __future__ import annotations
 

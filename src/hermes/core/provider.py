@@ -1,14 +1,16 @@
-"""One request to any model endpoint: what is asked, with which tools and settings."""
+"""The seam between the loop and any model endpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from hermes.core.events import StreamEvent
 from hermes.core.history import History
-from hermes.core.message import Message
+from hermes.core.message import Message, Target
+from hermes.core.response_sink import ResponseSink
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -46,3 +48,18 @@ class Request(Struct, frozen=True):
     """It differs from the session's other requests on purpose, and for this step only."""
     fresh: bool = False
     """Use a new connection, whatever the pool holds."""
+
+
+class Provider(Protocol):
+    @property
+    def target(self) -> Target: ...
+
+    def stream(
+        self, request: Request, sink: ResponseSink
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        """Fill `sink`, yielding display events once per network read.
+
+        Raises only ProviderError; what had arrived stays in `sink`. Closing it aborts the
+        request and its socket.
+        """
+        ...

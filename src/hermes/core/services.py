@@ -1,4 +1,4 @@
-"""What the tools of a session share: typed slots, filled by the runtime and by the tools."""
+"""Typed slots that the tools of a session share, filled by the runtime and the tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ServiceKey(Generic[T]):
-    """Names a slot and the type of what is in it. Keys are compared by identity."""
+    """Names a slot and the type of its content. Keys are compared by identity."""
 
     __slots__ = ("name",)
 
@@ -21,7 +21,7 @@ class ServiceKey(Generic[T]):
 
 
 class ModelAccess(Protocol):
-    """The models that tools may make use of."""
+    """The models that tools may use."""
 
     @property
     def sees_images(self) -> bool:
@@ -47,7 +47,8 @@ class NoModels:
 
 
 class Services:
-    """One session's. What has an `aclose` is closed with the session, in the order it was set."""
+    """The slots of one session. Values with an `aclose` are closed with the session, in the order
+    they were set."""
 
     def __init__(self, models: ModelAccess | None = None) -> None:
         self.models: ModelAccess = models or NoModels()
@@ -60,7 +61,7 @@ class Services:
         return cast("T | None", self._slots.get(key))
 
     def get_or_make(self, key: ServiceKey[T], make: Callable[[], T]) -> T:
-        """What is in the slot; `make` fills an empty one."""
+        """The content of the slot; `make` fills an empty one."""
         if key not in self._slots:
             self._slots[key] = make()
         return cast("T", self._slots[key])

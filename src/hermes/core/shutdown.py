@@ -1,4 +1,4 @@
-"""What subsystems must do when the last runtime of an event loop ends, whoever started them."""
+"""Closers that subsystems register, awaited when the last runtime of an event loop ends."""
 
 from __future__ import annotations
 

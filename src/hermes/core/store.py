@@ -1,4 +1,4 @@
-"""The seam between sessions and durable storage."""
+"""The protocols of durable storage: sessions, search, maintenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.core.message import Message
 from hermes.core.object_store import Objects
 from hermes.core.taint import Taint
 
-State: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
+SessionState: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
 """Of a session's last turn. A `running` turn whose process is gone reads as `interrupted`."""
 
 
@@ -29,7 +29,7 @@ class SessionMeta(Struct, frozen=True):
     model: str = ""
     parent: str = ""
     """Compression and branching start a child instead of editing the past."""
-    state: State = "idle"
+    state: SessionState = "idle"
     created: float = 0.0
     updated: float = 0.0
     messages: int = 0
@@ -39,14 +39,14 @@ class SessionMeta(Struct, frozen=True):
     """The child this conversation went on in when it was compressed."""
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     session: SessionMeta
     seq: int
     role: str
     snippet: str
 
 
-class Stored(Struct, frozen=True):
+class StoredMessage(Struct, frozen=True):
     """A message and its place in the session."""
 
     seq: int
@@ -64,7 +64,7 @@ class SessionStore(Protocol):
         session_id: str,
         messages: Sequence[Message],
         *,
-        state: State | None = None,
+        state: SessionState | None = None,
         create: SessionMeta | None = None,
         taint: Taint | None = None,
     ) -> None:
@@ -76,13 +76,13 @@ class SessionStore(Protocol):
         ...
 
     async def continue_in_child(
-        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
+        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: SessionState
     ) -> None:
         """Continue the conversation in a child that begins with these messages: one transaction.
         The parent stays as it is, except that its `next` names the child."""
         ...
 
-    async def set_state(self, session_id: str, state: State) -> None: ...
+    async def set_state(self, session_id: str, state: SessionState) -> None: ...
 
     async def update_meta(
         self, session_id: str, *, title: str | None = None, model: str | None = None
@@ -98,7 +98,7 @@ class SessionStore(Protocol):
 
     async def load_messages(self, session_id: str) -> list[Message]: ...
 
-    def stream_messages(self, session_id: str) -> AsyncIterator[Stored]:
+    def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
         """All messages in order, fetched page by page."""
         ...
 
@@ -127,7 +127,7 @@ class SessionStore(Protocol):
 
 
 class MessageSearch(Protocol):
-    async def find_messages(self, query: str, *, limit: int = 20) -> list[Hit]:
+    async def find_messages(self, query: str, *, limit: int = 20) -> list[SearchHit]:
         """Messages that contain all the words and "quoted phrases", best first. Nothing in a query
         is an operator, and no query is an error."""
         ...

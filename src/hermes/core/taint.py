@@ -34,7 +34,7 @@ class Taint(Struct, frozen=True):
     untrusted: bool = False
 
     @classmethod
-    def of(cls, sources: Iterable[Source]) -> Taint:
+    def from_sources(cls, sources: Iterable[Source]) -> Taint:
         found = frozenset(sources)
         return cls("private" in found, "untrusted" in found)
 

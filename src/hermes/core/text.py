@@ -8,8 +8,8 @@ _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
-def clean(text: str) -> str:
-    """Lone surrogates and NULs replaced; anything else is left as it is."""
+def replace_invalid(text: str) -> str:
+    """Replace lone surrogates and NULs."""
     if text.isascii():
         return text.replace("\x00", "\ufffd") if "\x00" in text else text
     try:
@@ -19,11 +19,11 @@ def clean(text: str) -> str:
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
-def counted(number: int, thing: str, things: str = "") -> str:
+def format_plural(number: int, thing: str, things: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def safe_name(text: str, fallback: str) -> str:
-    """A part of a file name made of any text: no separators, no dots, at most 64 characters."""
+    """Part of a file name from any text: no separators, no dots, at most 64 characters."""
     return _UNSAFE_IN_NAME.sub("_", text)[:64] or fallback

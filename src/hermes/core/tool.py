@@ -1,4 +1,4 @@
-"""The seam between the loop and any tool: a function with typed parameters, found by its module."""
+"""What a tool is: a function with typed parameters, its risk, and the context it runs in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hermes.core.provider import ToolSpec
 from hermes.core.services import Services
 from hermes.core.taint import BOTH, Source, Taint
 from hermes.core.text import safe_name
-from hermes.core.tool_params import convert, unknown_names
+from hermes.core.tool_params import convert_params, unknown_names
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -32,20 +32,20 @@ _SENDS: frozenset[Risk] = frozenset({"exec", "network"})
 
 
 class ToolResult(Struct, frozen=True):
-    """Three audiences, three fields."""
+    """What a call returned: for the model, for people and for programs."""
 
     content: str | tuple[Text | Media, ...]
     """For the model."""
     display: str = ""
-    """For the human; empty means: show the content."""
+    """For people; empty: the content is shown."""
     data: Any = None
     """For logs, tests and user interfaces."""
     error: bool = False
 
 
 class Verdict(Struct, frozen=True):
-    """Whether a call may run, and if not, why: the reason is for the model. With a call that may,
-    it says what is different from what was asked for."""
+    """Whether a call may run. `reason` is for the model: why it may not, or how it runs differently
+    from what was asked for."""
 
     allowed: bool
     reason: str = ""
@@ -54,7 +54,7 @@ class Verdict(Struct, frozen=True):
     network: bool = False
     """Whether what it runs may use the network that the operator granted to commands."""
     commits: bool = False
-    """Whether it is a command that tells git to write to the repository."""
+    """Whether the command makes git write to the repository."""
 
 
 class ApprovalCheck(Protocol):
@@ -66,7 +66,7 @@ class ApprovalCheck(Protocol):
 async def nobody_approves(
     call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
 ) -> Verdict:
-    """Where there is no person to say yes."""
+    """Denies every call: there is no person to approve it."""
     return Verdict(False)
 
 
@@ -75,7 +75,7 @@ class UserQuestion(Protocol):
 
 
 async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
-    """Where there is no person to ask."""
+    """Gives no answer: there is no person to ask."""
     return None
 
 
@@ -84,12 +84,12 @@ class Invoker(Protocol):
 
 
 async def no_calls(name: str, arguments: dict[str, Any]) -> ToolResult:
-    """For a call that was itself made by a tool: there is no second level."""
+    """Refuses: a call made by a tool cannot make further calls."""
     raise ToolError(f"{name} cannot be called from here.")
 
 
 def ignore_progress(text: str) -> None:
-    """For calls that nobody watches."""
+    """Discards progress that nobody watches."""
 
 
 class Workspace(Struct, frozen=True):
@@ -97,18 +97,18 @@ class Workspace(Struct, frozen=True):
 
     cwd: Path
     home: Path
-    """The agent's own folder: its settings, secrets and history are no tool's business."""
+    """The agent's own folder with its settings, secrets and history, which no tool may use."""
     outputs: Path
     """Folder (0700) for outputs too large to show."""
     child_env: dict[str, str] = {}
-    """The whole environment of a child process: no secret is in it."""
+    """The complete environment of child processes, without secrets."""
     sandbox: SandboxMode = "full-access"
     """What commands may change; full-access: they are not confined."""
     sandbox_required: bool = False
     """Whether nothing is run where it cannot be confined."""
     terminal_timeout: float = 180.0
     egress: Callable[[], Awaitable[str]] | None = None
-    """Opens the way out for confined commands: where its proxy listens. None: they have none."""
+    """Opens the network proxy for confined commands and returns its address; None: no network."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -120,15 +120,15 @@ class UserAccess(Struct, frozen=True):
 
 
 class Toolbox(Struct, frozen=True):
-    """The tools of the session, for tools about tools."""
+    """The tools of the session, for tools that list or call others."""
 
     tools: Mapping[str, Tool[Any]] = {}
     invoke: Invoker = no_calls
-    """Calls another tool as the model would: the same questions, locks, limits and marks."""
+    """Calls another tool as the model would, with the same approvals, locks, limits and taint."""
 
 
 class ToolContext(Struct, frozen=True):
-    """Everything a call may touch. Narrow on purpose: no agent, no session object."""
+    """Everything a call may use. Narrow on purpose: no agent, no session object."""
 
     call: ToolCall
     session_id: str
@@ -138,22 +138,23 @@ class ToolContext(Struct, frozen=True):
     toolbox: Toolbox = Toolbox()
     progress: Callable[[str], None] = ignore_progress
     verdict: Verdict = Verdict(True)
-    """What the call was granted."""
+    """What the approval granted."""
 
     @property
     def output_prefix(self) -> str:
-        """What names of its files begin with: ids may come from strangers, `../` and all."""
+        """The prefix of its file names. Ids may be hostile, such as `../`, so they are made
+        safe."""
         return safe_name(self.session_id, "session")
 
     @property
     def egress(self) -> Callable[[], Awaitable[str]] | None:
-        """The way out for commands of this call; None: it has none."""
+        """Opens the network for the commands of this call; None: it has none."""
         return self.workspace.egress if self.verdict.network else None
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):
-    """One tool. `exclusive` tools run alone; `key` names what a call writes to (one thing or
-    several), so that calls that share a key run one after the other."""
+    """One tool. `exclusive` tools run alone. `key` names what a call writes to; calls that share a
+    key run one after the other."""
 
     name: str
     description: str
@@ -168,59 +169,58 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     brings: frozenset[Source] = BOTH
     """What its results put into the conversation (see core.taint)."""
     sends: bool = True
-    """Whether a call can pass data on: over the network, or to a place beyond the workspace."""
+    """Whether a call can send data out: over the network or beyond the workspace."""
     lasting: bool = False
-    """Whether its last call holds for the rest of the session, like a plan: it is kept whole when
-    the conversation is compressed."""
+    """Whether its last call holds for the rest of the session, like a plan: compression keeps
+    it."""
     forward: Callable[[P], tuple[str, dict[str, Any]] | None] | None = None
-    """The name and arguments of another tool that a call stands for; None: it is its own."""
+    """The name and arguments of the tool that a call forwards to; None: it does not forward."""
     asks: str = ""
-    """Why every call needs the user's yes, whatever the session holds."""
+    """Why every call needs approval; empty: not every call does."""
     asks_itself: bool = False
-    """Whether it brings what is dangerous in a call to `UserAccess.approve` by itself."""
+    """Whether the tool itself asks `UserAccess.approve` about what is dangerous in a call."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
-    """What one call brings and whether it sends, where that depends on its parameters."""
+    """What a call brings and whether it sends, if that depends on its parameters."""
     words: str = ""
-    """Others than its description's that one may search it by."""
+    """More words to find it by, besides its description."""
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, schema_of(self.params))
+        return ToolSpec(self.name, self.description, build_schema(self.params))
 
     def for_call(self, params: P) -> Tool[P]:
-        """The tool as it is for this one call."""
+        """The tool with what this one call brings and sends."""
         if self.flows is None:
             return self
         brings, sends = self.flows(params)
         return msgspec.structs.replace(self, brings=brings, sends=sends, flows=None)
 
-    def parse(self, args: dict[str, Any]) -> P:
+    def parse_params(self, args: dict[str, Any]) -> P:
         """Typed parameters, or a ToolError that says what to change."""
         try:
-            return convert(args, self.params)
+            return convert_params(args, self.params)
         except ToolError as error:
             raise ToolError(f"Invalid arguments for {self.name}: {error}") from None
 
-    def ignored(self, args: dict[str, Any]) -> str:
-        """A word about arguments that mean nothing to it; empty when all do."""
+    def describe_ignored(self, args: dict[str, Any]) -> str:
+        """A note on arguments that the tool does not have; empty: there are none."""
         left = unknown_names(args, self.params)
         if not left:
             return ""
-        takes = ", ".join(schema_of(self.params)["properties"]) or "no arguments"
+        takes = ", ".join(build_schema(self.params)["properties"]) or "no arguments"
         return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
 
 
 def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
-    """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
-    says of itself for one call: a command that was given no network sends nothing, a write outside
-    the workspace does."""
+    """Why this call needs approval; empty: it does not. `sends` overrides what the tool declares: a
+    command without network sends nothing, a write outside the workspace does."""
     if tool.asks:
         return tool.asks
     if not (tool.sends if sends is None else sends):
         return ""
     if "private" in tool.brings:
-        # It reads while it runs: one call may join what two would have brought.
-        taint |= Taint.of(tool.brings)
+        # It reads while it runs, so one call can combine what two would have brought.
+        taint |= Taint.from_sources(tool.brings)
     if not (taint.private and taint.untrusted):
         return ""
     return (
@@ -229,34 +229,34 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
     )
 
 
-def schema_of(params: type[Struct]) -> dict[str, Any]:
+def build_schema(params: type[Struct]) -> dict[str, Any]:
     """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
     (root,), defs = msgspec.json.schema_components([params])
     name = root["$ref"].rsplit("/", 1)[1]
-    flat: dict[str, Any] = _plain(defs[name], defs)
+    flat: dict[str, Any] = _flatten_schema(defs[name], defs)
     return flat
 
 
-def _plain(node: Any, defs: dict[str, Any]) -> Any:
+def _flatten_schema(node: Any, defs: dict[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_plain(item, defs) for item in node]
+        return [_flatten_schema(item, defs) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _plain(defs[node["$ref"].rsplit("/", 1)[1]], defs)
+        return _flatten_schema(defs[node["$ref"].rsplit("/", 1)[1]], defs)
     if "anyOf" in node:
         options = [o for o in node["anyOf"] if o != {"type": "null"}]
         rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
         if len(options) == 1:
-            return _plain({**options[0], **rest}, defs)
+            return _flatten_schema({**options[0], **rest}, defs)
     out: dict[str, Any] = {}
     for key, value in node.items():
         if key == "title" or (key == "default" and value is None):
             continue
         if key == "properties":
-            out[key] = {k: _plain(v, defs) for k, v in value.items()}
+            out[key] = {k: _flatten_schema(v, defs) for k, v in value.items()}
         else:
-            out[key] = _plain(value, defs)
+            out[key] = _flatten_schema(value, defs)
     return out
 
 
@@ -278,8 +278,8 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
     words: str = "",
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
-    """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
-    sends follows from its risk unless it is said."""
+    """Decorate `async def name(p: Params, ctx: ToolContext)` to make it a Tool. What it brings and
+    whether it sends follow from its risk unless given."""
 
     def wrap(fn: Callable[[P, ToolContext], Awaitable[ToolResult | str]]) -> Tool[P]:
         params = fn.__annotations__["p"]

@@ -1,4 +1,4 @@
-"""Turns the arguments a model wrote into a tool's typed parameters, mending clear slips."""
+"""Converts the arguments of a call into typed parameters, correcting obvious mistakes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "text": ("value", "content"),
     "ref": ("element", "element_ref"),
 }
-"""Names that models know a parameter by from other agents' tools."""
+"""Names that models use for a parameter because other agents' tools do."""
 _EMPTY_WORDS = frozenset({"", "null", "none", "undefined"})
 _TYPE_WORDS: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StrType, "text"),
@@ -51,7 +51,7 @@ _VALUE_WORDS: dict[type, str] = {list: "a list", dict: "an object"}
 _CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def convert(args: Mapping[str, Any], params: type[P]) -> P:
+def convert_params(args: Mapping[str, Any], params: type[P]) -> P:
     """Typed parameters; ToolError says what to change."""
     given = use_known_names(args, params)
     with suppress(msgspec.ValidationError):

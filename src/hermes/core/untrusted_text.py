@@ -1,4 +1,4 @@
-"""The words of others made inert: hidden characters shown, markers broken, results wrapped."""
+"""Makes untrusted text inert: shows hidden characters, breaks markers, wraps results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ _MARKERS = r"""(?x)
             | \s*no\s+result\s*:\s*interrupted\s*\] ))"""
 _WIDE = "[\uff01-\uff5e\ufe50-\ufe6b\U0001d400-\U0001d7ff\u2100-\u214f\u24b6-\u24e9]"
 _GUIDANCE = r"(?i)(User[\s_-]*guidance)([\s*_`\"']{0,8}[:\uff1a\ufe55\ua789\u2236])"
-"""The words that mark a user's mid-run message; in tool output they are only a quotation."""
+"""The words that mark the user's guidance during a turn; in tool output they are marked as
+quoted."""
 
 
-def mark_of(session_id: str) -> str:
-    """The name of the wrapper in one conversation: the same after a restart, and nothing the
-    author of a page or a file could know."""
+def wrapper_mark(session_id: str) -> str:
+    """The name of the wrapper in one conversation: the same after a restart, and unknown to authors
+    of pages and files."""
     import hashlib
 
     return (
@@ -53,38 +54,39 @@ def mark_of(session_id: str) -> str:
 
 
 SKIPPED = "skipped: interrupted by the user"
-"""What stands for the result of a call that was never run: our own words, nothing to quote."""
+"""The result of a call that was never run: our own words, nothing to quote."""
 
 
-def wrap(text: str, mark: str, *, begin: bool, end: bool) -> str:
-    """A result's first and last text carry the delimiters; neither can be inside."""
+def wrap_text(text: str, mark: str, *, begin: bool, end: bool) -> str:
+    """The text between delimiters, which cannot occur inside it. `begin` and `end`: which of them
+    this part of a result carries."""
     if mark in text:
         text = text.replace(f"<{mark}", f"<\\{mark}").replace(f"</{mark}", f"<\\/{mark}")
     return f"<{mark}>\n" * begin + text + f"\n</{mark}>" * end
 
 
-def inert(text: str) -> str:
-    """What a tool printed, as a quotation: nothing in it is hidden, nothing speaks our language."""
-    text = _put(_MARKERS, "\\", reveal(text))
+def make_inert(text: str) -> str:
+    """Tool output that can neither hide characters nor imitate our markers."""
+    text = _insert_after(_MARKERS, "\\", reveal_hidden(text))
     if not text.isascii() or "guidance" in text.lower():
-        text = _put(_GUIDANCE, " (quoted)", text)
+        text = _insert_after(_GUIDANCE, " (quoted)", text)
     return text
 
 
-def _put(pattern: str, what: str, text: str) -> str:
-    """`what` behind each match, or behind its first group; look-alikes match like ASCII."""
-    read = text if text.isascii() else _folded(text)
+def _insert_after(pattern: str, what: str, text: str) -> str:
+    """Insert `what` after each match or its first group; look-alikes match like ASCII."""
+    read = text if text.isascii() else _fold_wide(text)
     pieces, at = [], 0
-    for found in _compiled(pattern).finditer(read):
+    for found in _compile_pattern(pattern).finditer(read):
         end = found.end(1) if found.re.groups else found.end()
         pieces += [text[at:end], what]
         at = end
     return "".join([*pieces, text[at:]]) if pieces else text
 
 
-def _folded(text: str) -> str:
-    """Wide and mathematical letters as ASCII, each in its place."""
-    if not _compiled(_WIDE).search(text):
+def _fold_wide(text: str) -> str:
+    """Replace wide and mathematical letters by ASCII, one for one."""
+    if not _compile_pattern(_WIDE).search(text):
         return text
     from unicodedata import normalize
 
@@ -92,70 +94,70 @@ def _folded(text: str) -> str:
         folded = normalize("NFKC", found[0])
         return folded if len(folded) == 1 else found[0]
 
-    return _compiled(_WIDE).sub(plain, text)
+    return _compile_pattern(_WIDE).sub(plain, text)
 
 
-def reveal(text: str) -> str:
-    """Hidden characters as `<U+200B>`. Those that belong to the writing stay: joiners in emoji and
-    between letters of scripts that need them, a selector behind its symbol, a direction mark
-    beside right-to-left letters. Whoever copies a shown character back writes it out."""
+def reveal_hidden(text: str) -> str:
+    """Show hidden characters as `<U+200B>`. Those that scripts need stay: joiners in emoji and
+    between letters of joining scripts, a selector after its symbol, a direction mark beside
+    right-to-left letters."""
     if text.isascii():
         raw = text.encode()
         clean = len(raw.translate(None, _CONTROLS)) == len(raw)
     else:
-        clean = _compiled(_SUSPECT).search(text) is None
-    return text if clean else _compiled(f"{_FLAG}|{_SUSPECT}").sub(_shown, text)
+        clean = _compile_pattern(_SUSPECT).search(text) is None
+    return text if clean else _compile_pattern(f"{_FLAG}|{_SUSPECT}").sub(_reveal_match, text)
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """When the first tool has answered: starting does not wait for it."""
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compiled on first use, so that starting does not wait for it."""
     return re.compile(pattern)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _reveal_match(found: re.Match[str]) -> str:
     char, text = found[0], found.string
     if len(char) > 1:
         region = "".join(chr(ord(c) - 0xE0000) for c in char[1:-1])
-        return char if region in _FLAGS else char[0] + "".join(map(_escape, char[1:]))
+        return char if region in _FLAGS else char[0] + "".join(map(_escape_character, char[1:]))
     before = text[found.start() - 1] if found.start() else ""
     after = text[found.end()] if found.end() < len(text) else ""
-    return char if _belongs(char, before, after) else _escape(char)
+    return char if _belongs_to_script(char, before, after) else _escape_character(char)
 
 
-def _belongs(char: str, before: str, after: str) -> bool:
+def _belongs_to_script(char: str, before: str, after: str) -> bool:
     from unicodedata import bidirectional, category
 
     match char:
-        case "\u200d" if _pictured(before) and after and category(after) == "So":
+        case "\u200d" if _is_emoji_part(before) and after and category(after) == "So":
             return True
         case "\u200c" | "\u200d":
-            return _within(before, _JOINING) and _within(after, _JOINING)
+            return _is_in_ranges(before, _JOINING) and _is_in_ranges(after, _JOINING)
         case "\u200e" | "\u200f" | "\u061c":
             return any(c and bidirectional(c) in ("R", "AL") for c in (before, after))
         case "\ufe0e" | "\ufe0f":
-            return (before != "\ufe0f" and _pictured(before)) or before in tuple(
+            return (before != "\ufe0f" and _is_emoji_part(before)) or before in tuple(
                 "#*0123456789©®‼⁉〰〽㊗㊙"
             )
         case _ if "\ufe00" <= char <= "\ufe0d" and before and category(before) == "Sm":
             return True
         case _ if "\ufe00" <= char <= "\ufe0d" or "\U000e0100" <= char <= "\U000e01ef":
-            return _within(before, _IDEOGRAPHS)
+            return _is_in_ranges(before, _IDEOGRAPHS)
         case _ if "\u180b" <= char <= "\u180f":
             return "\u1820" <= before <= "\u18aa"
     return False
 
 
-def _pictured(char: str) -> bool:
-    """A symbol, or what may follow one inside an emoji: a skin tone, a selector."""
+def _is_emoji_part(char: str) -> bool:
+    """Whether it is a symbol or may follow one in an emoji, such as a skin tone."""
     from unicodedata import category
 
     return char == "\ufe0f" or (char != "" and category(char) in ("So", "Sm", "Sk"))
 
 
-def _within(char: str, ranges: tuple[tuple[str, str], ...]) -> bool:
+def _is_in_ranges(char: str, ranges: tuple[tuple[str, str], ...]) -> bool:
     return any(low <= char <= high for low, high in ranges)
 
 
-def _escape(char: str) -> str:
+def _escape_character(char: str) -> str:
     return f"<U+{ord(char):04X}>"

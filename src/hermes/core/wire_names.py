@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias, get_args
 WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
 WIRE_NAMES: tuple[WireName, ...] = get_args(WireName)
 DEFAULT_WIRE: WireName = "chat"
-"""Spoken by every address nothing else is known about."""
-OLD_WIRE_NAMES: dict[str, WireName] = {
+"""Used for addresses about which nothing else is known."""
+OLD_WIRE_NAMES: dict[str, str] = {
     "chat_completions": "chat",
     "codex_responses": "responses",
     "anthropic_messages": "anthropic",

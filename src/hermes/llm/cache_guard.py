@@ -1,4 +1,4 @@
-"""The guard of prompt caches: what a request begins with must be what the last one began with."""
+"""Guards prompt caches: each request must begin like the one before it."""
 
 from __future__ import annotations
 
@@ -11,113 +11,116 @@ from msgspec import Struct
 from hermes.core.message import Target
 from hermes.core.provider import Request, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.message_buffer import Sent
+from hermes.llm.wire.message_buffer import SentMessages
 
 log = logging.getLogger(__name__)
 
-CODE = "prefix"
-"""Of the notice."""
+NOTICE_CODE = "prefix"
+"""Code of the notice to the user."""
 _PROMPT = frozenset(
     "tools toolConfig tool_choice response_format system systemInstruction instructions messages "
     "contents input".split()
 )
-"""Fields in front of the messages that a provider puts into the prompt, under any of their names;
-the others change nothing in what it has cached."""
-_LITTLE = 4096
-"""Bytes at the end of messages that still may grow: less than any provider caches by itself."""
+"""Request fields that become part of the prompt, under all their names; the others do not affect
+what a provider has cached."""
+_SMALL_TAIL = 4096
+"""Bytes of the last message that may change: less than any provider caches."""
 
 
-class Line(Struct, frozen=True):
-    """One request as a cache sees it, and what it was made from."""
+class PromptRecord(Struct, frozen=True):
+    """A request as a prompt cache sees it, and what it was made from."""
 
-    sent: Sent
+    sent: SentMessages
     system: str
     tools: tuple[ToolSpec, ...]
     quirks: Quirks
 
 
-def line(request: Request, quirks: Quirks, sent: Sent | None) -> Line | None:
-    """None for requests that stand beside the conversation: the last call without tools, a repaired
-    view of the history. The next ordinary one goes on where the last ordinary one was."""
+def record_prompt(
+    request: Request, quirks: Quirks, sent: SentMessages | None
+) -> PromptRecord | None:
+    """The record of a request; None for one outside the conversation (the last call without tools,
+    a repaired history), which later requests are not compared with."""
     if sent is None or request.passing or request.settings.tool_choice != "auto":
         return None
-    if request.tail:  # words for this request only, behind the history or in its last message
+    if request.tail:  # text of this request only, after the history or in its last message
         sent = msgspec.structs.replace(sent, open=b"")
-    return Line(sent, request.system, request.tools, quirks)
+    return PromptRecord(sent, request.system, request.tools, quirks)
 
 
-def differs(old: Line | None, new: Line, target: Target) -> str:
-    """The sentence about a request that lost the cache of the one before it; empty: it did not."""
+def explain_cache_loss(old: PromptRecord | None, new: PromptRecord, target: Target) -> str:
+    """A notice about a request that lost the cache of the one before it; empty: it did not."""
     if old is None or old is new:
         return ""
     before, after = old.sent, new.sent
-    if before.head is not after.head and (at := _head_differs(before.head, after.head)) >= 0:
-        who = _who(old, new)
-        again = len(before.head) - at + before.settled + len(before.closed) + len(before.open)
+    if before.head is not after.head and (index := _find_head_change(before.head, after.head)) >= 0:
+        cause = _name_cause(old, new)
+        again = len(before.head) - index + before.settled + len(before.closed) + len(before.open)
     else:
-        at = _messages_differ(before, after)
-        if at < 0:
+        index = _find_message_change(before, after)
+        if index < 0:
             return ""
-        again = before.settled + len(before.closed) + len(before.open) - at
-        number = _number(bytes(before.kept[: before.settled]) + before.closed + before.open, at)
-        learned = _learned(old.quirks, new.quirks)
-        who = f"message {number}" + (f", quirks learned: {learned}" if learned else "")
-        at += len(before.head)
+        again = before.settled + len(before.closed) + len(before.open) - index
+        number = _message_number(
+            bytes(before.kept[: before.settled]) + before.closed + before.open, index
+        )
+        learned = _changed_quirks(old.quirks, new.quirks)
+        cause = f"message {number}" + (f", quirks learned: {learned}" if learned else "")
+        index += len(before.head)
     text = (
-        f"The request to {target.model} begins differently from the one before it, at byte {at:,} "
-        f"({who}): about {again // 4:,} tokens are read again instead of from its cache. "
-        "Nothing was lost."
+        f"The request to {target.model} differs from the one before it at byte {index:,} "
+        f"({cause}), so about {again // 4:,} tokens are read again instead of from the prompt "
+        "cache. Nothing was lost."
     )
     log.warning("%s", text)
     return text
 
 
-def _messages_differ(before: Sent, after: Sent) -> int:
-    """The first byte among the messages that is another; -1: what came is what was there, with
-    more behind it."""
+def _find_message_change(before: SentMessages, after: SentMessages) -> int:
+    """Index of the first byte of the messages that changed; -1: messages were only added."""
     same = before.kept is after.kept
     start = before.settled if same else 0
     old = bytes(before.kept[start : before.settled]) + before.closed + before.open
     new = bytes(after.kept[start : after.settled]) + after.closed + after.open
-    at = _common(old, new)
-    if at == len(old):
+    index = _common_prefix(old, new)
+    if index == len(old):
         return -1
     fixed = len(old) - len(before.open)
-    if at >= fixed and len(old) - at <= _LITTLE:
-        return -1  # the message under way has grown: guidance behind a result, a second question
-    return start + at
+    if index >= fixed and len(old) - index <= _SMALL_TAIL:
+        return -1  # the last message has grown: guidance after a result, a second question
+    return start + index
 
 
-def _head_differs(old: bytes, new: bytes) -> int:
-    """The first byte that is another, where that changes the prompt; else -1."""
+def _find_head_change(old: bytes, new: bytes) -> int:
+    """Index of the first byte that changed, if that changes the prompt; else -1."""
     if old == new:
         return -1
-    one, two = _prompt(old), _prompt(new)
-    return -1 if one == two else _common(old, new)
+    one, two = _prompt_fields(old), _prompt_fields(new)
+    return -1 if one == two else _common_prefix(old, new)
 
 
-def _prompt(head: bytes) -> dict[str, Any]:
+def _prompt_fields(head: bytes) -> dict[str, Any]:
     fields = msgspec.json.decode(head.removesuffix(b",") + b"]}")
     return {name: value for name, value in fields.items() if name in _PROMPT}
 
 
-def _who(old: Line, new: Line) -> str:
+def _name_cause(old: PromptRecord, new: PromptRecord) -> str:
     if old.system != new.system:
         return "system"
     if old.tools != new.tools:
         return "tools"
-    if learned := _learned(old.quirks, new.quirks):
+    if learned := _changed_quirks(old.quirks, new.quirks):
         return f"quirks learned: {learned}"
     return "settings"
 
 
-def _learned(old: Quirks, new: Quirks) -> str:
+def _changed_quirks(old: Quirks, new: Quirks) -> str:
     names = [n for n in old.__struct_fields__ if getattr(old, n) != getattr(new, n)]
     return ", ".join(names)
 
 
-def _common(one: bytes, two: bytes) -> int:
-    """How many bytes they begin with alike, by halves: comparing is fast, looking is not."""
+def _common_prefix(one: bytes, two: bytes) -> int:
+    """Length of the common prefix, by bisection: comparing slices is fast, a loop is not."""
     low, high = 0, min(len(one), len(two))
     if one[:high] == two[:high]:
         return high
@@ -130,12 +133,12 @@ def _common(one: bytes, two: bytes) -> int:
     return low
 
 
-def _number(messages: bytes, at: int) -> int:
-    """Which message of the request that byte is in, counted from one."""
+def _message_number(messages: bytes, index: int) -> int:
+    """The message that contains this byte, counted from one."""
     end = 0
     items = msgspec.json.decode(b"[" + messages.removesuffix(b",") + b"]", type=list[msgspec.Raw])
     for number, item in enumerate(items, 1):
         end += len(bytes(item)) + 1
-        if at < end:
+        if index < end:
             return number
     return len(items)

@@ -1,7 +1,8 @@
-"""Any history made legal for any target, incrementally: each message is looked at once."""
+"""Converts any history into a legal one for any target; each message is processed once."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping
@@ -20,7 +21,7 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
-from hermes.core.untrusted_text import SKIPPED, wrap
+from hermes.core.untrusted_text import SKIPPED, wrap_text
 from hermes.llm.provider_spec import Quirks
 
 NO_RESULT = "[no result: interrupted]"
@@ -31,11 +32,11 @@ REFUSED = "[left out: the provider refused this for its content policy]"
 STEER = "\n\nUser guidance: "
 _WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_ID = 40
-"""What every endpoint takes of ids that are not its own; its own may hold more than a name."""
+"""Longest foreign id that every endpoint accepts; an endpoint's own ids may carry data."""
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-class View:
+class HistoryView:
     """Turns canonical messages into groups: user and assistant strictly alternate, the first is
     a user's, none is empty. A user group starts with the results of the assistant group before
     it, one ToolReturn per call, in the order of the calls, each wrapped in the history's mark;
@@ -52,81 +53,85 @@ class View:
         self._role = ""
         self._parts: list[Part] = []
         self._calls: list[ToolCall] = []
-        """Calls of the last assistant group, to be answered by the next user group."""
+        """Calls of the last assistant group, whose results open the next user group."""
         self._waiting: dict[str, list[str]] = {}
-        """Id as stored -> ids as sent of those calls that have no result yet, in order."""
+        """Stored id -> the ids sent for calls that have no result yet, in order."""
         self._returns: dict[str, ToolReturn] = {}
         self._steers: list[Message] = []
         self._ids: MutableMapping[str, int] = {}
-        """Id as sent -> how many calls asked for it."""
+        """Sent id -> how many calls wanted it."""
 
-    def advance(self, history: History) -> None:
+    def add_new_messages(self, history: History) -> None:
         messages = history.messages
         self._mark = history.mark
         for i in range(self._seen, len(messages)):
-            self._add(messages[i] if i >= self._quirks.media_from else _blind(messages[i]))
+            self._add_message(
+                messages[i] if i >= self._quirks.media_from else _without_images(messages[i])
+            )
         self._seen = len(messages)
 
-    def pending(self, tail: Iterable[Message] = ()) -> list[Message]:
-        """The open group and `tail`, closed for this request; the view itself stays open."""
+    def pending_groups(self, tail: Iterable[Message] = ()) -> list[Message]:
+        """The open group and `tail` as groups of this request; the view itself stays open."""
         out: list[Message] = []
-        fork = View(self._target, self._quirks, out.append)
+        fork = HistoryView(self._target, self._quirks, out.append)
         fork._mark, fork._role, fork._parts = self._mark, self._role, list(self._parts)
         fork._calls, fork._returns = list(self._calls), dict(self._returns)
         fork._waiting = {id: list(keys) for id, keys in self._waiting.items()}
         fork._steers = list(self._steers)
         fork._ids = ChainMap({}, self._ids)
         for message in tail:
-            fork._add(message)
-        fork._close()
+            fork._add_message(message)
+        fork._close_group()
         if fork._calls:
             fork._role = "user"
-            fork._close()
+            fork._close_group()
         return out
 
     # -- grouping --------------------------------------------------------------------------
 
-    def _add(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         match message.role:
             case "assistant":
-                self._assistant(message)
+                self._add_assistant(message)
             case "tool":
-                self._results(message)
+                self._add_results(message)
             case _ if message.kind == "steer" and self._calls:
-                self._begin("user")
+                self._begin_group("user")
                 if message.text:
                     self._steers.append(message)
-                self._parts.extend(self._media(p for p in message.parts if isinstance(p, Media)))
+                self._parts.extend(
+                    self._replace_media(p for p in message.parts if isinstance(p, Media))
+                )
             case _:
-                parts = self._media(p for p in message.parts if _said(p))
-                if message.kind == "summary":  # what strangers wrote may have come into it
-                    parts = [*parts[:1], *self._wrapped(parts[1:])]
+                parts = self._replace_media(p for p in message.parts if _is_sendable(p))
+                if message.kind == "summary":  # it may contain untrusted text
+                    parts = [*parts[:1], *self._wrap_content(parts[1:])]
                 if parts:
-                    self._begin("user")
+                    self._begin_group("user")
                     self._parts.extend(parts)
 
-    def _assistant(self, message: Message) -> None:
+    def _add_assistant(self, message: Message) -> None:
         if message.stop == "filtered" and not message.parts:
             if message.origin in (None, self._target):
-                self._leave_out()
+                self._drop_refused_parts()
             return
-        parts = self._own(message)
-        if not any(_counts(p) for p in parts):
+        parts = self._visible_parts(message)
+        if not any(_has_content(p) for p in parts):
             return
         more = any(isinstance(p, ToolCall) for p in parts)
         if self._calls and self._role == "assistant" and not more:
-            # Nothing but results may follow calls; further calls are answered together with them.
-            self._begin("user")
-        self._begin("assistant")
-        mine = self._mine(message)
+            # Only results may follow calls; further calls get their results together with them.
+            self._begin_group("user")
+        self._begin_group("assistant")
+        own = self._is_own(message)
         for part in parts:
             if isinstance(part, ToolCall):
-                part = self._call(part, mine=mine)
+                part = self._rename_call(part, own=own)
                 self._calls.append(part)
             self._parts.append(part)
 
-    def _leave_out(self) -> None:
-        """What was said since the last answer would be refused again, with all that follows it."""
+    def _drop_refused_parts(self) -> None:
+        """Replace everything since the last answer: the provider would refuse it again."""
         if self._role == "user":
             self._parts = [Text(REFUSED)] if self._parts else []
             self._returns = {
@@ -135,38 +140,38 @@ class View:
             }
             self._steers = []
 
-    def _results(self, message: Message) -> None:
+    def _add_results(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, ToolReturn):
                 continue
             keys = self._waiting.get(part.call_id)
             if keys:
-                self._begin("user")
+                self._begin_group("user")
                 self._returns[keys.pop(0)] = part
 
-    def _begin(self, role: str) -> None:
+    def _begin_group(self, role: str) -> None:
         if self._role == role:
             return
         if not self._role and role == "assistant":
             self._role = "user"
             self._parts.append(Text(BEGINNING))
-        self._close()
+        self._close_group()
         self._role = role
 
-    def _close(self) -> None:
+    def _close_group(self) -> None:
         parts: list[Part] = self._parts
         if self._role == "user":
-            parts = [*self._answers(), *parts]
+            parts = [*self._build_returns(), *parts]
             self._calls, self._waiting, self._returns, self._steers = [], {}, {}, []
         if parts:
             if self._quirks.flatten or not self._quirks.tools:
-                parts = _told(parts)
+                parts = _flatten_calls(parts)
             self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
         self._parts = []
 
     # -- results ---------------------------------------------------------------------------
 
-    def _answers(self) -> list[Part]:
+    def _build_returns(self) -> list[Part]:
         out: list[Part] = []
         moved: list[Part] = []
         last = len(self._calls) - 1
@@ -176,7 +181,7 @@ class View:
                 done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
                 content: list[Part] = list(done.content)
             else:
-                content = self._wrapped(self._media(done.content))
+                content = self._wrap_content(self._replace_media(done.content))
             if not self._quirks.media_in_tool_result:
                 images = [p for p in content if isinstance(p, Media)]
                 if images:
@@ -184,23 +189,23 @@ class View:
                     content = [p if isinstance(p, Text) else note for p in content]
                     moved.extend(images)
             if i == last and self._steers:
-                content = self._guided(content)
+                content = self._append_guidance(content)
             kept = tuple([p for p in content if isinstance(p, Text | Media)])
             out.append(ToolReturn(call.id, call.name, kept, done.error))
         return [*out, *moved]
 
-    def _wrapped(self, content: list[Part]) -> list[Part]:
-        """The same with the mark before its first text and behind its last."""
+    def _wrap_content(self, content: list[Part]) -> list[Part]:
+        """The content with the mark before its first text and after its last."""
         texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
         if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
             for i in texts:
                 begin, end = i == texts[0], i == texts[-1]
                 text = content[i].text  # type: ignore[union-attr]
-                content[i] = Text(wrap(text, self._mark, begin=begin, end=end))
+                content[i] = Text(wrap_text(text, self._mark, begin=begin, end=end))
         return content
 
-    def _guided(self, content: list[Part]) -> list[Part]:
-        """The content with all guidance behind it: in its last text, or in one of its own."""
+    def _append_guidance(self, content: list[Part]) -> list[Part]:
+        """The content with all guidance at its end: in its last text, or in a new one."""
         guidance = STEER + "\n".join([m.text for m in self._steers])
         last = content[-1] if content else None
         if isinstance(last, Text):
@@ -209,18 +214,18 @@ class View:
 
     # -- one message -----------------------------------------------------------------------
 
-    def _mine(self, message: Message) -> bool:
+    def _is_own(self, message: Message) -> bool:
         origin, target = message.origin, self._target
         return origin is not None and (origin.provider, origin.wire) == (
             target.provider,
             target.wire,
         )
 
-    def _own(self, message: Message) -> list[Part]:
-        """What of an assistant message this target may see."""
-        mine = self._mine(message)
-        replay = mine and self._quirks.thinking_replay == "keep"
-        blank = not message.text.strip()  # some refuse it, and it says nothing
+    def _visible_parts(self, message: Message) -> list[Part]:
+        """The parts of an assistant message that this target may see."""
+        own = self._is_own(message)
+        replay = own and self._quirks.thinking_replay == "keep"
+        blank = not message.text.strip()  # some endpoints refuse blank text
         out: list[Part] = []
         for part in message.parts:
             match part:
@@ -228,34 +233,34 @@ class View:
                     if replay:
                         out.append(part)
                 case Native():
-                    if mine:
+                    if own:
                         out.append(part)
                 case Text(text=text, extra=extra):
-                    if (text and not blank) or (mine and extra):
-                        out.append(part if mine or extra is None else Text(text))
+                    if (text and not blank) or (own and extra):
+                        out.append(part if own or extra is None else Text(text))
                 case ToolCall(extra=extra):
-                    plain = mine or extra is None
+                    plain = own or extra is None
                     out.append(part if plain else ToolCall(part.id, part.name, part.args))
                 case _:
                     pass
         return out
 
-    def _media(self, parts: Iterable[Part]) -> list[Part]:
+    def _replace_media(self, parts: Iterable[Part]) -> list[Part]:
         if self._quirks.media:
             return list(parts)
         return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
 
     # -- ids -------------------------------------------------------------------------------
 
-    def _call(self, call: ToolCall, *, mine: bool) -> ToolCall:
-        """The call under an id this target takes and no earlier call of the history has: some
-        providers count their calls from zero in every answer."""
-        key = self._legal(call.id, mine=mine)
+    def _rename_call(self, call: ToolCall, *, own: bool) -> ToolCall:
+        """The call with an id that this target accepts and no earlier call has: some providers
+        number their calls from zero in every answer."""
+        key = self._legal_call_id(call.id, own=own)
         asked = self._ids.get(key, 0)
         self._ids[key] = asked + 1
         while asked:
             asked += 1
-            other = self._legal(f"{call.id}_{asked}", mine=mine)
+            other = self._legal_call_id(f"{call.id}_{asked}", own=own)
             if other not in self._ids:
                 self._ids[key] = asked
                 self._ids[other] = 1
@@ -264,24 +269,24 @@ class View:
         self._waiting.setdefault(call.id, []).append(key)
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
-    def _legal(self, id: str, *, mine: bool) -> str:
+    def _legal_call_id(self, id: str, *, own: bool) -> str:
         match self._quirks.call_id:
-            case "any" if not mine and len(id) > _LONGEST_ID:
-                return "call_" + _digest(id)[:24]
+            case "any" if not own and len(id) > _LONGEST_ID:
+                return "call_" + _hash_call_id(id)[:24]
             case "word64" if not _WORD64.fullmatch(id):
-                return "call_" + _digest(id)[:24]
+                return "call_" + _hash_call_id(id)[:24]
             case "alnum9" if not _ALNUM9.fullmatch(id):
-                return _digest(id)[:9]
+                return _hash_call_id(id)[:9]
             case _:
                 return id or "call"
 
 
-def _blind(message: Message) -> Message:
-    """The same without its images."""
-    return structs.replace(message, parts=tuple([_unseen(part) for part in message.parts]))
+def _without_images(message: Message) -> Message:
+    """The message without its images."""
+    return structs.replace(message, parts=tuple([_hide_images(part) for part in message.parts]))
 
 
-def _unseen(part: Part) -> Part:
+def _hide_images(part: Part) -> Part:
     match part:
         case Media():
             return Text(BAD_IMAGE)
@@ -292,13 +297,13 @@ def _unseen(part: Part) -> Part:
             return part
 
 
-def _said(part: Part) -> bool:
-    """Whether a part of a user's message is something to send."""
+def _is_sendable(part: Part) -> bool:
+    """Whether a part of a user message has anything to send."""
     return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
 
 
-def _counts(part: Part) -> bool:
-    """Whether a part makes an assistant message worth sending; reasoning alone does not."""
+def _has_content(part: Part) -> bool:
+    """Whether the part alone makes an assistant message worth sending; reasoning does not."""
     match part:
         case Text(text=text, extra=extra):
             return bool(extra or text.strip())
@@ -308,8 +313,8 @@ def _counts(part: Part) -> bool:
             return False
 
 
-def _told(parts: list[Part]) -> list[Part]:
-    """Calls and results in words, for a model that has no tools."""
+def _flatten_calls(parts: list[Part]) -> list[Part]:
+    """Calls and results as text, for a model without tools."""
     out: list[Part] = []
     for part in parts:
         match part:
@@ -323,7 +328,5 @@ def _told(parts: list[Part]) -> list[Part]:
     return out
 
 
-def _digest(id: str) -> str:
-    import hashlib
-
+def _hash_call_id(id: str) -> str:
     return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""Provider facts and quirks as data: codecs read Quirks and never ask who the provider is."""
+"""Facts about providers and wires as data: codecs read quirks, never the provider's name."""
 
 from __future__ import annotations
 
@@ -11,75 +11,76 @@ from msgspec import Struct
 
 from hermes.core.provider import Effort
 
-WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
-About: TypeAlias = Literal["list", "show", "props", "studio"]
+Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
+"""How a key is sent: in which header, as a signature, or not at all."""
+InfoSource: TypeAlias = Literal["list", "show", "props", "studio"]
 """Ways to ask an endpoint about a model: its list of models, Ollama's /api/show, llama.cpp's
 /props, LM Studio's own list."""
 
 
 ATTRIBUTION = {"HTTP-Referer": "https://hermes.localhost/", "X-Title": "Hermes"}
-"""How aggregators tell which program calls them; what it is called stands in User-Agent."""
+"""Headers by which aggregators attribute calls to a program."""
 
 
 class Quirks(Struct, frozen=True):
-    """Every difference any endpoint ever forced on us, each with a neutral default."""
+    """Every way in which an endpoint can differ, each with a neutral default."""
 
     stream: bool = True
-    """Off: this endpoint is called without streaming."""
+    """Off: responses are not streamed."""
     drop: tuple[str, ...] = ()
-    """Top-level request fields never sent (learned from a 400, or known)."""
+    """Request fields that are never sent (known, or learned from a 400)."""
     max_tokens_field: str = "max_tokens"
     max_tokens_default: int | None = None
-    """Sent when the user set no output limit; None: leave it out where the wire allows."""
+    """The output limit to send when the user set none; None: send none if the wire allows it."""
     system_role: Literal["system", "developer"] = "system"
     usage_in_stream: bool = True
     tools: bool = True
     calling: Literal["native", "text", "schema"] = "native"
-    """How tools are called. native: as the protocol says. text: also found in the text, where
-    servers leave the calls of small models. schema: the answer is forced into a JSON schema with
-    one object per tool; for models that cannot call tools, on endpoints that enforce schemas."""
+    """How tools are called. native: as the protocol says. text: calls that a small model wrote into
+    its text are found there, too. schema: the answer is forced into a JSON schema with one object
+    per tool, for models that cannot call tools at endpoints that enforce schemas."""
     favourites: tuple[str, ...] = ()
-    """schema: the only tools offered, as far as they are there."""
+    """schema: offer only these tools, if available."""
     small: bool = False
-    """A small model: the short prompt, short results, and nobody trusts its commands."""
+    """A small model: short prompt, short results, and every command needs approval."""
     media: bool = True
     """Off: images are replaced by a note."""
     media_from: int = 0
-    """Images in messages before this place are left out: one of them was refused."""
+    """Images in messages before this index are left out: one of them was refused."""
     media_in_tool_result: bool = True
-    """Off: an image a tool returned is moved behind the results, into the user's part."""
+    """Off: images that a tool returned are moved behind the results."""
     effort: Literal["omit", "effort", "object", "budget", "adaptive", "level", "think"] = "omit"
-    """How reasoning effort is asked for. effort: `reasoning_effort`; object: `reasoning: {}`;
+    """How reasoning effort is requested. effort: `reasoning_effort`; object: `reasoning: {}`;
     budget: a token budget; adaptive: Anthropic's adaptive thinking; level: Gemini's
     thinkingLevel; think: Ollama's `think`."""
     efforts: tuple[Effort, ...] = ()
-    """The efforts it knows; another is lowered to one of them. Empty: all, as far as we know."""
+    """The efforts it supports; others are lowered to one of them. Empty: all, as far as known."""
     thinking_switch: Literal["none", "asked", "always", "alone"] = "none"
     """chat: whether `thinking: {"type": "enabled"|"disabled"}` is sent. asked: when an effort is
     set; always: in every request; alone: in those without a `reasoning_effort`."""
     thinking_display: str = ""
-    """anthropic: how thoughts are to be shown, where the model would leave their words out."""
+    """anthropic: how to display thoughts, for models that omit their text by default."""
     thinking_replay: Literal["keep", "drop"] = "keep"
-    """Whether reasoning goes back to the provider that made it."""
+    """Whether reasoning is sent back to the provider it came from."""
     thinking_field: str = ""
-    """chat: the assistant field reasoning text is sent back in, beside every tool call; empty: the
-    one it came in."""
+    """chat: the message field in which reasoning is sent back with every tool call; empty: the one
+    it came in."""
     schema: Literal["as_is", "gemini", "no_formats"] = "as_is"
     call_id: Literal["any", "word64", "alnum9"] = "any"
-    """Which tool-call ids the API takes; others are remapped in the view."""
+    """Which tool-call ids the API accepts; others are replaced."""
     flatten: bool = False
-    """Tool calls and results are told as plain text: the form no endpoint can find illegal."""
+    """Tool calls and results are sent as plain text, which every endpoint accepts."""
     cache: Literal["none", "native", "envelope"] = "none"
     cache_results: bool = True
     """envelope: whether tool results may carry a cache marker."""
     store: bool = False
-    """responses: let the provider keep the answer."""
+    """responses: let the provider store the answer."""
     body: dict[str, Any] = {}
     """Fields added to every request body."""
 
 
-def overlay(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
-    """`drop` accumulates; everything else is replaced."""
+def overlay_quirks(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
+    """The quirks with these changes: `drop` accumulates, everything else is replaced."""
     if not changes:
         return quirks
     merged = dict(changes)
@@ -88,69 +89,115 @@ def overlay(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
     return msgspec.structs.replace(quirks, **merged)
 
 
-class OAuth(Struct, frozen=True):
-    """How one logs in to a provider, and what calls carry then: a part of its row."""
+class OAuthSpec(Struct, frozen=True):
+    """How to log in to a provider, and what calls with that login carry."""
 
     flow: Literal["device", "loopback"]
-    """device: a code is typed in on another page (RFC 8628); loopback: the browser comes back to
-    this machine with a code (RFC 8252, PKCE)."""
+    """device: the user enters a code on a web page (RFC 8628); loopback: the browser is redirected
+    to this machine (RFC 8252, PKCE)."""
     client_id: str
     token_url: str
     device_url: str = ""
     authorize_url: str = ""
     scopes: str = ""
     parameters: dict[str, str] = {}
-    """Added to the address the browser is sent to."""
+    """Query parameters added to the address for the browser."""
     redirect_host: str = "127.0.0.1"
     redirect_ports: tuple[int, ...] = ()
-    """Those registered with the provider; empty: any."""
+    """The ports registered with the provider; empty: any."""
     redirect_path: str = "/callback"
     body: Literal["form", "json"] = "form"
     state_in_body: bool = False
-    """Whether the state is repeated when the code is traded in."""
+    """Whether the state is repeated when the code is exchanged for a token."""
     exchange_url: str = ""
-    """Where the login's token is exchanged for a short-lived one that calls are made with."""
+    """Where the login's token is exchanged for the short-lived one that calls use."""
     headers: dict[str, str] = {}
-    """Of calls with the login, and of the exchange."""
+    """Sent with calls that use the login, and with the exchange."""
     account_claim: tuple[str, ...] = ()
-    """Where in the id token the account is named."""
+    """Path of the account in the id token."""
     account_header: str = ""
-    """Which header calls name it in."""
+    """The header in which calls name the account."""
     models: tuple[str, ...] = ()
-    """Beginnings of the names of models that a login reaches; empty: all."""
+    """Name prefixes of the models that a login covers; empty: all."""
+
+
+class WireFacts(Struct, frozen=True, omit_defaults=True):
+    """What must be known about a wire before it is loaded; its module holds them as FACTS."""
+
+    family: str = ""
+    """The older wire of the same vendor, which has the same endpoints and quirks and is the one
+    that other vendors copied."""
+    url_pattern: str = ""
+    """Regular expression over host and path of addresses that are known to speak it."""
+    server_path: str = ""
+    """The path that self-hosted servers nearly always expect."""
+    list_path: str = ""
+    """Path of the list of models, after the base URL; empty: there is none."""
+    list_marks: tuple[str, ...] = ()
+    """Keys that occur only in its list of models."""
+    default_output: int | None = None
+    """The output limit to send when none is set; None: it needs none."""
+    signed: bool = False
+    """Requests are signed, unless the key is a bearer token."""
+    probe: bool = False
+    """Whether an empty request can tell if an address speaks it."""
+    typed_errors: bool = False
+    """Whether an error body has the type `error`."""
 
 
 class ProviderSpec(Struct, frozen=True):
-    """One provider: a row. Facts only; what a quirk means is implemented once, in the codecs."""
+    """One provider: a row of facts. What a quirk means is implemented once, in the codecs."""
 
     name: str
-    wire: WireName
+    wire: str
     base_url: str
+    rank: int = 1000
+    """The lowest rank is chosen when nothing else decides. Makers of models are below 100, hosts
+    below 200, aggregators below 300; servers on this machine follow."""
     keys: tuple[str, ...] = ()
-    """Names of the environment variables its key may be in, in order of preference."""
+    """Environment variables that may hold its key, in order of preference."""
     aliases: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Its hosts: this row describes every endpoint there, whatever its configured name."""
     headers: dict[str, str] = {}
-    auth: Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"] = "bearer"
+    auth: Auth = "bearer"
     aggregator: bool = False
-    """It lists everybody's models: a bare name that is among them says nothing."""
+    """It offers the models of others, so that a model name alone does not point to it."""
+    vendor_names: bool = False
+    """It accepts model names of the form vendor/model."""
+    own_vendor_name: bool = False
+    """Its own routes are named like a vendor's model: openrouter/auto."""
+    model_prefixes: tuple[str, ...] = ()
+    """Prefixes of the names of its own models."""
+    dashed_versions: bool = False
+    """It writes claude-sonnet-4-5 where aggregators write claude-sonnet-4.5."""
+    wire_reference: bool = False
+    """An unknown endpoint that speaks its wire gets its headers and quirks."""
     quirks: Quirks = Quirks()
     models: dict[str, dict[str, Any]] = {}
     """glob over the model name -> quirk overrides, applied in order."""
+    portable_models: str = ""
+    """The glob in `models` whose overrides also apply at unknown endpoints."""
     default_model: str = ""
     small_model: str = ""
-    """The cheap one for auxiliary jobs; empty: not known."""
+    """The cheap model for auxiliary jobs; empty: unknown."""
     embedded: bool = False
-    """Runs in a process of ours, from a file; its address is made when the file is found."""
-    oauth: OAuth | None = None
-    """How one logs in instead of having a key."""
-    about: tuple[About, ...] = ("list",)
-    """How it is asked about a model, in order."""
+    """Runs on this machine from a model file, which its address names."""
+    oauth: OAuthSpec | None = None
+    """How to log in instead of using a key."""
+    about: tuple[InfoSource, ...] = ("list",)
+    """How to ask it about a model, in order."""
     docs: str = ""
 
-    def for_model(self, model: str) -> Quirks:
+    @property
+    def local_server(self) -> bool:
+        """Whether it is a server that users run themselves."""
+        return self.auth == "none" and not self.embedded
+
+    def quirks_for(self, model: str) -> Quirks:
         quirks = self.quirks
         name = model.lower()
         for pattern, changes in self.models.items():
             if fnmatchcase(name, pattern):
-                quirks = overlay(quirks, changes)
+                quirks = overlay_quirks(quirks, changes)
         return quirks

@@ -1,4 +1,4 @@
-"""Reasoning effort where a model does not know the one that was asked for."""
+"""Finds a reasoning effort that a model supports."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _REFUSED = re.compile(
 _WORD = re.compile(r"[A-Za-z]+")
 
 
-def fitted(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
-    """The asked one, else the next lower one that is known; where there is none, the lowest that
-    still reasons. None: as the model likes."""
+def fit_effort(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
+    """The requested effort, else the next lower one that is known, else the lowest that still
+    reasons. None: leave it to the model."""
     if asked is None or not known or asked in known:
         return asked
     levels = [effort for effort in EFFORTS[1:] if effort in known]
     if not levels:
         return None
-    place = EFFORTS.index(asked)
-    lower = [effort for effort in levels if EFFORTS.index(effort) < place]
+    position = EFFORTS.index(asked)
+    lower = [effort for effort in levels if EFFORTS.index(effort) < position]
     return lower[-1] if lower else levels[0]
 
 
-def stated(message: str) -> tuple[Effort, ...]:
-    """What is left of the efforts after a refusal in these words: those it lists, else those
-    below the one it names. Empty: it is not about a value."""
-    if (match := _LISTED.search(message)) and (listed := _named(match["rest"])):
+def parse_efforts(message: str) -> tuple[Effort, ...]:
+    """The efforts that remain after a refusal in these words: those it lists, else those below the
+    one it names. Empty: it is not about a value."""
+    if (match := _LISTED.search(message)) and (listed := _find_efforts(match["rest"])):
         return listed
-    named = _named(message)
+    named = _find_efforts(message)
     if len(named) != 1 or named[0] == EFFORTS[0] or not _REFUSED.search(message):
         return ()
     return EFFORTS[: EFFORTS.index(named[0])]
 
 
-def _named(text: str) -> tuple[Effort, ...]:
+def _find_efforts(text: str) -> tuple[Effort, ...]:
     words = set(_WORD.findall(text.lower()))
     return tuple(effort for effort in EFFORTS if effort in words)

@@ -1,8 +1,8 @@
-"""One answer coming in: fragments from a codec, display events out, a Message at the end."""
+"""An answer coming in: fragments from a codec, display events out, a Message at the end."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -20,20 +20,20 @@ from hermes.core.message import (
     ToolCall,
     Usage,
 )
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.llm.think_tags import ThinkFilter
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_CALLS = 1000
 MAX_TOKENS = 1_000_000_000
-"""A count beyond this is a mistake of the provider's, not a number of tokens."""
+"""A larger count is a mistake of the provider."""
 BYTES_PER_TOKEN = 4
 
 
 class _Slot:
     """One part under construction. Fragments are kept in a list and joined once."""
 
-    __slots__ = ("began", "data", "extra", "id", "kind", "name", "pieces")
+    __slots__ = ("announced", "data", "extra", "id", "kind", "name", "pieces")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -42,154 +42,180 @@ class _Slot:
         self.name = ""
         self.extra: dict[str, Any] = {}
         self.data: dict[str, Any] = {}
-        self.began = False
+        self.announced = False
 
 
-class Answer:
-    """Slots are the codec's own indexes (any hashable, sorted by first use unless `order` is
-    given). Text and reasoning of one network read leave as one event each, through `drain`."""
+class _EventBuffer:
+    """Display events: adjacent text or reasoning of one network read leaves as one event, and text
+    inside reasoning tags leaves as reasoning."""
 
-    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self) -> None:
+        self.fresh: list[tuple[bool, str]] = []
+        """Whether it is reasoning, and the text: the pieces of the current read."""
+        self._events: list[StreamEvent] = []
+        self._tags = ThinkFilter()
+
+    def announce_call(self, name: str) -> None:
+        self.end_text()
+        self._events.append(CallBegan(name))
+
+    def end_text(self) -> None:
+        """Release what the tag filter holds back: a tag that is open now will not be closed."""
+        self._join_pieces()
+        self._add_pieces(self._tags.close())
+
+    def drain(self) -> list[StreamEvent]:
+        self._join_pieces()
+        events, self._events = self._events, []
+        return events
+
+    def _join_pieces(self) -> None:
+        fresh = self.fresh
+        if not fresh:
+            return
+        self.fresh = []
+        if len(fresh) == 1:
+            self._filter_text(*fresh[0])
+            return
+        run: list[str] = []
+        current = fresh[0][0]
+        for thinking, piece in fresh:
+            if thinking is not current:
+                self._filter_text(current, "".join(run))
+                run, current = [], thinking
+            run.append(piece)
+        self._filter_text(current, "".join(run))
+
+    def _filter_text(self, thinking: bool, text: str) -> None:
+        if thinking:
+            self._events.append(ThinkingDelta(text))
+        elif self._tags.is_idle and "<" not in text:
+            self._tags.note_text(text)
+            self._events.append(TextDelta(text))
+        else:
+            self._add_pieces(self._tags.feed(text))
+
+    def _add_pieces(self, pieces: list[tuple[bool, str]]) -> None:
+        self._events += [ThinkingDelta(p) if thinking else TextDelta(p) for thinking, p in pieces]
+
+
+class ResponseBuilder:
+    """One answer under construction; see core.response_sink. Where a closing frame and the deltas
+    before it differ, the closing frame is right."""
+
+    def __init__(self, *, max_size: int = MAX_BYTES) -> None:
         self._slots: dict[Any, _Slot] = {}
         self._order: dict[Any, Any] = {}
-        self._fresh: list[tuple[bool, str]] = []
-        self._events: list[StreamEvent] = []
-        self._filter = ThinkFilter()
+        self._display = _EventBuffer()
         self._size = 0
-        self._max = max_bytes
+        self._max_size = max_size
         self._calls = 0
-        self._counted = False
+        self._has_usage = False
         self.stop: Stop | None = None
         self.usage = Usage()
         self.detail = ""
-        """What the provider said about why it stopped (refusal text, finishMessage)."""
-        self.shown = False
-        """Whether visible text has been handed out."""
-        self.sent = 0
-        """Bytes of the request, if known: for an estimate when the provider reports no usage."""
-        self.offered: frozenset[str] = frozenset()
-        """Names of the tools the request declares: what looks like a call names one of them."""
+        self.request_size = 0
+        self.offered_tools: frozenset[str] = frozenset()
 
     # -- what codecs call ------------------------------------------------------------------
 
-    def text(self, slot: Any, piece: str) -> None:
+    def add_text(self, slot: Any, piece: str) -> None:
         if piece:
-            s = self._slots.get(slot)
-            if s is None or s.kind != "text":
-                s = self._slot(slot, "text")
-            self._add(s, piece)
+            part = self._slots.get(slot)
+            if part is None or part.kind != "text":
+                part = self._open_slot(slot, "text")
+            self._add_piece(part, piece)
 
-    def thinking(self, slot: Any, piece: str) -> None:
-        s = self._slot(slot, "thinking")
+    def add_thinking(self, slot: Any, piece: str) -> None:
+        part = self._open_slot(slot, "thinking")
         if piece:
-            self._add(s, piece)
+            self._add_piece(part, piece)
 
-    def call(self, slot: Any, *, id: str = "", name: str = "", args: str = "") -> None:
-        """Id and name are assigned, not appended; argument fragments add up."""
-        s = self._slot(slot, "call")
+    def add_call(self, slot: Any, *, id: str = "", name: str = "", args: str = "") -> None:
+        part = self._open_slot(slot, "call")
         if id:
-            s.id = id
+            part.id = id
         if name:
-            s.name = name
+            part.name = name
         if args:
-            s.pieces.append(args)
-            self._take(len(args))
-        if s.name and not s.began:
-            s.began = True
-            self._flush()
-            # A tag still open here is not closed behind the call.
-            for thinking, piece in self._filter.close():
-                self._event(thinking, piece)
-            self._events.append(CallBegan(s.name))
+            part.pieces.append(args)
+            self._add_size(len(args))
+        if part.name and not part.announced:
+            part.announced = True
+            self._display.announce_call(part.name)
 
     def set_args(self, slot: Any, args: str) -> None:
-        """Replace a call's arguments by the complete ones of a closing frame."""
-        s = self._slot(slot, "call")
-        self._take(max(0, len(args) - sum(map(len, s.pieces))))
-        s.pieces = [args]
+        part = self._open_slot(slot, "call")
+        self._add_size(max(0, len(args) - sum(map(len, part.pieces))))
+        part.pieces = [args]
 
-    def complete(self, slot: Any, kind: str, whole: str) -> None:
-        """The whole of a text or thinking part, from a closing frame: what no delta brought is
-        added, and where the two differ the closing frame is right."""
-        s = self._slot(slot, kind)
-        have = "".join(s.pieces)
-        if whole.startswith(have):
-            if rest := whole[len(have) :]:
-                self._add(s, rest)
+    def get_args(self, slot: Any) -> str:
+        return "".join(self._open_slot(slot, "call").pieces)
+
+    def complete_part(self, slot: Any, kind: str, text: str) -> None:
+        part = self._open_slot(slot, kind)
+        streamed = "".join(part.pieces)
+        if text.startswith(streamed):
+            if missing := text[len(streamed) :]:
+                self._add_piece(part, missing)
         else:
-            self._take(len(whole))
-            s.pieces = [whole]
+            self._add_size(len(text))
+            part.pieces = [text]
 
-    def args(self, slot: Any) -> str:
-        """A call's arguments so far."""
-        return "".join(self._slot(slot, "call").pieces)
+    def add_extra(self, slot: Any, kind: str, **extra: Any) -> None:
+        self._open_slot(slot, kind).extra.update(extra)
 
-    def extra(self, slot: Any, kind: str, **extra: Any) -> None:
-        """Keys to send back with that part. kind: text, thinking or call."""
-        self._slot(slot, kind).extra.update(extra)
+    def set_native(self, slot: Any, data: dict[str, Any]) -> None:
+        self._open_slot(slot, "native").data = data
 
-    def native(self, slot: Any, data: dict[str, Any]) -> None:
-        """Something the provider ran itself; a later one for the same slot replaces it."""
-        self._slot(slot, "native").data = data
-
-    def place(self, slot: Any, order: Any) -> None:
-        """Where the part belongs when it is not the order of first use."""
+    def set_order(self, slot: Any, order: Any) -> None:
         self._order[slot] = order
 
-    def count(self, **fields: Any) -> None:
-        """Usage so far: cumulative, the last value of a field counts, None changes nothing,
-        values that cannot be (negative, absurd) are left out and mark the usage as estimated."""
-        now: dict[str, Any] = {}
-        for name, value in fields.items():
+    def count_usage(self, **counts: Any) -> None:
+        """Impossible values (negative, absurd) are left out and mark the usage as estimated."""
+        changes: dict[str, Any] = {}
+        for name, value in counts.items():
             if value is None:
                 continue
             if type(value) in (int, float) and 0 <= value <= MAX_TOKENS:
-                now[name] = value if name == "cost" else int(value)
+                changes[name] = value if name == "cost" else int(value)
             else:
-                now["estimated"] = True
-        if now:
-            self._counted = True
-            self.usage = structs.replace(self.usage, **now)
+                changes["estimated"] = True
+        if changes:
+            self._has_usage = True
+            self.usage = structs.replace(self.usage, **changes)
 
     # -- what the caller reads -------------------------------------------------------------
 
-    def drain(self) -> list[StreamEvent]:
-        """Display events since the last call."""
-        self._flush()
-        events, self._events = self._events, []
-        return events
+    def drain_events(self) -> list[StreamEvent]:
+        return self._display.drain()
 
-    def finish(self) -> list[StreamEvent]:
-        """The last events, text held back by the tag filter included."""
-        self._flush()
-        for thinking, piece in self._filter.close():
-            self._event(thinking, piece)
-        events, self._events = self._events, []
-        return events
+    def finish_events(self) -> list[StreamEvent]:
+        """The last events, including text that the tag filter held back."""
+        self._display.end_text()
+        return self._display.drain()
 
     @property
-    def begun_calls(self) -> tuple[str, ...]:
-        return tuple(s.name or "?" for s in self._slots.values() if s.kind == "call")
+    def call_names(self) -> tuple[str, ...]:
+        return tuple(part.name or "?" for part in self._slots.values() if part.kind == "call")
 
     @property
     def size(self) -> int:
-        """Characters of text, reasoning and arguments so far."""
         return self._size
 
     @property
-    def empty(self) -> bool:
-        return not any(s.kind != "native" for s in self._slots.values())
+    def is_empty(self) -> bool:
+        return not any(part.kind != "native" for part in self._slots.values())
 
-    def message(self, origin: Target) -> Message:
-        self._estimate()
-        slots = self._slots
-        keys = list(slots)
+    def build_message(self, origin: Target) -> Message:
+        self._estimate_usage()
+        slots = list(self._slots)
         if self._order:
-            first = {k: i for i, k in enumerate(keys)}
-            keys.sort(key=lambda k: (self._order.get(k, first[k]), first[k]))
+            first = {slot: i for i, slot in enumerate(slots)}
+            slots.sort(key=lambda slot: (self._order.get(slot, first[slot]), first[slot]))
         parts: list[Part] = []
-        for key in keys:
-            _append(parts, slots[key])
+        for slot in slots:
+            _append_part(parts, self._slots[slot])
         return Message(
             "assistant",
             tuple(_split_tags(parts)),
@@ -200,91 +226,55 @@ class Answer:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _slot(self, slot: Any, kind: str) -> _Slot:
+    def _open_slot(self, slot: Any, kind: str) -> _Slot:
         found = self._slots.get(slot)
         if found is None or found.kind != kind:
             if found is not None:
-                # One index, two kinds: a router renumbered. Keep the old one under another key.
+                # A router reused the index for another kind: keep the old part under another key.
                 self._slots[(slot, len(self._slots))] = found
                 del self._slots[slot]
             if kind == "call":
                 self._calls += 1
-                self._take(256)
-                if self._calls > MAX_CALLS:
-                    self._too_large()
+                self._add_size(256 if self._calls <= MAX_CALLS else self._max_size + 1)
             found = self._slots[slot] = _Slot(kind)
         return found
 
-    def _add(self, s: _Slot, piece: str) -> None:
+    def _add_piece(self, part: _Slot, piece: str) -> None:
         if "\x00" in piece:
-            piece = clean(piece)
-        s.pieces.append(piece)
-        self._fresh.append((s.kind == "thinking", piece))
+            piece = replace_invalid(piece)
+        part.pieces.append(piece)
+        self._display.fresh.append((part.kind == "thinking", piece))
         self._size += len(piece)
-        if self._size > self._max:
-            self._too_large()
+        if self._size > self._max_size:
+            self._fail_size()
 
-    def _take(self, size: int) -> None:
+    def _add_size(self, size: int) -> None:
         self._size += size
-        if self._size > self._max:
-            self._too_large()
+        if self._size > self._max_size:
+            self._fail_size()
 
-    def _estimate(self) -> None:
-        """Where the provider reported nothing usable about an answer that has content."""
+    def _fail_size(self) -> NoReturn:
+        self.stop = "died"
+        raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer exceeded the size cap"))
+
+    def _estimate_usage(self) -> None:
+        """Estimate the usage of an answer with content when the provider reported none."""
         usage = self.usage
-        if not self._size or (self._counted and not usage.estimated):
+        if not self._size or (self._has_usage and not usage.estimated):
             return
         self.usage = structs.replace(
             usage,
-            input=usage.input or self.sent // BYTES_PER_TOKEN,
+            input=usage.input or self.request_size // BYTES_PER_TOKEN,
             output=usage.output or 1 + self._size // BYTES_PER_TOKEN,
             estimated=True,
         )
 
-    def _too_large(self) -> None:
-        self.stop = "died"
-        raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer exceeded the size cap"))
 
-    def _flush(self) -> None:
-        fresh = self._fresh
-        if not fresh:
-            return
-        self._fresh = []
-        if len(fresh) == 1:
-            self._emit(*fresh[0])
-            return
-        run: list[str] = []
-        current = fresh[0][0]
-        for thinking, piece in fresh:
-            if thinking is not current:
-                self._emit(current, "".join(run))
-                run, current = [], thinking
-            run.append(piece)
-        self._emit(current, "".join(run))
-
-    def _emit(self, thinking: bool, text: str) -> None:
-        if thinking:
-            self._event(True, text)
-        elif self._filter.idle and "<" not in text:
-            self._filter.note(text)
-            self._event(False, text)
-        else:
-            for is_thinking, piece in self._filter.feed(text):
-                self._event(is_thinking, piece)
-
-    def _event(self, thinking: bool, text: str) -> None:
-        if thinking:
-            self._events.append(ThinkingDelta(text))
-        else:
-            self.shown = True
-            self._events.append(TextDelta(text))
-
-
-def _append(parts: list[Part], s: _Slot) -> None:
-    """Pieces of text that follow each other directly are one text when neither has extras."""
-    body = clean("".join(s.pieces))
-    extra: Extra = s.extra or None
-    match s.kind:
+def _append_part(parts: list[Part], slot: _Slot) -> None:
+    """Adjacent texts become one text when neither has extras."""
+    body = replace_invalid("".join(slot.pieces))
+    extra: Extra = slot.extra or None
+    match slot.kind:
         case "text":
             last = parts[-1] if parts else None
             if isinstance(last, Text) and last.extra is None and extra is None:
@@ -295,14 +285,16 @@ def _append(parts: list[Part], s: _Slot) -> None:
             if body or extra:
                 parts.append(Thinking(body, extra))
         case "call":
-            parts.append(ToolCall(clean(s.id), clean(s.name), body, extra))
+            parts.append(
+                ToolCall(replace_invalid(slot.id), replace_invalid(slot.name), body, extra)
+            )
         case _:
-            parts.append(Native(s.data))
+            parts.append(Native(slot.data))
 
 
 def _split_tags(parts: list[Part]) -> list[Part]:
-    """Move what stands in reasoning tags from the text to reasoning, as the live filter did.
-    The filter runs over the whole text of the answer, so tags may span text parts."""
+    """Move text inside reasoning tags to reasoning, as the live filter did. The filter runs over
+    the whole answer, so a tag may span several text parts."""
     if not any(isinstance(p, Text) and "<" in p.text for p in parts):
         return parts
     out: list[Part] = []
@@ -313,21 +305,21 @@ def _split_tags(parts: list[Part]) -> list[Part]:
             extra = part.extra
             pieces = tags.feed(part.text)
             if extra is not None:
-                # They stay on one piece of the part, also when nothing of its text is left.
+                # The extras stay on one piece of the part, even when none of its text is left.
                 end = pieces.pop()[1] if pieces and not pieces[-1][0] else ""
                 out.extend([Thinking(p) if thinking else Text(p) for thinking, p in pieces])
                 out.append(Text(end, extra))
             else:
-                _tagged(out, pieces, None)
+                _append_tagged_pieces(out, pieces, None)
         else:
             if isinstance(part, ToolCall):
-                _tagged(out, tags.close(), extra)
+                _append_tagged_pieces(out, tags.close(), extra)
             out.append(part)
-    _tagged(out, tags.close(), extra)
+    _append_tagged_pieces(out, tags.close(), extra)
     return out
 
 
-def _tagged(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
+def _append_tagged_pieces(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
     for thinking, piece in pieces:
         last = out[-1] if out else None
         if thinking:

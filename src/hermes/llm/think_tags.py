@@ -1,15 +1,15 @@
-"""Reasoning tags in visible text: the same filter for the live stream and the stored message."""
+"""Filters reasoning tags out of text, alike for the live stream and the stored message."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
+TAG_NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
 # ASCII: otherwise letters like the Kelvin sign would pass for a k.
-_OPEN = re.compile(r"<(" + "|".join(NAMES) + r")>", re.I | re.A)
-_CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in NAMES}
-_LONGEST = max(map(len, NAMES)) + 3
+_OPEN = re.compile(r"<(" + "|".join(TAG_NAMES) + r")>", re.I | re.A)
+_CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in TAG_NAMES}
+_LONGEST = max(map(len, TAG_NAMES)) + 3
 _QUOTES = ("`", '"', "'")
 
 Piece = tuple[bool, str]
@@ -17,9 +17,9 @@ Piece = tuple[bool, str]
 
 
 class ThinkFilter:
-    """Closed pairs are reasoning anywhere; an unclosed tag only at the start of the text or of a
-    line. A tag in the middle of a line is held back until its pair closes or the text ends; one
-    right behind a quote or back-tick is prose. Every way of cutting the text gives one result."""
+    """A closed pair of tags is reasoning anywhere, an unclosed tag only at the start of the text or
+    of a line. A tag in mid-line is held back until its pair closes or the text ends; one right
+    after a quote or back-tick is prose. The result does not depend on how the text is cut."""
 
     __slots__ = (
         "_blank",
@@ -35,31 +35,31 @@ class ThinkFilter:
 
     def __init__(self) -> None:
         self._tail = ""
-        """Not yet decided: a possible tag cut at a chunk boundary."""
+        """Possible start of a tag at the end of the last piece."""
         self._closer = ""
-        """Lower-case closing tag we wait for; empty outside reasoning."""
+        """The closing tag to wait for, in lower case; empty outside reasoning."""
         self._held: list[str] = []
-        """Since an opening tag in mid-line: text or reasoning, depending on what follows."""
+        """Pieces since an opening tag in mid-line: reasoning if it closes, else text."""
         self._sure = False
         self._noted = ""
-        """The last text passed on; what follows from it is worked out when it matters."""
+        """The last text passed on, evaluated only when the next tag comes."""
         self._line_start = True
         self._last = ""
         self._blank = True
         self._trim = False
-        """Leading white space behind a reasoning block that opened the answer is not text."""
+        """Drop white space after a reasoning block that opened the answer."""
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._tail and not self._closer and not self._trim
 
-    def note(self, text: str) -> None:
-        """Text without `<` that went past the filter. Looked at when the next `<` comes."""
+    def note_text(self, text: str) -> None:
+        """Note text without `<` that bypassed the filter; evaluated when the next `<` comes."""
         if text.isspace():
-            self._settle()
+            self._settle_noted_text()
         self._noted = text
 
-    def _settle(self) -> None:
+    def _settle_noted_text(self) -> None:
         text, self._noted = self._noted, ""
         if text:
             _, newline, line = text.rpartition("\n")
@@ -71,79 +71,79 @@ class ThinkFilter:
         out: list[Piece] = []
         text, self._tail = self._tail + text, ""
         while text:
-            text = self._inside(text, out) if self._closer else self._outside(text, out)
+            text = self._feed_inside(text, out) if self._closer else self._feed_outside(text, out)
         return out
 
     def close(self) -> list[Piece]:
         out: list[Piece] = []
         rest, self._tail = self._tail, ""
         if self._closer and self._sure:
-            _add(out, True, rest)
+            _append_piece(out, True, rest)
         else:
-            self._pass("".join(self._held) + rest, out)
+            self._pass_text("".join(self._held) + rest, out)
         self._closer, self._held = "", []
         return out
 
-    def _outside(self, text: str, out: list[Piece]) -> str:
+    def _feed_outside(self, text: str, out: list[Piece]) -> str:
         match = _OPEN.search(text)
         if match is None:
-            cut = _undecided(text, _may_open)
+            cut = _find_open_tag(text, _may_open)
             self._tail = text[cut:]
-            self._pass(text[:cut], out)
+            self._pass_text(text[:cut], out)
             return ""
-        self._pass(text[: match.start()], out)
-        self._settle()
+        self._pass_text(text[: match.start()], out)
+        self._settle_noted_text()
         if self._last in _QUOTES:
-            self._pass(match.group(), out)
+            self._pass_text(match.group(), out)
         else:
             self._closer = f"</{match.group(1).lower()}>"
             self._sure = self._line_start
             self._held = [] if self._sure else [match.group()]
         return text[match.end() :]
 
-    def _inside(self, text: str, out: list[Piece]) -> str:
+    def _feed_inside(self, text: str, out: list[Piece]) -> str:
         match = _CLOSE[self._closer].search(text)
         if match is None:
-            cut = _undecided(text, lambda tail: self._closer.startswith(tail.lower()))
+            cut = _find_open_tag(text, lambda tail: self._closer.startswith(tail.lower()))
             self._tail = text[cut:]
-            self._reason(text[:cut], out)
+            self._add_reasoning(text[:cut], out)
             return ""
-        self._reason(text[: match.start()], out)
+        self._add_reasoning(text[: match.start()], out)
         if not self._sure:
             held = "".join(self._held)
-            _add(out, True, held[held.index(">") + 1 :])
+            _append_piece(out, True, held[held.index(">") + 1 :])
         self._closer, self._held = "", []
-        self._settle()
+        self._settle_noted_text()
         self._trim = self._blank
         return text[match.end() :]
 
-    def _reason(self, text: str, out: list[Piece]) -> None:
+    def _add_reasoning(self, text: str, out: list[Piece]) -> None:
         if self._sure:
-            _add(out, True, text)
+            _append_piece(out, True, text)
         elif text:
             self._held.append(text)
 
-    def _pass(self, text: str, out: list[Piece]) -> None:
+    def _pass_text(self, text: str, out: list[Piece]) -> None:
         if self._trim:
             text = text.lstrip()
             self._trim = not text
         if text:
-            self.note(text)
-            _add(out, False, text)
+            self.note_text(text)
+            _append_piece(out, False, text)
 
 
 def _may_open(tail: str) -> bool:
     low = tail.lower()
-    return any(f"<{name}>".startswith(low) for name in NAMES)
+    return any(f"<{name}>".startswith(low) for name in TAG_NAMES)
 
 
-def _undecided(text: str, possible: Callable[[str], bool]) -> int:
-    """Where a tag may have begun that the next chunk could complete."""
-    at = text.rfind("<", max(0, len(text) - _LONGEST))
-    return at if at >= 0 and possible(text[at:]) else len(text)
+def _find_open_tag(text: str, possible: Callable[[str], bool]) -> int:
+    """Index of a possible tag that the next piece could complete; the length: none."""
+    position = text.rfind("<", max(0, len(text) - _LONGEST))
+    return position if position >= 0 and possible(text[position:]) else len(text)
 
 
-def _add(out: list[Piece], thinking: bool, text: str) -> None:
+def _append_piece(out: list[Piece], thinking: bool, text: str) -> None:
     if not text:
         return
     if out and out[-1][0] is thinking:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.core.untrusted_text import reveal
+from hermes.core.untrusted_text import reveal_hidden
 from hermes.net.errors import EgressError
 from hermes.net.fetcher import FetchedPage
 
@@ -116,7 +116,7 @@ def _reveal_hidden(html: str) -> str:
     if next(islice(_INVISIBLE.finditer(html), _MAX_INVISIBLE, None), None):
         return html
     html = _ENTITY.sub(lambda found: _decode_invisible(found[0]), html)
-    shown = reveal(html.replace("\xad", ""))
+    shown = reveal_hidden(html.replace("\xad", ""))
     return _REVEALED.sub(r"&lt;\1&gt;", shown)
 
 
@@ -126,7 +126,7 @@ def _decode_invisible(entity: str) -> str:
     from html import unescape
 
     char = unescape(entity)
-    return char if len(char) == 1 and reveal(f"a{char}a") != f"a{char}a" else entity
+    return char if len(char) == 1 and reveal_hidden(f"a{char}a") != f"a{char}a" else entity
 
 
 def decode_body(body: bytes, declared: str = "") -> str:

@@ -35,7 +35,7 @@ class Server:
         self.settings = settings
         self.principals = Principals(settings, keys)
         self.metrics = Metrics()
-        self._clean = Redactor(secrets).clean
+        self._clean = Redactor(secrets).redact
         self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
         self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)

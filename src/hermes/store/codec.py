@@ -10,9 +10,9 @@ import msgspec
 
 from hermes.core.errors import StoreError
 from hermes.core.message import Message, Text, ToolReturn
-from hermes.core.store import SessionMeta, Stored
+from hermes.core.store import SessionMeta, StoredMessage
 from hermes.core.taint import Taint
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
 SEARCHABLE_LENGTH = 64 * 1024
 """Characters of one message that are indexed."""
@@ -59,8 +59,8 @@ def decode_message(body: bytes, seq: int) -> Message:
         ) from error
 
 
-def decode_page(rows: Iterable[tuple[int, float, bytes]]) -> list[Stored]:
-    return [Stored(seq, created, decode_message(body, seq)) for seq, created, body in rows]
+def decode_page(rows: Iterable[tuple[int, float, bytes]]) -> list[StoredMessage]:
+    return [StoredMessage(seq, created, decode_message(body, seq)) for seq, created, body in rows]
 
 
 def searchable_text(message: Message) -> str:
@@ -72,16 +72,16 @@ def searchable_text(message: Message) -> str:
 def _clean_value(value: Any) -> Any:
     match value:
         case str():
-            return clean(value)
+            return replace_invalid(value)
         case dict():
-            return {clean(str(k)): _clean_value(v) for k, v in value.items()}
+            return {replace_invalid(str(k)): _clean_value(v) for k, v in value.items()}
         case list() | tuple():
             return [_clean_value(v) for v in value]
         case bool() | None | float() | bytes():
             return value
         case int():
             return value if -(1 << 63) <= value < (1 << 63) else float(value)
-    return clean(str(value))
+    return replace_invalid(str(value))
 
 
 SESSION_COLUMNS = (
@@ -94,7 +94,7 @@ def encode_session(meta: SessionMeta, now: float) -> tuple[Column, ...]:
     """The columns id, source, key, cwd, title, model, parent, created, updated, taint."""
     texts = (meta.id, meta.source, meta.key, meta.cwd, meta.title, meta.model, meta.parent)
     created = meta.created or now
-    return (*map(clean, texts), created, meta.updated or created, meta.taint.bits)
+    return (*map(replace_invalid, texts), created, meta.updated or created, meta.taint.bits)
 
 
 def decode_session(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from hermes.core.ledger import WARN_AT, By, Cap, Decide, Entry, Level, Row, Warned
-from hermes.core.text import clean
+from hermes.core.ledger import WARN_AT, By, Cap, CapLevel, CapWarning, Decide, Entry, UsageRow
+from hermes.core.text import replace_invalid
 from hermes.store.database import Database
 from hermes.store.db_thread import do_nothing
 from hermes.store.process_locks import ProcessLock
@@ -40,9 +40,9 @@ class SqliteLedger:
         self._pending: dict[int, PendingEntry] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def reserve(
+    async def reserve_call(
         self, caps: Sequence[Cap], decide: Decide
-    ) -> tuple[Entry | None, list[Level]]:
+    ) -> tuple[Entry | None, list[CapLevel]]:
         """When cancelled while waiting, whatever is still reserved is released."""
         job = self._submit(lambda db: _reserve_entry(db, self._process, caps, decide))
         try:
@@ -51,21 +51,21 @@ class SqliteLedger:
             job.add_done_callback(self._release_reservation)
             raise
 
-    def begin(self, entry: Entry) -> None:
+    def begin_call(self, entry: Entry) -> None:
         self._add_pending(entry, running=True)
 
-    def settle(
+    def settle_call(
         self,
         entry: Entry,
         caps: Sequence[Cap] = (),
-        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
+        on_warnings: Callable[[Sequence[CapWarning]], None] | None = None,
     ) -> None:
         if not caps or on_warnings is None:
             self._add_pending(entry, running=False)
             return
         tell = on_warnings
 
-        def report_warnings(job: asyncio.Future[list[Warned]]) -> None:
+        def report_warnings(job: asyncio.Future[list[CapWarning]]) -> None:
             if job.cancelled() or job.exception() is not None:
                 log.warning("the ledger could not be written: %s", job.exception())
                 self._add_pending(entry, running=False)
@@ -74,8 +74,8 @@ class SqliteLedger:
 
         self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
 
-    async def sum_calls(self, by: By, since: float) -> list[Row]:
-        def sum_settled(db: Connection) -> list[Row]:
+    async def sum_calls(self, by: By, since: float) -> list[UsageRow]:
+        def sum_settled(db: Connection) -> list[UsageRow]:
             _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, round(since * 1e9))
 
@@ -128,7 +128,9 @@ class SqliteLedger:
         if job.cancelled() or job.exception() is not None:
             self.restore_pending(entries)
 
-    def _release_reservation(self, job: asyncio.Future[tuple[Entry | None, list[Level]]]) -> None:
+    def _release_reservation(
+        self, job: asyncio.Future[tuple[Entry | None, list[CapLevel]]]
+    ) -> None:
         entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
         if entry is not None:
             self._submit(lambda db: _release_entry(db, entry)).add_done_callback(_log_failure)
@@ -155,7 +157,7 @@ _KEY_COLUMNS: dict[By, str] = {
 
 def _reserve_entry(
     db: Connection, process: ProcessLock, caps: Sequence[Cap], decide: Decide
-) -> tuple[Entry | None, list[Level]]:
+) -> tuple[Entry | None, list[CapLevel]]:
     """Calls of other processes count too: the transaction is an immediate one."""
     _settle_dead_calls(db, process)
     levels = _read_levels(db, caps)
@@ -177,7 +179,7 @@ def _release_entry(db: Connection, entry: Entry) -> None:
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
 
 
-def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[Level]:
+def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[CapLevel]:
     running: dict[str, tuple[float, int]] = {}
     for (body,) in db.execute("SELECT entry FROM reservations"):
         entry = _entry_decoder.decode(body)
@@ -188,7 +190,7 @@ def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[Level]:
     for cap in caps:
         spent, reserved = _read_spent(db, cap.scope), running.get(cap.scope, (0.0, 0))
         unit = 0 if cap.unit == "usd" else 1
-        levels.append(Level(cap, spent[unit], reserved[unit]))
+        levels.append(CapLevel(cap, spent[unit], reserved[unit]))
     return levels
 
 
@@ -199,7 +201,7 @@ def _read_spent(db: Connection, scope: str) -> tuple[float, float]:
     return found[0] if found else (0.0, 0)
 
 
-def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warned]:
+def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[CapWarning]:
     """Record how a call ended; a second time changes nothing."""
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
     account = entry.account
@@ -211,7 +213,7 @@ def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> lis
         (
             entry.id,
             entry.day,
-            *map(clean, (*who, entry.provider, entry.model)),
+            *map(replace_invalid, (*who, entry.provider, entry.model)),
             entry.input,
             entry.output,
             entry.cache_read,
@@ -221,7 +223,7 @@ def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> lis
             entry.estimated,
             entry.seconds,
             entry.outcome,
-            clean(" ".join(entry.tools)),
+            replace_invalid(" ".join(entry.tools)),
         ),
     )
     if not db.changes():
@@ -230,12 +232,12 @@ def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> lis
         db.execute(
             "INSERT INTO spent (scope, usd, tokens) VALUES (?, ?, ?) ON CONFLICT (scope)"
             " DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
-            (clean(scope), entry.cost or 0.0, entry.tokens),
+            (replace_invalid(scope), entry.cost or 0.0, entry.tokens),
         )
     return [warning for cap in caps if (warning := _record_warning(db, cap)) is not None]
 
 
-def _record_warning(db: Connection, cap: Cap) -> Warned | None:
+def _record_warning(db: Connection, cap: Cap) -> CapWarning | None:
     """The highest mark passed for the first time."""
     spent = _read_spent(db, cap.scope)[0 if cap.unit == "usd" else 1]
     found = None
@@ -243,10 +245,10 @@ def _record_warning(db: Connection, cap: Cap) -> Warned | None:
         if cap.limit > 0 and spent >= cap.limit * percent / 100:
             db.execute(
                 "INSERT OR IGNORE INTO warned (scope, cap, level, percent) VALUES (?, ?, ?, ?)",
-                (clean(cap.scope), cap.name, cap.limit, percent),
+                (replace_invalid(cap.scope), cap.name, cap.limit, percent),
             )
             if db.changes():
-                found = Warned(cap, percent, spent)
+                found = CapWarning(cap, percent, spent)
     return found
 
 
@@ -276,7 +278,7 @@ _SUMS = (
 )
 
 
-def _sum_calls(db: Connection, by: By, since: int) -> list[Row]:
+def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:
     """`since`: in nanoseconds."""
     if by == "tool":
         return _sum_by_tool(db, since)
@@ -284,10 +286,10 @@ def _sum_calls(db: Connection, by: By, since: int) -> list[Row]:
         f"SELECT {_KEY_COLUMNS[by]}, count(*), sum(outcome <> ''), {_SUMS}"
         " FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
     )
-    return [Row(*row) for row in db.execute(sql, (since,))]
+    return [UsageRow(*row) for row in db.execute(sql, (since,))]
 
 
-def _sum_by_tool(db: Connection, since: int) -> list[Row]:
+def _sum_by_tool(db: Connection, since: int) -> list[UsageRow]:
     """A model call that made several tool calls is divided among their tools."""
     found: dict[str, list[float]] = {}
     sql = (
@@ -306,5 +308,5 @@ def _sum_by_tool(db: Connection, since: int) -> list[Row]:
         calls, *tokens = map(round, counts)
         costs = (cost, round(unpriced), round(estimated), seconds, uses)
         values: list[Any] = [calls, 0, *tokens, *costs]
-        rows.append(Row(name, *values))
+        rows.append(UsageRow(name, *values))
     return rows

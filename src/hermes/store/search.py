@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hermes.core.store import Hit
-from hermes.core.text import clean
+from hermes.core.store import SearchHit
+from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
 from hermes.store.search_index import IndexDamaged, compile_pattern, split_unspaced_scripts
@@ -28,7 +28,7 @@ class SqliteSearch:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def find_messages(self, query: str, *, limit: int = 20) -> list[Hit]:
+    async def find_messages(self, query: str, *, limit: int = 20) -> list[SearchHit]:
         try:
             return await self._query_all(query, limit)
         except IndexDamaged:
@@ -39,10 +39,10 @@ class SqliteSearch:
             path = self._database.path
             raise errors.error_of_kind("damaged", path, "its search index") from error
 
-    async def _query_all(self, query: str, limit: int) -> list[Hit]:
+    async def _query_all(self, query: str, limit: int) -> list[SearchHit]:
         is_alive = cache(self._database.process.is_alive)
 
-        def query_once(db: Connection, *, catch_up: bool = True) -> list[Hit] | None:
+        def query_once(db: Connection, *, catch_up: bool = True) -> list[SearchHit] | None:
             if catch_up and search_index.has_pending(db):
                 return None
             return _query_index(db, query, limit, is_alive)
@@ -65,7 +65,7 @@ _ROWS = (
 
 def _query_index(
     db: Connection, query: str, limit: int, is_alive: Callable[[str], bool]
-) -> list[Hit]:
+) -> list[SearchHit]:
     """The best hits. Ranking happens inside FTS5; only the winners are read."""
     import apsw
 
@@ -79,7 +79,7 @@ def _query_index(
     found: dict[int, Sequence[Any]] = {id: row for id, *row in db.execute(_ROWS, (str(best),))}
     pattern = compile_terms(terms)
     return [
-        Hit(
+        SearchHit(
             codec.decode_session(row, is_alive),
             seq,
             role,
@@ -92,7 +92,7 @@ def _query_index(
 def parse_terms(query: str) -> list[str]:
     """The words and quoted phrases of what a person typed."""
     found = []
-    for match in compile_pattern(_TERM).finditer(clean(query[:MAX_QUERY_LENGTH])):
+    for match in compile_pattern(_TERM).finditer(replace_invalid(query[:MAX_QUERY_LENGTH])):
         text = match[1] if match[1] is not None else match[2]
         if any(c.isalnum() for c in text):
             found.append(text)

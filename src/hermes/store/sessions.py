@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, State, Stored
+from hermes.core.store import SessionMeta, SessionState, StoredMessage
 from hermes.core.taint import Taint
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
 from hermes.store.ledger import SqliteLedger
@@ -53,12 +53,12 @@ class SqliteSessions:
         session_id: str,
         messages: Sequence[Message],
         *,
-        state: State | None = None,
+        state: SessionState | None = None,
         create: SessionMeta | None = None,
         taint: Taint | None = None,
     ) -> None:
         bits = taint.bits if taint is not None else 0
-        batch = self._make_batch(clean(session_id), messages, state, create, bits)
+        batch = self._make_batch(replace_invalid(session_id), messages, state, create, bits)
 
         def append_batch(db: Connection) -> None:
             _append_batch(db, self._process, batch)
@@ -67,26 +67,26 @@ class SqliteSessions:
         await self._write_with_ledger(append_batch)
 
     async def continue_in_child(
-        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
+        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: SessionState
     ) -> None:
-        batch = self._make_batch(clean(child.id), messages, state, child)
+        batch = self._make_batch(replace_invalid(child.id), messages, state, child)
 
         def append_to_child(db: Connection) -> None:
-            _continue_in_child(db, self._process, clean(session_id), batch)
+            _continue_in_child(db, self._process, replace_invalid(session_id), batch)
             self._backlog.count += len(batch.rows)
 
         await self._database.writer.submit(append_to_child)
 
-    async def set_state(self, session_id: str, state: State) -> None:
+    async def set_state(self, session_id: str, state: SessionState) -> None:
         await self._write_with_ledger(
-            lambda db: _set_state(db, self._process, clean(session_id), state)
+            lambda db: _set_state(db, self._process, replace_invalid(session_id), state)
         )
 
     async def update_meta(
         self, session_id: str, *, title: str | None = None, model: str | None = None
     ) -> None:
-        texts = [text if text is None else clean(text) for text in (title, model)]
-        cleaned = clean(session_id)
+        texts = [text if text is None else replace_invalid(text) for text in (title, model)]
+        cleaned = replace_invalid(session_id)
 
         def update_columns(db: Connection) -> None:
             db.execute(
@@ -101,7 +101,7 @@ class SqliteSessions:
 
     async def delete(self, session_id: str) -> bool:
         def delete_conversation(db: Connection) -> bool:
-            return _delete_conversation(db, self._process, clean(session_id))
+            return _delete_conversation(db, self._process, replace_invalid(session_id))
 
         try:
             return await self._database.writer.submit(delete_conversation)
@@ -113,7 +113,7 @@ class SqliteSessions:
         self,
         session_id: str,
         messages: Sequence[Message],
-        state: State | None,
+        state: SessionState | None,
         create: SessionMeta | None,
         taint: int = 0,
     ) -> _Batch:
@@ -133,16 +133,16 @@ class SqliteSessions:
     # -- queries -------------------------------------------------------------------------------
 
     async def get_meta(self, session_id: str) -> SessionMeta | None:
-        return await self._find_one("WHERE s.id = ?", clean(session_id))
+        return await self._find_one("WHERE s.id = ?", replace_invalid(session_id))
 
     async def load_messages(self, session_id: str) -> list[Message]:
-        return await self._database.read(lambda db: _load_messages(db, clean(session_id)))
+        return await self._database.read(lambda db: _load_messages(db, replace_invalid(session_id)))
 
-    async def stream_messages(self, session_id: str) -> AsyncIterator[Stored]:
+    async def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
         after = -1
 
-        def load_next_page(db: Connection) -> list[Stored]:
-            return _load_page(db, clean(session_id), after)
+        def load_next_page(db: Connection) -> list[StoredMessage]:
+            return _load_page(db, replace_invalid(session_id), after)
 
         while page := await self._database.read(load_next_page):
             for stored in page:
@@ -177,7 +177,7 @@ class SqliteSessions:
 
     async def find_by_prefix(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
         where = "WHERE s.id >= ? AND s.id < ? ORDER BY s.id LIMIT ?"
-        prefix = clean(prefix)
+        prefix = replace_invalid(prefix)
         return await self._list_where(where, prefix, prefix + _LAST_CHARACTER, limit)
 
     async def _list_where(self, where: str, *values: str | int) -> list[SessionMeta]:
@@ -216,7 +216,7 @@ def _load_messages(db: Connection, session_id: str) -> list[Message]:
     return codec.decode_messages([found] if isinstance(found, bytes) else found)
 
 
-def _load_page(db: Connection, session_id: str, after: int) -> list[Stored]:
+def _load_page(db: Connection, session_id: str, after: int) -> list[StoredMessage]:
     return codec.decode_page(
         db.execute(
             "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
@@ -230,7 +230,7 @@ def _load_page(db: Connection, session_id: str, after: int) -> list[Stored]:
 def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
     """Sessions with these columns, the most recently used first; of a compressed conversation
     only the session it continues in."""
-    values = {name: clean(value) for name, value in wanted.items() if value is not None}
+    values = {name: replace_invalid(value) for name, value in wanted.items() if value is not None}
     tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
     where = f"WHERE {' AND '.join(tests)} ORDER BY s.updated DESC, s.n DESC"
     return where, list(values.values())
@@ -246,7 +246,7 @@ class _Batch(Struct):
     now: float
     rows: Sequence[tuple[str, str, float, bytes]]
     """Role, kind, created, body."""
-    state: State | None = None
+    state: SessionState | None = None
     create: SessionMeta | None = None
     taint: int = 0
     """Bits to add."""
@@ -320,7 +320,7 @@ def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
     if meta.system:
         db.execute(
             "INSERT INTO systems (session, text) VALUES (?, ?)",
-            (db.last_insert_rowid(), clean(meta.system)),
+            (db.last_insert_rowid(), replace_invalid(meta.system)),
         )
 
 
@@ -340,7 +340,7 @@ def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch:
     )
 
 
-def _set_state(db: Connection, process: ProcessLock, session_id: str, state: State) -> None:
+def _set_state(db: Connection, process: ProcessLock, session_id: str, state: SessionState) -> None:
     n = _claim_session(db, process, session_id)
     holder = process.acquire() if state == "running" else ""
     db.execute("UPDATE sessions SET state = ?, owner = ? WHERE n = ?", (state, holder, n))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.continuation import Seam, strip_overlap
+from hermes.agent.continuation import OverlapFilter, strip_overlap
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ def test_join(before: str, after: str, joined: str) -> None:
 
 @given(st.text("ab ", max_size=60), st.text("ab ", max_size=60), st.lists(st.integers(1, 7)))
 def test_the_live_form_equals_the_stored_one(before: str, after: str, cuts: list[int]) -> None:
-    seam, out, at = Seam(before), [], 0
+    seam, out, at = OverlapFilter(before), [], 0
     for cut in [*cuts, len(after)]:
         out.append(seam.feed(after[at : at + cut]))
         at += cut
     out.append(seam.feed(after[at:]) if at < len(after) else "")
-    out.append(seam.close())
+    out.append(seam.finish())
     assert "".join(out) == strip_overlap(before, after)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from hermes.agent.json_repair import BadArguments, parse, truncated
+from hermes.agent.json_repair import BadArguments, is_truncated, parse_arguments
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 SCALAR = (
@@ -29,8 +29,8 @@ def dump(value: Any) -> str:
 
 @pytest.mark.parametrize("raw", ["", " \n\t", "None", "null", " null\n", '""', "{}", "{ }"])
 def test_nothing_given_is_an_empty_object(raw: str) -> None:
-    assert parse(raw) == {}
-    assert not truncated(raw)
+    assert parse_arguments(raw) == {}
+    assert not is_truncated(raw)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_nothing_given_is_an_empty_object(raw: str) -> None:
     ],
 )
 def test_slips_with_one_reading_are_repaired(raw: str, meant: dict[str, Any]) -> None:
-    assert parse(raw) == meant
-    assert not truncated(raw)
+    assert parse_arguments(raw) == meant
+    assert not is_truncated(raw)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_slips_with_one_reading_are_repaired(raw: str, meant: dict[str, Any]) ->
 )
 def test_what_has_no_single_reading_is_refused(raw: str) -> None:
     with pytest.raises(BadArguments, match="Nothing was executed"):
-        parse(raw)
-    assert not truncated(raw)
+        parse_arguments(raw)
+    assert not is_truncated(raw)
 
 
 @pytest.mark.parametrize(
@@ -140,17 +140,17 @@ def test_what_has_no_single_reading_is_refused(raw: str) -> None:
     ],
 )
 def test_text_that_breaks_off_is_truncated_and_never_parsed(raw: str) -> None:
-    assert truncated(raw)
+    assert is_truncated(raw)
     with pytest.raises(BadArguments, match="end before the object is closed"):
-        parse(raw)
+        parse_arguments(raw)
 
 
 @settings(deadline=None)
 @given(OBJECT)
 def test_any_object_round_trips(value: dict[str, Any]) -> None:
-    assert parse(dump(value)) == value
-    assert parse(f"\n {dump(value)} \n") == value
-    assert not truncated(dump(value))
+    assert parse_arguments(dump(value)) == value
+    assert parse_arguments(f"\n {dump(value)} \n") == value
+    assert not is_truncated(dump(value))
 
 
 @settings(deadline=None)
@@ -160,9 +160,9 @@ def test_no_prefix_of_an_object_is_ever_executed(
 ) -> None:
     for raw in (dump(value), orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), repr(value)):
         prefix = raw[: data.draw(st.integers(1, len(raw) - 1))]
-        assert truncated(prefix)
+        assert is_truncated(prefix)
         with pytest.raises(BadArguments):
-            parse(prefix)
+            parse_arguments(prefix)
 
 
 @settings(deadline=None)
@@ -183,10 +183,10 @@ def test_documented_slips_repair_to_the_original(
         .decode()
         .replace("]\n}", "],\n}"),
     }
-    assume(not truncated(raw))
+    assume(not is_truncated(raw))
     for name, slip in slips.items():
         expected = {**meant, "text": "a\nb\x00\tc"} if name == "raw controls" else meant
-        assert parse(slip) == expected, name
+        assert parse_arguments(slip) == expected, name
 
 
 @settings(deadline=None)
@@ -196,7 +196,7 @@ def test_python_literals_read_as_python_reads_them(value: dict[str, Any]) -> Non
     extremes = {"quote": "it's", "double": 'a"b', "odd": "\x1b\x00\xad\U000e0001"}
     for raw in (repr(value), repr({**value, **extremes})):
         try:
-            assert parse(raw) == eval(raw)
+            assert parse_arguments(raw) == eval(raw)
         except BadArguments:
             # JSON knows no \x; in double quotes the text may be JSON with a slip instead
             assert '"' in raw
@@ -209,14 +209,14 @@ def test_python_literals_read_as_python_reads_them(value: dict[str, Any]) -> Non
 @example("{'\\U99999999':1}")
 @example("{'\\U0000d800':1}")
 def test_any_text_is_an_object_or_refused(raw: str) -> None:
-    truncated(raw)
+    is_truncated(raw)
     try:
-        value = parse(raw)
+        value = parse_arguments(raw)
     except BadArguments:
         return
     assert isinstance(value, dict)
     orjson.dumps(value)
-    assert not truncated(raw)
+    assert not is_truncated(raw)
     assert value or not raw.strip().strip("{}[] \n\"'") or raw.strip() in ("None", "null")
 
 
@@ -242,9 +242,9 @@ HOSTILE = {
 @pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_costs_bounded_time(raw: str) -> None:
     start = time.process_time()
-    truncated(raw)
+    is_truncated(raw)
     try:
-        parse(raw)
+        parse_arguments(raw)
     except BadArguments as refused:
         assert len(str(refused)) < 400
     assert time.process_time() - start < 2

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hermes.agent.error_messages import LIMIT, sentence
+from hermes.agent.error_messages import LIMIT, describe_failure
 from hermes.agent.recovery import PARAMETERS, POLICY
 from hermes.core.errors import CODES, Failure, Kind
-from hermes.core.message import Target, user
+from hermes.core.message import Target, user_message
 from hermes.core.provider import Settings
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.errors.patterns import FIELDS
-from hermes.llm.provider_spec import Quirks, overlay
+from hermes.llm.provider_spec import Quirks, overlay_quirks
 from tests.wire.talk import TOOLS, Talk
 
 PUBLIC_CODES = set(
@@ -59,25 +61,25 @@ FULL: list[tuple[str, Quirks]] = [
 @pytest.mark.parametrize(("wire", "quirks"), FULL, ids=lambda x: x if isinstance(x, str) else "")
 def test_what_an_endpoint_refused_is_not_in_the_next_request(wire: str, quirks: Quirks) -> None:
     """Whatever field a refusal may name: what is learned from it takes it out."""
-    body = Talk(wire, quirks).body(user("x"), tools=TOOLS, settings=ASKED)
+    body = Talk(wire, quirks).body(user_message("x"), tools=TOOLS, settings=ASKED)
     named = _keys(body) & {*FIELDS.split("|"), "strict"} - {"max_tokens", "maxOutputTokens"}
     assert len(named) > 1
     for name in named:
-        learned = overlay(quirks, PARAMETERS.get(name, {"drop": (name,)}))
-        less = Talk(wire, learned).body(user("x"), tools=TOOLS, settings=ASKED)
+        learned = overlay_quirks(quirks, PARAMETERS.get(name, {"drop": (name,)}))
+        less = Talk(wire, learned).body(user_message("x"), tools=TOOLS, settings=ASKED)
         assert name not in _keys(less), name
 
 
 class _Endpoint:
     target = Target("acme", "acme-large-with-a-long-name-2026-11-15", "chat")
-    base_url = "https://user:pw@api.acme.example/v1"
-    key_source = "ACME_API_KEY"
+    endpoint = ModelEndpoint(target, "https://user:pw@api.acme.example/v1")
+    credentials = SimpleNamespace(key_source="ACME_API_KEY", is_login=False)
 
 
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda k: k.value)
 @pytest.mark.parametrize("said", ["", "short", "long words " * 200])
 def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, said: str) -> None:
-    text = sentence(Failure(kind, said, retry_after=3600.0), _Endpoint())  # type: ignore[arg-type]
+    text = describe_failure(Failure(kind, said, retry_after=3600.0), _Endpoint())  # type: ignore[arg-type]
     assert 40 < len(text) <= LIMIT
     assert "\n" not in text
     assert "pw" not in text
@@ -88,8 +90,8 @@ def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, 
 
 def test_where_no_key_is_set_none_is_said_to_be_wrong() -> None:
     class Keyless(_Endpoint):
-        key_source = ""
+        credentials = SimpleNamespace(key_source="", is_login=False)
 
-    text = sentence(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
+    text = describe_failure(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
     assert "none is set" in text and text.endswith("send the message again.")
     assert "model.api_key_env" in text

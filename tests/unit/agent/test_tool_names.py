@@ -1,6 +1,6 @@
 import pytest
 
-from hermes.agent.tool_names import resolve
+from hermes.agent.tool_names import resolve_name
 
 KNOWN = ("terminal", "read_file", "write_file", "search_files", "tool_search", "todo", "process")
 
@@ -47,17 +47,17 @@ KNOWN = ("terminal", "read_file", "write_file", "search_files", "tool_search", "
     ],
 )
 def test_a_name_resolves_only_to_what_it_can_mean(written: str, meant: str | None) -> None:
-    assert resolve(written, KNOWN) == meant
+    assert resolve_name(written, KNOWN) == meant
 
 
 @pytest.mark.parametrize("written", ["Read_File", "read", "functions.READ_FILE"])
 def test_two_candidates_are_none(written: str) -> None:
-    assert resolve(written, ("read_file", "read-file", "read_page")) is None
+    assert resolve_name(written, ("read_file", "read-file", "read_page")) is None
 
 
 def test_an_exact_name_wins_over_its_look_alikes() -> None:
-    assert resolve("read-file", ("read_file", "read-file")) == "read-file"
+    assert resolve_name("read-file", ("read_file", "read-file")) == "read-file"
 
 
 def test_nothing_known() -> None:
-    assert resolve("read_file", ()) is None
+    assert resolve_name("read_file", ()) is None

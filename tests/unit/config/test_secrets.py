@@ -15,7 +15,7 @@ from hermes.config.env import build_child_env
 from hermes.config.load import load_setup
 from hermes.config.secrets import Secrets, is_secret_name, read_dotenv
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import KEYS
+from hermes.llm.providers import provider_index
 from tests.unit.config.homes import load_home
 
 
@@ -79,7 +79,7 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
 
 
 def test_the_keys_of_all_providers_are_secrets_by_name() -> None:
-    assert [name for name in KEYS if not is_secret_name(name)] == []
+    assert [name for name in provider_index().key_variables if not is_secret_name(name)] == []
 
 
 def test_a_variable_named_on_the_command_line_is_a_secret_too(tmp_path: Path) -> None:

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from hermes.core.history import History
-from hermes.core.message import Media, Message, Target, Text, ToolCall, ToolReturn, user
+from hermes.core.message import Media, Message, Target, Text, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
 from hermes.core.taint import BOTH, Source, Taint
 from hermes.core.tool import Risk, Tool, ToolResult, needs_approval, tool
-from hermes.core.untrusted_text import inert, mark_of, reveal, wrap
-from hermes.llm.history_view import NO_RESULT, View
+from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text, wrapper_mark
+from hermes.llm.history_view import NO_RESULT, HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.store.migrations import MIGRATIONS
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 # -- the two bits ------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ def test_a_tool_made_by_hand_is_thought_capable_of_everything() -> None:
 
 
 def test_the_tools_that_exist_declare_what_they_are() -> None:
-    tools = select(["all"])
+    tools = select_tools(["all"])
     for name in ("terminal", "read_file", "search_files"):
         assert name not in tools or tools[name].brings == BOTH
     for name in ("web_extract", "web_search"):
@@ -118,11 +118,11 @@ def test_the_tools_that_exist_declare_what_they_are() -> None:
 async def test_bits_are_stored_with_the_result_and_never_taken_away(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hermes.db")
     await store.sessions.append(
-        "s", [user("a")], create=SessionMeta("s", taint=Taint(private=True))
+        "s", [user_message("a")], create=SessionMeta("s", taint=Taint(private=True))
     )
-    await store.sessions.append("s", [user("b")], taint=Taint(untrusted=True))
-    await store.sessions.append("s", [user("c")], taint=Taint())
-    await store.sessions.append("s", [user("d")])
+    await store.sessions.append("s", [user_message("b")], taint=Taint(untrusted=True))
+    await store.sessions.append("s", [user_message("c")], taint=Taint())
+    await store.sessions.append("s", [user_message("d")])
     await store.sessions.create(SessionMeta("clean"))
     await store.close()
     again = SqliteStore(tmp_path / "hermes.db")
@@ -153,7 +153,7 @@ async def test_sessions_from_before_the_bits_count_as_both(tmp_path: Path) -> No
     try:
         meta = await store.sessions.get_meta("old")
         assert meta and meta.taint == Taint(True, True)
-        await store.sessions.append("old", [user("more")], taint=Taint(private=True))
+        await store.sessions.append("old", [user_message("more")], taint=Taint(private=True))
         await store.sessions.create(SessionMeta("new"))
         new = await store.sessions.get_meta("new")
         assert new and new.taint == Taint()
@@ -187,8 +187,8 @@ async def test_sessions_from_before_the_bits_count_as_both(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
-    assert reveal(text) == shown
-    assert reveal(shown) == shown
+    assert reveal_hidden(text) == shown
+    assert reveal_hidden(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -206,13 +206,13 @@ def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
     ],
 )
 def test_what_belongs_to_the_writing_stays(text: str) -> None:
-    assert reveal(text) == text
+    assert reveal_hidden(text) == text
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=0x10FFFF)))
 def test_nothing_invisible_is_left_between_latin_letters(text: str) -> None:
     spaced = "".join(f"a{c}a" for c in text)
-    left = [c for c in reveal(spaced) if unicodedata.category(c) in ("Cf", "Cc")]
+    left = [c for c in reveal_hidden(spaced) if unicodedata.category(c) in ("Cf", "Cc")]
     visible = "\t\n\r\x0c\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
     assert not set(left) - {*visible, "\U000110bd", "\U000110cd"}
 
@@ -233,10 +233,10 @@ FORGED = [
 
 @pytest.mark.parametrize("marker", FORGED)
 def test_markers_are_broken_and_stay_readable(marker: str) -> None:
-    quoted = inert(f"before {marker} after")
+    quoted = make_inert(f"before {marker} after")
     assert marker not in quoted
     assert quoted.replace("\\", "") == f"before {marker} after"
-    assert inert(quoted) == quoted
+    assert make_inert(quoted) == quoted
 
 
 @pytest.mark.parametrize(
@@ -253,29 +253,29 @@ def test_markers_are_broken_and_stay_readable(marker: str) -> None:
     ],
 )
 def test_guidance_in_output_is_a_quotation(words: str) -> None:
-    assert " (quoted)" in inert(words)
-    assert inert(inert(words)) == inert(words)
+    assert " (quoted)" in make_inert(words)
+    assert make_inert(make_inert(words)) == make_inert(words)
 
 
 def test_code_that_only_looks_similar_stays() -> None:
     text = (
         "a <| b |> c; f <|> g; x[INSTALL]; <data-table>; <data-value='1'>; List<data>; [no result]"
     )
-    assert inert(text) == text
+    assert make_inert(text) == text
 
 
 # -- the wrapper -------------------------------------------------------------------------------
 
 HERE = Target("here", "model", "chat")
 A, B = ToolCall("a", "read", "{}"), ToolCall("b", "write", "{}")
-MARK = mark_of("20250101-000000-abcdef01")
+MARK = wrapper_mark("20250101-000000-abcdef01")
 
 
 def sent(*messages: Message, quirks: Quirks | None = None, mark: str = MARK) -> list[Any]:
     out: list[Message] = []
-    view = View(HERE, quirks or Quirks(), out.append)
-    view.advance(History(messages, mark=mark))
-    return [p for g in out + view.pending() for p in g.parts if isinstance(p, ToolReturn)]
+    view = HistoryView(HERE, quirks or Quirks(), out.append)
+    view.add_new_messages(History(messages, mark=mark))
+    return [p for g in out + view.pending_groups() for p in g.parts if isinstance(p, ToolReturn)]
 
 
 def result(call: ToolCall, *content: Text | Media) -> Message:
@@ -283,19 +283,24 @@ def result(call: ToolCall, *content: Text | Media) -> Message:
 
 
 def asked(*calls: ToolCall) -> tuple[Message, Message]:
-    return user("go"), Message("assistant", calls, origin=HERE)
+    return user_message("go"), Message("assistant", calls, origin=HERE)
 
 
 def test_results_are_wrapped_in_a_mark_of_the_session_at_little_cost() -> None:
     first, second = sent(*asked(A, B), result(A, Text("one")), result(B, Text("two")))
     assert first.text == f"<{MARK}>\none\n</{MARK}>" and second.text == f"<{MARK}>\ntwo\n</{MARK}>"
     assert len(first.text) - len("one") <= 40
-    assert mark_of("20250101-000000-abcdef01") == MARK != mark_of("20250101-000000-abcdef02")
+    assert (
+        wrapper_mark("20250101-000000-abcdef01") == MARK != wrapper_mark("20250101-000000-abcdef02")
+    )
 
 
 def test_guidance_is_outside_and_last() -> None:
     _, last = sent(
-        *asked(A, B), result(A, Text("one")), result(B, Text("two")), user("blue", kind="steer")
+        *asked(A, B),
+        result(A, Text("one")),
+        result(B, Text("two")),
+        user_message("blue", kind="steer"),
     )
     assert last.text == f"<{MARK}>\ntwo\n</{MARK}>\n\nUser guidance: blue"
 
@@ -320,6 +325,6 @@ def test_without_a_mark_nothing_is_wrapped() -> None:
 
 @given(st.lists(st.sampled_from(["<", "</", MARK, f"<{MARK}>", f"</{MARK}>", ">", "\n", "x"])))
 def test_no_content_can_end_the_wrapper(pieces: list[str]) -> None:
-    whole = wrap("".join(pieces), MARK, begin=True, end=True)
+    whole = wrap_text("".join(pieces), MARK, begin=True, end=True)
     assert whole.count(f"<{MARK}>") == whole.count(f"</{MARK}>") == 1
     assert whole.startswith(f"<{MARK}>\n") and whole.endswith(f"\n</{MARK}>")

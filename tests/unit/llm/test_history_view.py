@@ -21,9 +21,9 @@ from hermes.core.message import (
     Thinking,
     ToolCall,
     ToolReturn,
-    user,
+    user_message,
 )
-from hermes.llm.history_view import BEGINNING, NO_IMAGES, NO_RESULT, STEER, View
+from hermes.llm.history_view import BEGINNING, NO_IMAGES, NO_RESULT, STEER, HistoryView
 from hermes.llm.provider_spec import Quirks
 
 HERE = Target("here", "model", "chat")
@@ -74,9 +74,9 @@ def groups(
     history: list[Message], q: Quirks = PLAIN, tail: tuple[Message, ...] = (), mark: str = ""
 ) -> Any:
     out: list[Message] = []
-    view = View(HERE, q, out.append)
-    view.advance(History(history, mark=mark))
-    return out + view.pending(tail)
+    view = HistoryView(HERE, q, out.append)
+    view.add_new_messages(History(history, mark=mark))
+    return out + view.pending_groups(tail)
 
 
 def returned(group: Message) -> list[ToolReturn]:
@@ -121,20 +121,20 @@ def test_advancing_in_steps_gives_the_same(
     history: list[Message], q: Quirks, steps: list[int], tail: list[Message], mark: str
 ) -> None:
     out: list[Message] = []
-    view = View(HERE, q, out.append)
+    view = HistoryView(HERE, q, out.append)
     growing = History(mark=mark)
     rest = list(history)
     for step in [*steps, len(rest)]:
         for message in rest[:step]:
             growing.append(message)
         del rest[:step]
-        view.advance(growing)
+        view.add_new_messages(growing)
         closed = list(out)
         # Looking does not change anything, and what was closed stays as it is.
-        view.pending(tuple(tail))
-        assert closed + view.pending() == groups(growing.messages, q, mark=mark)
+        view.pending_groups(tuple(tail))
+        assert closed + view.pending_groups() == groups(growing.messages, q, mark=mark)
         assert out == closed
-    assert out + view.pending(tuple(tail)) == groups([*history, *tail], q, mark=mark)
+    assert out + view.pending_groups(tuple(tail)) == groups([*history, *tail], q, mark=mark)
 
 
 @settings(deadline=None)
@@ -179,13 +179,15 @@ def result(call: ToolCall, text: str, **more: Any) -> Message:
 
 
 def test_results_come_in_the_order_of_the_calls() -> None:
-    found = groups([user("go"), assistant(A, B), result(B, "second"), result(A, "first")])
+    found = groups([user_message("go"), assistant(A, B), result(B, "second"), result(A, "first")])
     assert [r.text for r in returned(found[2])] == ["first", "second"]
 
 
 def test_a_missing_result_says_so_and_an_orphan_is_dropped() -> None:
     stray = result(ToolCall("zzz", "read"), "stray")
-    found = groups([user("go"), stray, assistant(A, B), stray, result(B, "done"), user("next")])
+    found = groups(
+        [user_message("go"), stray, assistant(A, B), stray, result(B, "done"), user_message("next")]
+    )
     missing, done = returned(found[2])
     assert (missing.text, missing.error) == (NO_RESULT, True)
     assert (done.text, done.error) == ("done", False)
@@ -193,14 +195,14 @@ def test_a_missing_result_says_so_and_an_orphan_is_dropped() -> None:
 
 
 def test_the_first_of_two_results_counts() -> None:
-    found = groups([user("go"), assistant(A), result(A, "first"), result(A, "again")])
+    found = groups([user_message("go"), assistant(A), result(A, "first"), result(A, "again")])
     assert [r.text for r in returned(found[2])] == ["first"]
 
 
 def test_ids_that_repeat_stay_paired_within_their_group() -> None:
     found = groups(
         [
-            user("go"),
+            user_message("go"),
             assistant(A),
             result(A, "one"),
             assistant(A, A),
@@ -221,18 +223,25 @@ def test_ids_that_repeat_stay_paired_within_their_group() -> None:
 
 def test_calls_of_answers_in_a_row_are_answered_together() -> None:
     found = groups(
-        [user("go"), assistant(A), assistant(B), result(A, "one"), result(B, "two"), user("and?")]
+        [
+            user_message("go"),
+            assistant(A),
+            assistant(B),
+            result(A, "one"),
+            result(B, "two"),
+            user_message("and?"),
+        ]
     )
     assert [g.role for g in found] == ["user", "assistant", "user"]
     assert [r.text for r in returned(found[2])] == ["one", "two"]
 
 
 def test_guidance_ends_the_last_result_whichever_came_last() -> None:
-    steer = user("be quick", kind="steer")
+    steer = user_message("be quick", kind="steer")
     for order in ([A, B], [B, A]):
         done = [result(c, f"result of {c.id}") for c in order]
         for history in ([*done, steer], [done[0], steer, done[1]], [steer, *done]):
-            found = groups([user("go"), assistant(A, B), *history])
+            found = groups([user_message("go"), assistant(A, B), *history])
             first, last = returned(found[2])
             assert first.text == "result of a"
             assert last.text == f"result of b{STEER}be quick"
@@ -242,28 +251,34 @@ def test_guidance_ends_the_last_result_whichever_came_last() -> None:
 def test_guidance_of_several_messages_is_one_and_follows_an_image() -> None:
     picture = Media("image/png", b"png")
     seen = Message("tool", (ToolReturn("a", "read", (picture,)),))
-    steers = [user("one", kind="steer"), user("two", kind="steer")]
-    found = groups([user("go"), assistant(A), seen, *steers])
+    steers = [user_message("one", kind="steer"), user_message("two", kind="steer")]
+    found = groups([user_message("go"), assistant(A), seen, *steers])
     assert returned(found[2])[0].content == (picture, Text(f"{STEER}one\ntwo"))
     # The next result does not carry it again.
-    found = groups([user("go"), assistant(A), seen, *steers, assistant(B), result(B, "plain")])
+    found = groups(
+        [user_message("go"), assistant(A), seen, *steers, assistant(B), result(B, "plain")]
+    )
     assert returned(found[4])[0].text == "plain"
 
 
 def test_guidance_without_a_call_is_an_ordinary_message() -> None:
-    found = groups([user("go"), assistant(Text("done")), user("be quick", kind="steer")])
+    found = groups(
+        [user_message("go"), assistant(Text("done")), user_message("be quick", kind="steer")]
+    )
     assert found[2].parts == (Text("be quick"),)
 
 
 def test_reasoning_alone_is_not_sent_and_neighbours_join() -> None:
-    found = groups([user("a"), assistant(Thinking("hm")), user("b"), assistant(Text(" \n"))])
+    found = groups(
+        [user_message("a"), assistant(Thinking("hm")), user_message("b"), assistant(Text(" \n"))]
+    )
     assert found == [Message("user", (Text("a"), Text("b")))]
 
 
 @pytest.mark.parametrize("origin", [HERE, THERE])
 def test_blank_text_beside_a_call_is_not_sent(origin: Target) -> None:
     made = Message("assistant", (Text("\n\n"), ToolCall("a", "read", "{}")), origin=origin)
-    _, answer, _ = groups([user("hi"), made])
+    _, answer, _ = groups([user_message("hi"), made])
     assert [type(p) for p in answer.parts] == [ToolCall]
 
 
@@ -271,7 +286,7 @@ def test_a_long_id_of_another_endpoint_is_shortened_and_ones_own_is_kept() -> No
     for origin, most in ((HERE, 100), (THERE, 40)):
         made = Message("assistant", (ToolCall("x" * 100, "read", "{}"),), origin=origin)
         done = Message("tool", (ToolReturn("x" * 100, "read", (Text("found"),)),))
-        _, answer, results = groups([user("hi"), made, done])
+        _, answer, results = groups([user_message("hi"), made, done])
         (back,) = returned(results)
         assert back.call_id == answer.calls[0].id and len(back.call_id) <= most
         assert back.content == (Text("found"),)
@@ -284,23 +299,23 @@ def test_a_history_that_starts_with_an_answer_gets_a_beginning() -> None:
 
 def test_the_tail_belongs_to_one_request() -> None:
     out: list[Message] = []
-    view = View(HERE, Quirks(), out.append)
-    view.advance(History([user("go"), assistant(Text("begun"))]))
-    tail = (assistant(Text(" and")), user("continue"))
-    assert view.pending(tail) == [
+    view = HistoryView(HERE, Quirks(), out.append)
+    view.add_new_messages(History([user_message("go"), assistant(Text("begun"))]))
+    tail = (assistant(Text(" and")), user_message("continue"))
+    assert view.pending_groups(tail) == [
         Message("assistant", (Text("begun"), Text(" and"))),
         Message("user", (Text("continue"),)),
     ]
-    assert view.pending() == [Message("assistant", (Text("begun"),))]
+    assert view.pending_groups() == [Message("assistant", (Text("begun"),))]
 
 
 def test_images_move_or_go_where_the_endpoint_wants_it() -> None:
     picture = Media("image/png", b"png")
     history = [
-        user("look", picture),
+        user_message("look", picture),
         assistant(A),
         Message("tool", (ToolReturn("a", "read", (Text("here:"), picture)),)),
-        user("well?"),
+        user_message("well?"),
     ]
     found = groups(history, Quirks(media_in_tool_result=False))
     returns_, *rest = found[2].parts
@@ -314,7 +329,7 @@ def test_images_move_or_go_where_the_endpoint_wants_it() -> None:
 
 def test_a_model_without_tools_is_told_what_was_called() -> None:
     found = groups(
-        [user("go"), assistant(ToolCall("a", "read", '{"p":1}')), result(A, "42")],
+        [user_message("go"), assistant(ToolCall("a", "read", '{"p":1}')), result(A, "42")],
         Quirks(tools=False),
     )
     assert "read" in found[1].text
@@ -324,7 +339,7 @@ def test_a_model_without_tools_is_told_what_was_called() -> None:
 
 @pytest.mark.parametrize("repeats", [400])
 def test_many_equal_ids_cost_no_more_than_many_others(repeats: int) -> None:
-    history: list[Message] = [user("go")]
+    history: list[Message] = [user_message("go")]
     for n in range(repeats):
         history += [assistant(A), result(A, str(n))]
     found = groups(history)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.llm.think_tags import NAMES, ThinkFilter
+from hermes.llm.think_tags import TAG_NAMES, ThinkFilter
 
 
 def split(*pieces: str) -> tuple[str, str]:
@@ -18,7 +18,7 @@ def split(*pieces: str) -> tuple[str, str]:
     return "".join(t for r, t in out if not r), "".join(t for r, t in out if r)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(n.upper() for n in NAMES), "ThInK"])
+@pytest.mark.parametrize("name", [*TAG_NAMES, *(n.upper() for n in TAG_NAMES), "ThInK"])
 def test_every_tag_in_any_case(name: str) -> None:
     assert split(f"<{name}>why</{name}>\n\nAnswer.") == ("Answer.", "why")
     assert split(f"<{name}>why</{name.swapcase()}>Answer.") == ("Answer.", "why")
@@ -68,7 +68,7 @@ def test_every_cutting_gives_one_result(text: str, marks: list[int]) -> None:
 @settings(max_examples=150, deadline=None)
 def test_nothing_but_tags_and_white_space_is_lost(text: str) -> None:
     visible, reasoning = split(text)
-    tag = re.compile(r"</?(?:" + "|".join(NAMES) + r")>", re.I | re.A)
+    tag = re.compile(r"</?(?:" + "|".join(TAG_NAMES) + r")>", re.I | re.A)
 
     def letters(value: str) -> list[str]:
         return sorted("".join(tag.sub("", value).split()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
@@ -21,7 +21,7 @@ ROOT = os.geteuid() == 0
 PRELUDE = """
 import asyncio, json, os, pathlib, resource, sys
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 path = pathlib.Path(sys.argv[1])
@@ -29,7 +29,7 @@ store = SqliteStore(path)
 acked, refused = [], []
 async def put(text):
     try:
-        await store.sessions.append("s", [user(text)])
+        await store.sessions.append("s", [user_message(text)])
         acked.append(text)
     except StoreError as error:
         refused.append([text, error.code, str(error)])
@@ -59,7 +59,7 @@ async def read_texts(path: Path) -> list[str]:
 
 async def fill(path: Path, count: int = 5, size: int = 10) -> None:
     store = SqliteStore(path)
-    messages = [user(f"{n} " + "x" * size) for n in range(count)]
+    messages = [user_message(f"{n} " + "x" * size) for n in range(count)]
     await store.sessions.append("s", messages, create=SessionMeta("s"))
     await store.search.find_messages("nothing")
     await store.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
@@ -22,7 +22,7 @@ async def find_sessions(store: SqliteStore, query: str) -> set[str]:
 
 async def fill(store: SqliteStore, **texts: str) -> None:
     for name, text in texts.items():
-        await store.sessions.append(name, [user(text)], create=SessionMeta(name))
+        await store.sessions.append(name, [user_message(text)], create=SessionMeta(name))
 
 
 def run_python(code: str, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:

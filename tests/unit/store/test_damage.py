@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.children import PRELUDE, check_sentence, fill, read_texts
@@ -55,7 +55,7 @@ async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
     for call in (
         store.wait_until_open(),
         store.sessions.load_messages("s"),
-        store.sessions.append("s", [user("x")]),
+        store.sessions.append("s", [user_message("x")]),
     ):
         with pytest.raises(StoreError) as refused:
             await call
@@ -68,7 +68,7 @@ async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
     aside = (await store.maintenance.salvage()).damaged_file
     with raw_database():
         assert digest(aside) == before
-    await store.sessions.append("t", [user("fresh start")], create=SessionMeta("t"))
+    await store.sessions.append("t", [user_message("fresh start")], create=SessionMeta("t"))
     assert len(await store.sessions.load_messages("t")) == 1
     await store.close()
 
@@ -82,7 +82,7 @@ async def test_f67_what_can_be_read_is_saved(
     """In order, and every session goes on; the damaged file is kept as it was."""
     store = SqliteStore(path)
     for i in range(25):
-        said = [user(f"{i} {k} " + "x" * 2000) for k in range(10)]
+        said = [user_message(f"{i} {k} " + "x" * 2000) for k in range(10)]
         await store.sessions.append(f"s{i}", said, create=SessionMeta(f"s{i}"), state="idle")
     await store.close()
     with raw_database():
@@ -108,14 +108,14 @@ async def test_f67_what_can_be_read_is_saved(
     assert sum(map(len, left.values())) == saved.messages
     assert all(found == sorted(found) for found in left.values())
     for name in left if saved.sessions else ():
-        await store.sessions.append(name, [user("go on")], state="idle")
+        await store.sessions.append(name, [user_message("go on")], state="idle")
         assert (await store.sessions.load_messages(name))[-1].text == "go on"
     await store.close()
 
 
 async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> None:
     other, store = SqliteStore(path), SqliteStore(path)
-    await other.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await other.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
     with pytest.raises(StoreError) as refused:
         await store.maintenance.salvage()
     check_sentence(refused.value, "in_use")
@@ -200,7 +200,9 @@ async def test_f67_random_damage_never_wedges(
         noticed += bool(problems)
         await noting(problems, store.search.find_messages("x"))
         await noting(problems, store.sessions.list_recent())
-        await noting(problems, asyncio.wait_for(store.sessions.append("s", [user("after")]), 30))
+        await noting(
+            problems, asyncio.wait_for(store.sessions.append("s", [user_message("after")]), 30)
+        )
         await store.close()
     assert noticed >= 8, "the damage was mostly where nothing is"
 

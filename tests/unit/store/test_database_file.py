@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store import connection, migrations
 from hermes.store.sqlite import SqliteStore
@@ -21,13 +21,13 @@ from tests.unit.store.stores import Raw, fill, find_sessions, run_python
 def test_files_are_private_whatever_the_umask(path: Path, umask: int) -> None:
     code = """
 import asyncio, os, pathlib, sys
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 path = pathlib.Path(sys.argv[1])
 async def main():
     store = SqliteStore(path)
-    await store.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
     await store.search.find_messages("x")
     await store.maintenance.back_up(str(path.parent / "copy.db"))
     for file in sorted(path.parent.rglob("*")):
@@ -65,12 +65,12 @@ async def test_backup_is_one_consistent_private_file(tmp_path: Path, store: Sqli
     async def write() -> int:
         count = 0
         while not stop.is_set():
-            await store.sessions.append("s", [user(f"m{count}"), user(f"n{count}")])
+            await store.sessions.append("s", [user_message(f"m{count}"), user_message(f"n{count}")])
             count += 1
         return count
 
     writing = asyncio.ensure_future(write())
-    await store.sessions.append("s", [user("before"), user("before")])
+    await store.sessions.append("s", [user_message("before"), user_message("before")])
     await store.maintenance.back_up(str(target))
     stop.set()
     await writing
@@ -180,7 +180,7 @@ async def test_newer_and_foreign_files_are_refused_untouched(
     store = SqliteStore(path)
     for call in (
         store.wait_until_open(),
-        store.sessions.append("a", [user("y")]),
+        store.sessions.append("a", [user_message("y")]),
         store.sessions.load_messages("a"),
     ):
         with pytest.raises(StoreError) as refused:
@@ -203,7 +203,7 @@ async def test_simultaneous_first_starts(path: Path) -> None:
     stores = [SqliteStore(path) for _ in range(6)]
     await asyncio.gather(
         *(
-            s.sessions.append(f"s{n}", [user("x")], create=SessionMeta(f"s{n}"))
+            s.sessions.append(f"s{n}", [user_message("x")], create=SessionMeta(f"s{n}"))
             for n, s in enumerate(stores)
         )
     )
@@ -228,9 +228,11 @@ async def test_the_room_of_what_was_deleted_is_given_back_when_nobody_is_in_the_
 ) -> None:
     store, other = SqliteStore(path), SqliteStore(path)
     for n in range(4):
-        await store.sessions.append(f"s{n}", [user("x" * 1_000_000)], create=SessionMeta(f"s{n}"))
+        await store.sessions.append(
+            f"s{n}", [user_message("x" * 1_000_000)], create=SessionMeta(f"s{n}")
+        )
     await other.sessions.append(
-        "theirs", [user("kept")], create=SessionMeta("theirs"), state="running"
+        "theirs", [user_message("kept")], create=SessionMeta("theirs"), state="running"
     )
     for n in range(4):
         await store.sessions.delete(f"s{n}")

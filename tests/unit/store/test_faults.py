@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store import connection
 from hermes.store.sqlite import SqliteStore
@@ -245,7 +245,7 @@ async def test_f66_waits_for_a_lock(
     monkeypatch.setattr(connection, "LOCK_TIMEOUT", 60.0)
     await store.sessions.create(SessionMeta("s"))
     holder = Holder(path)
-    waiting = asyncio.ensure_future(store.sessions.append("s", [user("patient")]))
+    waiting = asyncio.ensure_future(store.sessions.append("s", [user_message("patient")]))
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     assert not done and await store.sessions.load_messages("s") == []
     await asyncio.to_thread(holder.let_go)
@@ -260,11 +260,11 @@ async def test_f66_gives_up_on_a_lock_that_stays(
     monkeypatch.setattr(connection, "LOCK_TIMEOUT", 0.3)
     await store.sessions.create(SessionMeta("s"))
     holder = Holder(path)
-    calls = [store.sessions.append("s", [user("refused")]) for _ in range(3)]
+    calls = [store.sessions.append("s", [user_message("refused")]) for _ in range(3)]
     results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
     for result in results:
         assert isinstance(result, StoreError)
         check_sentence(result, "busy")
     await asyncio.to_thread(holder.let_go)
-    await store.sessions.append("s", [user("saved")])
+    await store.sessions.append("s", [user_message("saved")])
     assert [m.text for m in await store.sessions.load_messages("s")] == ["saved"]

@@ -22,8 +22,8 @@ from hermes.app.meter import (
 )
 from hermes.config.schema import Budget
 from hermes.core.errors import StoreError
-from hermes.core.ledger import Account, Cap, Entry, Level, Warned
-from hermes.core.message import user
+from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
@@ -59,8 +59,8 @@ async def spent(store: SqliteStore) -> dict[str, tuple[float, int]]:
 
 
 async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore) -> None:
-    store.ledger.settle(entry(1, user="ann", job="nightly"))
-    store.ledger.settle(entry(2, None))
+    store.ledger.settle_call(entry(1, user="ann", job="nightly"))
+    store.ledger.settle_call(entry(2, None))
     assert await spent(store) == {
         f"day:{DAY}": (1.0, 220),
         "session:s": (1.0, 220),
@@ -71,7 +71,7 @@ async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore)
 
 async def test_settling_twice_counts_once(store: SqliteStore) -> None:
     for _ in range(3):
-        store.ledger.settle(entry())
+        store.ledger.settle_call(entry())
         await store.ledger.sum_calls("day", 0)
     assert (await spent(store))["session:s"] == (1.0, 110)
 
@@ -81,17 +81,17 @@ async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
 ) -> None:
     monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
-    store.ledger.settle(entry())
+    store.ledger.settle_call(entry())
     with pytest.raises(StoreError):
-        await store.sessions.append("no such session", [user("x")])
+        await store.sessions.append("no such session", [user_message("x")])
     assert look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]
-    await store.sessions.append("s", [user("x")])
+    await store.sessions.append("s", [user_message("x")])
     assert look(store._database.path, "SELECT count(*) FROM ledger") == [(1,)]
 
 
 async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: SqliteStore) -> None:
     await store.wait_until_open()
-    store.ledger.settle(entry())
+    store.ledger.settle_call(entry())
     async with asyncio.timeout(30):
         while look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]:
             await asyncio.sleep(0.02)
@@ -102,44 +102,44 @@ async def test_a_short_call_is_never_written_as_running(
 ) -> None:
     monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
-    store.ledger.begin(entry())
-    store.ledger.settle(entry(1, 0.5))
-    await store.sessions.append("s", [user("x")])
+    store.ledger.begin_call(entry())
+    store.ledger.settle_call(entry(1, 0.5))
+    await store.sessions.append("s", [user_message("x")])
     assert look(store._database.path, "SELECT cost FROM ledger") == [(0.5,)]
 
 
 async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: Path) -> None:
     one, two = (SqliteStore(tmp_path / "hermes.db") for _ in range(2))
-    seen: list[Level] = []
+    seen: list[CapLevel] = []
 
     def decide(levels: Any) -> Entry | None:
         seen[:] = levels
         return entry(id=len(levels) and 7, cost=4.0)
 
-    made, levels = await one.ledger.reserve([CAP], decide)
-    assert made is not None and levels == [Level(CAP, 0.0, 0.0)]
-    nothing, levels = await two.ledger.reserve([CAP], lambda _: None)
-    assert nothing is None and levels == [Level(CAP, 0.0, 4.0)] and levels[0].room == 6.0
+    made, levels = await one.ledger.reserve_call([CAP], decide)
+    assert made is not None and levels == [CapLevel(CAP, 0.0, 0.0)]
+    nothing, levels = await two.ledger.reserve_call([CAP], lambda _: None)
+    assert nothing is None and levels == [CapLevel(CAP, 0.0, 4.0)] and levels[0].remaining == 6.0
     done = asyncio.Event()
-    warned: list[Warned] = []
-    one.ledger.settle(entry(7, 8.0), [CAP], lambda w: (warned.extend(w), done.set())[0])
+    warned: list[CapWarning] = []
+    one.ledger.settle_call(entry(7, 8.0), [CAP], lambda w: (warned.extend(w), done.set())[0])
     await asyncio.wait_for(done.wait(), 30)
     assert [(w.percent, w.spent) for w in warned] == [(75, 8.0)], "50 and 75 at once: the higher"
-    _, levels = await two.ledger.reserve([CAP], lambda _: None)
-    assert levels == [Level(CAP, 8.0, 0.0)]
+    _, levels = await two.ledger.reserve_call([CAP], lambda _: None)
+    assert levels == [CapLevel(CAP, 8.0, 0.0)]
     await one.close()
     await two.close()
 
 
 async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> None:
     await store.wait_until_open()
-    waiting = asyncio.create_task(store.ledger.reserve([CAP], lambda _: entry()))
+    waiting = asyncio.create_task(store.ledger.reserve_call([CAP], lambda _: entry()))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     async with asyncio.timeout(30):
-        while (await store.ledger.reserve([CAP], lambda _: None))[1][0].running:
+        while (await store.ledger.reserve_call([CAP], lambda _: None))[1][0].running:
             await asyncio.sleep(0.01)
 
 
@@ -155,15 +155,15 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
         "    store = SqliteStore(Path(sys.argv[1]))\n"
         f"    e = Entry(99, {DAY!r}, Account('s', 's'), 'p', 'm', input=5, output=5, cost=3.0)\n"
         f"    cap = Cap('day:{DAY}', 'daily_usd', 'usd', 10.0)\n"
-        "    await store.ledger.reserve([cap], lambda _: e)\n"
+        "    await store.ledger.reserve_call([cap], lambda _: e)\n"
         "    os.kill(os.getpid(), 9)\n"
         "asyncio.run(main())\n"
     )
-    await store.ledger.reserve([CAP], lambda _: entry(1, 2.0))
+    await store.ledger.reserve_call([CAP], lambda _: entry(1, 2.0))
     done = subprocess.run([sys.executable, "-c", code, str(store._database.path)], check=False)
     assert done.returncode == -9
-    _, levels = await store.ledger.reserve([CAP], lambda _: None)
-    assert levels == [Level(CAP, 3.0, 2.0)]
+    _, levels = await store.ledger.reserve_call([CAP], lambda _: None)
+    assert levels == [CapLevel(CAP, 3.0, 2.0)]
     assert look(store._database.path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
     assert os.listdir(tmp_path / "run"), "this process is alive"
 
@@ -171,7 +171,7 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
 async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
     odd = "x\x00\ud800'; DROP TABLE ledger; --"
     base = entry(user=odd, job=odd)
-    store.ledger.settle(structs.replace(base, provider=odd, model=odd, tools=("a b", odd)))
+    store.ledger.settle_call(structs.replace(base, provider=odd, model=odd, tools=("a b", odd)))
     (row,) = await store.ledger.sum_calls("user", 0)
     assert row.calls == 1 and "DROP" in row.key
     assert sum(r.uses for r in await store.ledger.sum_calls("tool", 0)) >= 2
@@ -180,9 +180,9 @@ async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
 def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
     async def main() -> list[Any]:
         store = SqliteStore(tmp_path / "hermes.db")
-        store.ledger.settle(entry(1, 3.0, tools=("read", "read", "write")))
-        store.ledger.settle(entry(2, 1.0, tools=("read",)))
-        store.ledger.settle(entry(3, 5.0))
+        store.ledger.settle_call(entry(1, 3.0, tools=("read", "read", "write")))
+        store.ledger.settle_call(entry(2, 1.0, tools=("read",)))
+        store.ledger.settle_call(entry(3, 5.0))
         try:
             return await store.ledger.sum_calls("tool", 0)
         finally:
@@ -211,12 +211,12 @@ def test_caps_concern_who_they_are_about() -> None:
 def test_sentences_are_short_and_say_what_to_do(name: str, unit: Any, limit: float) -> None:
     cap = Cap("x", f"{name}_{unit}", unit, limit)
     for text in (
-        describe_refusal(Level(cap, limit, limit), 0),
-        describe_warning(Warned(cap, 90, limit), 0),
+        describe_refusal(CapLevel(cap, limit, limit), 0),
+        describe_warning(CapWarning(cap, 90, limit), 0),
         describe_unpriced("openrouter:" + "m" * 60, tokens=name == "user"),
     ):
         assert len(text) <= 300, text
-    assert f"budget.{name}_{unit}" in describe_refusal(Level(cap, 1, 0), 0)
+    assert f"budget.{name}_{unit}" in describe_refusal(CapLevel(cap, 1, 0), 0)
 
 
 def test_amounts() -> None:

@@ -24,8 +24,8 @@ from hermes.core.message import (
     ToolReturn,
     Usage,
 )
-from hermes.core.store import SessionMeta, Stored
-from hermes.core.text import clean
+from hermes.core.store import SessionMeta, StoredMessage
+from hermes.core.text import replace_invalid
 from hermes.store.sqlite import SqliteStore
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -74,7 +74,7 @@ MESSAGES = st.builds(
 )
 
 
-Through = Callable[[list[Message]], tuple[list[Message], list[Stored]]]
+Through = Callable[[list[Message]], tuple[list[Message], list[StoredMessage]]]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def through(path: Path) -> Iterator[Through]:
     names = itertools.count()
     first, second = SqliteStore(path), SqliteStore(path)
 
-    async def run(messages: list[Message]) -> tuple[list[Message], list[Stored]]:
+    async def run(messages: list[Message]) -> tuple[list[Message], list[StoredMessage]]:
         name = str(next(names))
         await first.sessions.append(name, messages, create=SessionMeta(name))
         return await second.sessions.load_messages(name), [
@@ -127,10 +127,10 @@ def test_text_no_database_takes_is_cleaned(
 ) -> None:
     message = Message("assistant", (Text(text, extra or None), ToolCall(call, call, call)))
     (loaded,), _ = through([message])
-    assert loaded.text == clean(text)
-    assert loaded.calls[0].args == clean(call)
-    cleaned = {clean(key): clean(value) for key, value in extra.items()}
-    assert loaded.parts[0] == Text(clean(text), cleaned or None)
+    assert loaded.text == replace_invalid(text)
+    assert loaded.calls[0].args == replace_invalid(call)
+    cleaned = {replace_invalid(key): replace_invalid(value) for key, value in extra.items()}
+    assert loaded.parts[0] == Text(replace_invalid(text), cleaned or None)
 
 
 @pytest.mark.parametrize(

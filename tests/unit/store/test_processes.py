@@ -25,7 +25,7 @@ async def main():
     for n in range(count):
         start = time.monotonic()
         await store.sessions.append(
-            name, [user(f"{name} {n}")], create=SessionMeta(name) if n == 0 else None
+            name, [user_message(f"{name} {n}")], create=SessionMeta(name) if n == 0 else None
         )
         waits.append(time.monotonic() - start)
         if n % 50 == 7:
@@ -105,7 +105,7 @@ def test_files_are_born_private_and_opened_by_sqlite_only(path: Path, tmp_path: 
     code = """
 import asyncio, os
 async def main():
-    await store.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
     await store.search.find_messages("x")
     await store.maintenance.back_up(str(path.parent / "copy.db"))
     await store.close()

@@ -15,7 +15,7 @@ from hermes.core.message import (
     Text,
     Thinking,
     ToolReturn,
-    user,
+    user_message,
 )
 from hermes.core.store import SessionMeta
 from hermes.store import codec, migrations, search
@@ -134,11 +134,11 @@ async def test_search_sees_every_append_of_everybody(
     store: SqliteStore, other: SqliteStore
 ) -> None:
     await store.sessions.append(
-        "s", [user(f"needle {n}") for n in range(700)], create=SessionMeta("s")
+        "s", [user_message(f"needle {n}") for n in range(700)], create=SessionMeta("s")
     )
-    await other.sessions.append("t", [user("needle other")], create=SessionMeta("t"))
+    await other.sessions.append("t", [user_message("needle other")], create=SessionMeta("t"))
     assert len(await store.search.find_messages("needle", limit=2000)) == 701
-    await other.sessions.append("t", [user("needle last")])
+    await other.sessions.append("t", [user_message("needle last")])
     assert [h.seq for h in await store.search.find_messages("needle last")] == [1]
     assert await store.search.find_messages("needle", limit=0) == []
 
@@ -170,7 +170,7 @@ async def test_a_damaged_index_is_rebuilt_and_costs_no_message(path: Path, damag
     db.execute(damage)
     db.close()
     store = SqliteStore(path)
-    await store.sessions.append("a", [user("needle three")])
+    await store.sessions.append("a", [user_message("needle three")])
     assert [h.seq for h in await store.search.find_messages("three")] == [1]
     assert await find_sessions(store, "needle") == {"a", "b"}
     assert any("rebuilt" in notice for notice in await store.wait_until_open())

@@ -11,14 +11,16 @@ import apsw
 import pytest
 
 from hermes.core.errors import StoreError
-from hermes.core.message import Message, Text, user
+from hermes.core.message import Message, Text, user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
 
 async def test_first_append_creates_all_or_nothing(store: SqliteStore, other: SqliteStore) -> None:
     meta = SessionMeta("s", "api", "key", "/work", "title", "system", "model", "parent")
-    await store.sessions.append("s", [user("one"), user("two")], state="running", create=meta)
+    await store.sessions.append(
+        "s", [user_message("one"), user_message("two")], state="running", create=meta
+    )
     found = await other.sessions.get_meta("s")
     assert found is not None
     assert (found.source, found.key, found.cwd, found.title) == ("api", "key", "/work", "title")
@@ -26,14 +28,14 @@ async def test_first_append_creates_all_or_nothing(store: SqliteStore, other: Sq
     assert (found.state, found.messages) == ("running", 2)
     assert found.created and found.updated >= found.created
     with pytest.raises(StoreError) as refused:
-        await store.sessions.append("s", [user("three")], create=meta)
+        await store.sessions.append("s", [user_message("three")], create=meta)
     assert refused.value.code == "exists"
     assert [m.text for m in await other.sessions.load_messages("s")] == ["one", "two"]
 
 
 async def test_unknown_sessions(store: SqliteStore) -> None:
     for call in (
-        store.sessions.append("nope", [user("x")]),
+        store.sessions.append("nope", [user_message("x")]),
         store.sessions.set_state("nope", "idle"),
         store.sessions.update_meta("nope", title="x"),
     ):
@@ -57,7 +59,7 @@ async def test_lists_are_newest_first_and_by_place(path: Path) -> None:
         ("20260102-c", "/x", "telegram", "42"),
     ):
         await store.sessions.create(SessionMeta(name, source, key, cwd, system="long"))
-    await store.sessions.append("20260101-a", [user("hello")])
+    await store.sessions.append("20260101-a", [user_message("hello")])
     ids = [m.id for m in await store.sessions.list_recent()]
     assert ids == ["20260101-a", "20260102-c", "20260102-b"]
     assert [m.id for m in await store.sessions.list_recent(limit=1)] == ids[:1]
@@ -90,7 +92,7 @@ async def test_describe_changes_only_what_is_given(store: SqliteStore) -> None:
 
 
 async def test_long_sessions_are_exported_whole(store: SqliteStore) -> None:
-    messages = [user(f"m{n}") for n in range(1203)]
+    messages = [user_message(f"m{n}") for n in range(1203)]
     await store.sessions.append("s", messages, create=SessionMeta("s"))
     await store.sessions.append("t", messages[:3], create=SessionMeta("t"))
     rows_ = [row async for row in store.sessions.stream_messages("s")]
@@ -99,21 +101,23 @@ async def test_long_sessions_are_exported_whole(store: SqliteStore) -> None:
 
 
 async def test_delete_removes_everything(store: SqliteStore, other: SqliteStore) -> None:
-    await store.sessions.append("s", [user("findme one")], create=SessionMeta("s", system="x"))
-    await store.sessions.append("t", [user("findme two")], create=SessionMeta("t"))
+    await store.sessions.append(
+        "s", [user_message("findme one")], create=SessionMeta("s", system="x")
+    )
+    await store.sessions.append("t", [user_message("findme two")], create=SessionMeta("t"))
     assert len(await store.search.find_messages("findme")) == 2
     assert await store.sessions.delete("s") is True
     assert [hit.session.id for hit in await other.search.find_messages("findme")] == ["t"]
     assert (
         await other.sessions.load_messages("s") == [] and await other.sessions.get_meta("s") is None
     )
-    await store.sessions.append("s", [user("again findme")], create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("again findme")], create=SessionMeta("s"))
     assert [m.text for m in await other.sessions.load_messages("s")] == ["again findme"]
     assert len(await other.search.find_messages("findme")) == 2
 
 
 async def test_messages_cannot_be_changed(path: Path, store: SqliteStore) -> None:
-    await store.sessions.append("s", [user("said")], create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("said")], create=SessionMeta("s"))
     db = apsw.Connection(str(path))
     with pytest.raises(apsw.ConstraintError, match="append-only"):
         db.execute("UPDATE messages SET body = x''")
@@ -124,10 +128,10 @@ async def test_messages_cannot_be_changed(path: Path, store: SqliteStore) -> Non
 
 
 async def test_one_process_at_a_time_runs_a_session(store: SqliteStore, other: SqliteStore) -> None:
-    await store.sessions.append("s", [user("hi")], state="running", create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("hi")], state="running", create=SessionMeta("s"))
     for call in (
-        other.sessions.append("s", [user("me too")], state="running"),
-        other.sessions.append("s", [user("me too")]),
+        other.sessions.append("s", [user_message("me too")], state="running"),
+        other.sessions.append("s", [user_message("me too")]),
         other.sessions.set_state("s", "idle"),
         other.sessions.delete("s"),
     ):
@@ -135,14 +139,14 @@ async def test_one_process_at_a_time_runs_a_session(store: SqliteStore, other: S
             await call
         assert refused.value.code == "in_use"
     await store.sessions.append("s", [Message("assistant", (Text("done"),))], state="idle")
-    await other.sessions.append("s", [user("now me")], state="running")
+    await other.sessions.append("s", [user_message("now me")], state="running")
     assert [m.text for m in await store.sessions.load_messages("s")] == ["hi", "done", "now me"]
 
 
 async def test_a_turn_whose_process_is_gone_was_interrupted(path: Path, other: SqliteStore) -> None:
     store = SqliteStore(path)
     await store.sessions.append(
-        "s", [user("hi")], state="running", create=SessionMeta("s", cwd="/x")
+        "s", [user_message("hi")], state="running", create=SessionMeta("s", cwd="/x")
     )
     assert [m.state for m in await other.sessions.list_recent()] == ["running"]
     locks = list((path.parent / "run").glob("?" * 32 + ".lock"))
@@ -152,19 +156,20 @@ async def test_a_turn_whose_process_is_gone_was_interrupted(path: Path, other: S
     assert [m.state for m in await other.sessions.list_recent()] == ["interrupted"]
     found = await other.sessions.find_latest(cwd="/x")
     assert found is not None and found.state == "interrupted"
-    await other.sessions.append("s", [user("go on")], state="running")
+    await other.sessions.append("s", [user_message("go on")], state="running")
     assert [m.state for m in await other.sessions.list_recent()] == ["running"]
 
 
 async def test_files_of_dead_processes_are_swept(path: Path, store: SqliteStore) -> None:
     code = """
 import asyncio, os, sys, pathlib
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
-    await store.sessions.append("dead", [user("hi")], state="running", create=SessionMeta("dead"))
+    await store.sessions.append("dead", [user_message("hi")], state="running",
+                                create=SessionMeta("dead"))
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """
@@ -173,6 +178,8 @@ asyncio.run(main())
     (left,) = (path.parent / "run").glob("?" * 32 + ".lock")
     found = await store.sessions.get_meta("dead")
     assert found is not None and (found.state, found.messages) == ("interrupted", 1)
-    await store.sessions.append("mine", [user("hi")], state="running", create=SessionMeta("mine"))
+    await store.sessions.append(
+        "mine", [user_message("hi")], state="running", create=SessionMeta("mine")
+    )
     assert not left.exists()
-    await store.sessions.append("dead", [user("taken over")], state="running")
+    await store.sessions.append("dead", [user_message("taken over")], state="running")

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from hermes.core.errors import StoreError
-from hermes.core.message import Message, user
+from hermes.core.message import Message, user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.stores import run_python
@@ -38,7 +38,10 @@ async def test_what_waits_together_is_committed_together(store: SqliteStore) -> 
     await store.sessions.create(SessionMeta("s"))
     await store._database.writer.submit(hook, mode="alone")
     pause = Pause(store._database.writer)
-    calls = [store.sessions.append("s" if n % 10 else "nope", [user(f"m{n}")]) for n in range(100)]
+    calls = [
+        store.sessions.append("s" if n % 10 else "nope", [user_message(f"m{n}")])
+        for n in range(100)
+    ]
     calls.append(store.sessions.create(SessionMeta("s")))
     waiting = asyncio.gather(*calls, return_exceptions=True)
     await asyncio.sleep(0)
@@ -63,10 +66,10 @@ async def test_a_job_that_fails_half_way_takes_back_its_own_changes(store: Sqlit
         raise ValueError("half way")
 
     pause = Pause(store._database.writer)
-    first = asyncio.ensure_future(store.sessions.append("s", [user("a")]))
+    first = asyncio.ensure_future(store.sessions.append("s", [user_message("a")]))
     await asyncio.sleep(0)
     bad = store._database.writer.submit(half)
-    second = asyncio.ensure_future(store.sessions.append("s", [user("b")]))
+    second = asyncio.ensure_future(store.sessions.append("s", [user_message("b")]))
     await asyncio.sleep(0)
     await pause.end()
     await asyncio.gather(first, second)
@@ -89,8 +92,8 @@ async def test_a_group_that_fails_as_a_whole_is_tried_one_by_one(
         raise apsw.FullError("database or disk is full")
 
     pause = Pause(store._database.writer)
-    first = store.sessions.append("s", [user("a")])
-    last = store.sessions.append("s", [user("b")])
+    first = store.sessions.append("s", [user_message("a")])
+    last = store.sessions.append("s", [user_message("b")])
     tasks = [asyncio.ensure_future(first)]
     await asyncio.sleep(0)
     bad = store._database.writer.submit(greedy)
@@ -110,31 +113,31 @@ async def test_a_bug_on_the_thread_reaches_the_caller_and_stops_nobody(store: Sq
     await store.sessions.create(SessionMeta("s"))
     await store._database.writer.submit(lambda db: db.set_commit_hook(lambda: 1 / 0), mode="alone")
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.sessions.append("s", [user("lost")]), 30)
-    await store.sessions.append("s", [user("kept")])
+        await asyncio.wait_for(store.sessions.append("s", [user_message("lost")]), 30)
+    await store.sessions.append("s", [user_message("kept")])
     assert [m.text for m in await store.sessions.load_messages("s")] == ["kept"]
 
 
 async def test_reads_do_not_wait_for_writes_nor_writes_for_reads(store: SqliteStore) -> None:
-    await store.sessions.append("s", [user("hi")], create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("hi")], create=SessionMeta("s"))
     writing = Pause(store._database.writer)
     assert len(await asyncio.wait_for(store.sessions.load_messages("s"), 30)) == 1
     await writing.end()
     reading = Pause(store._database.reader)
-    await asyncio.wait_for(store.sessions.append("s", [user("there")]), 30)
+    await asyncio.wait_for(store.sessions.append("s", [user_message("there")]), 30)
     await reading.end()
 
 
 async def test_cancelling_the_wait_does_not_undo_the_write(store: SqliteStore) -> None:
     await store.sessions.create(SessionMeta("s"))
     pause = Pause(store._database.writer)
-    task = asyncio.ensure_future(store.sessions.append("s", [user("hi")]))
+    task = asyncio.ensure_future(store.sessions.append("s", [user_message("hi")]))
     await asyncio.sleep(0)
     task.cancel()
     await pause.end()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await store.sessions.append("s", [user("there")])
+    await store.sessions.append("s", [user_message("there")])
     assert [m.text for m in await store.sessions.load_messages("s")] == ["hi", "there"]
 
 
@@ -142,14 +145,16 @@ async def test_close_writes_what_was_submitted(path: Path) -> None:
     store = SqliteStore(path)
     await store.sessions.create(SessionMeta("s"))
     before = threading.active_count()
-    waiting = [asyncio.ensure_future(store.sessions.append("s", [user(f"{n}")])) for n in range(50)]
+    waiting = [
+        asyncio.ensure_future(store.sessions.append("s", [user_message(f"{n}")])) for n in range(50)
+    ]
     await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     await asyncio.gather(*waiting)
     assert threading.active_count() < before
     assert sorted(f.name for f in path.parent.iterdir()) == ["run", "state.db"]
     with pytest.raises(StoreError) as refused:
-        await store.sessions.append("s", [user("late")])
+        await store.sessions.append("s", [user_message("late")])
     assert refused.value.code == "closed"
     with pytest.raises(StoreError):
         await store.sessions.load_messages("s")
@@ -171,8 +176,8 @@ async def test_open_does_not_wait_and_closing_unopened_is_fine(path: Path) -> No
 
 def test_one_store_serves_several_loops(path: Path) -> None:
     store = SqliteStore(path)
-    asyncio.run(store.sessions.append("s", [user("one")], create=SessionMeta("s")))
-    asyncio.run(store.sessions.append("s", [user("two")]))
+    asyncio.run(store.sessions.append("s", [user_message("one")], create=SessionMeta("s")))
+    asyncio.run(store.sessions.append("s", [user_message("two")]))
 
     async def rest() -> list[Message]:
         try:
@@ -186,7 +191,7 @@ def test_one_store_serves_several_loops(path: Path) -> None:
 def test_exit_without_close_neither_hangs_nor_loses(path: Path) -> None:
     code = """
 import asyncio, pathlib, sys
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store import db_thread
 from hermes.store.sqlite import SqliteStore
@@ -195,7 +200,7 @@ store = SqliteStore(pathlib.Path(sys.argv[1]))
 async def main():
     await store.sessions.create(SessionMeta("s"))
     for n in range(20):
-        asyncio.ensure_future(store.sessions.append("s", [user(str(n))]))
+        asyncio.ensure_future(store.sessions.append("s", [user_message(str(n))]))
     await asyncio.sleep(0)
 asyncio.run(main())
 """
@@ -215,20 +220,20 @@ def test_a_fork_cannot_use_its_parents_store(path: Path) -> None:
     code = """
 import asyncio, os, pathlib, sys
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 store = SqliteStore(pathlib.Path(sys.argv[1]))
-asyncio.run(store.sessions.append("s", [user("parent")], create=SessionMeta("s")))
+asyncio.run(store.sessions.append("s", [user_message("parent")], create=SessionMeta("s")))
 if (pid := os.fork()) == 0:
     try:
-        asyncio.run(store.sessions.append("s", [user("child")]))
+        asyncio.run(store.sessions.append("s", [user_message("child")]))
     except StoreError as error:
         asyncio.run(store.close())
         sys.exit(7 if error.code == "closed" else 2)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 async def main():
-    await store.sessions.append("s", [user("parent again")])
+    await store.sessions.append("s", [user_message("parent again")])
     print([m.text for m in await store.sessions.load_messages("s")])
     await store.close()
 asyncio.run(main())

@@ -26,7 +26,7 @@ def ctx(tmp_path: Path) -> ToolContext:
 
 
 async def run(tool: Tool[Any], ctx: ToolContext, **args: Any) -> ToolResult:
-    result = await tool.run(tool.parse(args), ctx)
+    result = await tool.run(tool.parse_params(args), ctx)
     assert isinstance(result, ToolResult)
     return result
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes.agent.compression.token_estimate import Aim, Gauge, Level, overhead, weight
-from hermes.agent.turn import Agent, Summarizer, Turn, is_window_known, window_of
+from hermes.agent.compression.token_estimate import (
+    Aim,
+    Level,
+    TokenGauge,
+    message_weight,
+    request_overhead,
+)
+from hermes.agent.turn import Agent, Summarizer, Turn, find_window, is_window_known
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -17,12 +23,12 @@ log = logging.getLogger(__name__)
 
 LEVELS: tuple[Level, ...] = (1, 2, 3)
 _GOAL = 0.6
-"""Share of the threshold to get below: there must be room before the next time."""
+"""Share of the threshold to get below, so that the next compression is some way off."""
 _SHRUNK = 0.95
 _GREW = 1.15
 _ANSWER = 4096
 _MIN_LIMIT = 1024
-"""A stated limit below this is a slip of the endpoint's."""
+"""A smaller stated limit is taken for a mistake of the endpoint."""
 _MAX_SCALE = 4.0
 _REST = 3
 
@@ -30,9 +36,10 @@ Switch = Callable[[Sequence[Message]], Awaitable[History]]
 
 
 class Compressor:
-    """One session's. `switch` makes the messages a child session, durably, and returns its
-    history; until then nothing has changed. `name`: the session as it is called now. `lazy`: only
-    when a prompt would not fit, not before. `once`: its text, unless this process has said it."""
+    """Compresses one session. `switch` durably continues it in a child session with the given
+    messages and returns the new history; nothing changes before that. `name` returns the current
+    session id, `once` a text unless this process has shown it. With `lazy`, only a prompt that
+    would not fit is compressed."""
 
     def __init__(
         self,
@@ -46,78 +53,83 @@ class Compressor:
         self._switch = switch
         self._name = name
         self._once = once
-        self._gauge: Gauge | None = None
+        self._gauge: TokenGauge | None = None
         self._rest = 0
-        """So many times more nobody is asked for a summary: it has just failed."""
+        """How many more compressions do without a summary, since asking for one failed."""
         self._floor = 0
-        """Below this size the trigger is not looked at: it could not get further down."""
+        """Below this size the threshold is ignored: the last compression got no further down."""
 
     async def before_call(self, agent: Agent, turn: Turn) -> None:
-        """Before each call: past the threshold, or when it would not fit."""
+        """Compress when the prompt is past the threshold or would not fit."""
         if not agent.compression.enabled:
             return
         if agent.compression.warning and (text := self._once(agent.compression.warning)):
             turn.host.emit(Notice("compression", text))
-        gauge = self._weighed(agent, turn)
-        window = window_of(agent, turn)
+        gauge = self._update_gauge(agent, turn)
+        window = find_window(agent, turn)
         threshold = int(agent.compression.threshold * window)
-        room = window - _reserve(agent, window)
+        room = window - _answer_reserve(agent, window)
         levels = LEVELS
-        if gauge.prompt >= threshold and gauge.size > self._floor and not self.lazy:
-            await self._compress(agent, turn, _aim(1, threshold, min(threshold, room)))
+        if gauge.last_prompt >= threshold and gauge.next_prompt > self._floor and not self.lazy:
+            await self._compress_history(agent, turn, _make_aim(1, threshold, min(threshold, room)))
             levels = LEVELS[1:]
         for level in levels if is_window_known(agent, turn) else ():
-            if self._weighed(agent, turn).size <= room:
+            if self._update_gauge(agent, turn).next_prompt <= room:
                 return
-            await self._compress(agent, turn, _aim(level, threshold, room))
+            await self._compress_history(agent, turn, _make_aim(level, threshold, room))
 
     async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
-        """The provider said that the prompt is too long; whether it is shorter now."""
+        """Compress because the provider refused the prompt as too long; True if it is shorter
+        now."""
         if not agent.compression.enabled:
             return False
-        gauge = self._weighed(agent, turn)
-        size = gauge.size
+        gauge = self._update_gauge(agent, turn)
+        size = gauge.next_prompt
         if failure.kind is Kind.CONTEXT_OVERFLOW:
-            _learn(agent, turn, failure.limit, size)
-        window = window_of(agent, turn)
+            _learn_window(agent, turn, failure.limit, size)
+        window = find_window(agent, turn)
         if failure.limit and window >= _MIN_LIMIT and size < window:
-            # It was thought to fit: a token is less than was thought.
+            # It was expected to fit, so the estimate counts too few tokens.
             gauge.scale = min(_MAX_SCALE, gauge.scale * 1.05 * window / max(1, size))
         threshold = int(agent.compression.threshold * min(window, max(size, _MIN_LIMIT)))
-        must = min(window - _reserve(agent, window), int(size * 0.85))
+        must = min(window - _answer_reserve(agent, window), int(size * 0.85))
         for level in LEVELS[min(tries, len(LEVELS)) - 1 :]:
             aim = Aim(level, threshold, int(threshold * _GOAL), must, refused=True)
-            if await self._compress(agent, turn, aim):
+            if await self._compress_history(agent, turn, aim):
                 return True
         return False
 
     async def compress_now(self, agent: Agent, turn: Turn) -> bool:
-        """Because the user asked for it: everything but the latest part is summarised."""
-        size = self._weighed(agent, turn).size
-        threshold = int(agent.compression.threshold * min(window_of(agent, turn), size))
-        return await self._compress(agent, turn, Aim(1, threshold, 0, size))
+        """Summarise everything but the latest part, because the user asked for it."""
+        size = self._update_gauge(agent, turn).next_prompt
+        threshold = int(agent.compression.threshold * min(find_window(agent, turn), size))
+        return await self._compress_history(agent, turn, Aim(1, threshold, 0, size))
 
-    def _weighed(self, agent: Agent, turn: Turn) -> Gauge:
+    def _update_gauge(self, agent: Agent, turn: Turn) -> TokenGauge:
         gauge = self._gauge
         if gauge is None or gauge.history is not turn.history:
             scale = gauge.scale if gauge is not None else 1.0
-            gauge = self._gauge = Gauge(turn.history, overhead(agent, turn.system), scale)
-        gauge.advance()
+            gauge = self._gauge = TokenGauge(
+                turn.history, request_overhead(agent, turn.system), scale
+            )
+        gauge.weigh_new_messages()
         return gauge
 
-    async def _compress(self, agent: Agent, turn: Turn, aim: Aim) -> bool:
-        """Whether the history is shorter now."""
-        from hermes.agent.compression.strategy import shorter
+    async def _compress_history(self, agent: Agent, turn: Turn, aim: Aim) -> bool:
+        """True if the history is shorter now."""
+        from hermes.agent.compression.strategy import shorten_history
 
-        gauge = self._weighed(agent, turn)
-        size = gauge.estimate(gauge.sums[-1])
+        gauge = self._update_gauge(agent, turn)
+        size = gauge.estimate_prompt(gauge.sums[-1])
         asks = self._rest == 0
         reader = self._reader() if asks else None
-        messages, means = await shorter(agent, turn, gauge, aim, name=self._name(), reader=reader)
+        messages, means = await shorten_history(
+            agent, turn, gauge, aim, name=self._name(), reader=reader
+        )
         self._rest = _REST if asks and means.lacks_summary else max(0, self._rest - 1)
-        now = gauge.estimate(sum(map(weight, messages)))
+        now = gauge.estimate_prompt(sum(map(message_weight, messages)))
         if now > size * _SHRUNK:
-            self._floor = int(gauge.size * _GREW)
+            self._floor = int(gauge.next_prompt * _GREW)
             return False
         old, count = self._name(), len(turn.history)
         turn.history, interrupted = await run_shielded(self._switch(messages))
@@ -131,20 +143,19 @@ class Compressor:
         return True
 
 
-def _aim(level: Level, threshold: int, must: int) -> Aim:
+def _make_aim(level: Level, threshold: int, must: int) -> Aim:
     return Aim(level, threshold, int(threshold * _GOAL), must)
 
 
-def _reserve(agent: Agent, window: int) -> int:
-    """What is left for the answer."""
+def _answer_reserve(agent: Agent, window: int) -> int:
+    """Tokens left free for the answer."""
     return min(agent.settings.max_output or _ANSWER, window // 4)
 
 
-def _learn(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
-    """An error that states the real window teaches it; otherwise it is known to be smaller than
-    what was sent."""
+def _learn_window(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
+    """Learn the context window from an error: the limit it states, else less than what was sent."""
     lessons = turn.lessons_for(agent.providers[turn.active].target)
     if limit is not None and limit >= _MIN_LIMIT:
         lessons.context = limit
-    elif limit is None and size < window_of(agent, turn):
+    elif limit is None and size < find_window(agent, turn):
         lessons.context = max(2 * _ANSWER, int(size * 0.95))

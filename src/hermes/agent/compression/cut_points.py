@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.message import Message, ToolReturn
 
 _WORDY = 60
-"""Characters of a message that can stand for itself."""
+"""Characters from which a message is understood on its own."""
 _MAX_TASKS = 4
 
 
@@ -20,21 +20,21 @@ class Cut(Struct, frozen=True):
     head: int
     tail: int
     tasks: tuple[int, ...]
-    """What is being worked on: the user's last message, and where that is short those before it
-    that say what it is about."""
+    """Indexes of the messages that state the current task: the user's last one and, if that is
+    short, those before it."""
 
     @property
-    def pinned(self) -> list[int]:
-        """Tasks that lie between and have to be kept on their own."""
+    def pinned_tasks(self) -> list[int]:
+        """Tasks between head and tail, which have to be kept separately."""
         return [i for i in self.tasks if self.head <= i < self.tail]
 
 
-def boundaries(messages: Sequence[Message]) -> list[int]:
-    """Indexes a history may be cut before: no call before has its result behind, guidance stays
-    with the result it was given after, an answer with what continues it. 0 and the end count."""
+def find_boundaries(messages: Sequence[Message]) -> list[int]:
+    """Indexes before which a history may be cut, including 0 and the end. A cut separates no call
+    from its result, no guidance from the result before it, and no answer from its continuation."""
     waiting: dict[str, deque[int]] = {}
     needed = [0] * len(messages)
-    """For each message, the last one it must stay together with."""
+    """For each message, the last one that must stay with it."""
     for i, message in enumerate(messages):
         for call in message.calls:
             waiting.setdefault(call.id, deque()).append(i)
@@ -45,30 +45,31 @@ def boundaries(messages: Sequence[Message]) -> list[int]:
     until = 0
     for i in range(1, len(messages)):
         until = max(until, needed[i - 1])
-        if i > until and not _follows(messages[i - 1], messages[i]):
+        if i > until and not _must_follow(messages[i - 1], messages[i]):
             found.append(i)
     return [*found, len(messages)]
 
 
-def _follows(before: Message, message: Message) -> bool:
+def _must_follow(before: Message, message: Message) -> bool:
     if message.role == "tool" or message.kind == "steer":
         return True
     return message.role == before.role == "assistant"
 
 
-def choose(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
+def choose_cut(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
     """`keep`: weight of the latest messages that stay; `first`: the most that the first exchange
     may weigh, else only its question stays. The latest group of messages always stays."""
-    bounds = boundaries(messages)
-    head = _head(messages, bounds, sums, first)
+    bounds = find_boundaries(messages)
+    head = _find_head_end(messages, bounds, sums, first)
     end = len(messages)
     later = [b for b in bounds if head <= b < end]
     tail = next((b for b in later if sums[end] - sums[b] <= keep), later[-1] if later else end)
-    return Cut(head, tail, tasks_of(messages))
+    return Cut(head, tail, find_tasks(messages))
 
 
-def tasks_of(messages: Sequence[Message]) -> tuple[int, ...]:
-    """`Go on` and `yes, the second` are no task without what was said before."""
+def find_tasks(messages: Sequence[Message]) -> tuple[int, ...]:
+    """Indexes of the user messages that state the task. A short one such as "go on" needs those
+    before it."""
     found: list[int] = []
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "user" and messages[i].kind == "normal":
@@ -78,19 +79,19 @@ def tasks_of(messages: Sequence[Message]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def summary_of(messages: Sequence[Message]) -> int:
-    """Index of the handoff that an earlier compression left; -1: there is none."""
+def find_summary(messages: Sequence[Message]) -> int:
+    """Index of the summary left by an earlier compression; -1: there is none."""
     for i, message in enumerate(messages):
         if message.kind == "summary":
             return i
     return -1
 
 
-def _head(
+def _find_head_end(
     messages: Sequence[Message], bounds: Sequence[int], sums: Sequence[int], most: int
 ) -> int:
-    """The first exchange: a question, the first answer and what its calls returned."""
-    before = summary_of(messages)
+    """Where the first exchange ends: a question, the first answer and the results of its calls."""
+    before = find_summary(messages)
     if before >= 0:
         return before
     answer = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))

@@ -1,4 +1,4 @@
-"""Older messages made short: what a tool returned becomes one line that says where it is."""
+"""Shortens older messages: a tool result becomes one line that says where the full text is."""
 
 from __future__ import annotations
 
@@ -19,55 +19,56 @@ from hermes.core.message import (
 )
 
 LINE = 320
-"""A result this short stays as it is; the lines made here are shorter."""
+"""Characters up to which a result stays as it is; the lines made here are shorter."""
 _ARGUMENT = 200
 _ARGUMENTS = 400
 _GLIMPSE = 80
 _OPAQUE = 400
 
 
-def place(session: str, index: int) -> str:
+def describe_place(session: str, index: int) -> str:
     return f"message {index} of session {session}"
 
 
-def elide(message: Message, where: str, text: int | None = None) -> Message:
-    """The message with its results, long arguments, images and reasoning taken out; `text`: words
-    of people and models are cut to so many characters too."""
+def elide_message(message: Message, where: str, text: int | None = None) -> Message:
+    """The message without results, long arguments, images and reasoning. `text`: the number of
+    characters to which prose is cut too."""
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolReturn():
-                parts.append(_line(part, where))
+                parts.append(_elide_result(part, where))
             case ToolCall():
-                parts.append(_call(part, where))
+                parts.append(_elide_call(part, where))
             case Media(mime=mime):
                 parts.append(Text(f"[{mime}: {where}]"))
             case Native():
                 parts.append(Text(f"[something the provider ran itself: {where}]"))
             case Thinking():
-                if short := _thought(part):
+                if short := _shorten_thinking(part):
                     parts.append(short)
             case Text() if text is not None and len(part.text) > text:
-                parts.append(Text(cut(part.text, text, where)))
+                parts.append(Text(cut_middle(part.text, text, where)))
             case _:
                 parts.append(part)
     return structs.replace(message, parts=tuple(parts), usage=None)
 
 
-def squeeze(message: Message, limit: int, where: str) -> Message:
-    """Results over so many characters with their middle cut out; everything else as it is."""
+def trim_results(message: Message, limit: int, where: str) -> Message:
+    """The message with the middle cut out of results longer than `limit`."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolReturn):
             content = tuple(
-                Text(cut(c.text, limit, where)) if isinstance(c, Text) else c for c in part.content
+                Text(cut_middle(c.text, limit, where)) if isinstance(c, Text) else c
+                for c in part.content
             )
             part = structs.replace(part, content=content)
         parts.append(part)
     return structs.replace(message, parts=tuple(parts), usage=None)
 
 
-def cut(text: str, limit: int, where: str) -> str:
+def cut_middle(text: str, limit: int, where: str) -> str:
     if len(text) <= limit:
         return text
     half = max(0, limit // 2 - 60)
@@ -76,7 +77,7 @@ def cut(text: str, limit: int, where: str) -> str:
     return text[:half] + note + text[len(text) - half :] if len(note) < gone else text
 
 
-def _line(part: ToolReturn, where: str) -> ToolReturn:
+def _elide_result(part: ToolReturn, where: str) -> ToolReturn:
     size = len(part.text)
     images = sum(isinstance(c, Media) for c in part.content)
     if size <= LINE and not images:
@@ -88,7 +89,7 @@ def _line(part: ToolReturn, where: str) -> ToolReturn:
     return ToolReturn(part.call_id, part.name, (Text(line),), part.error)
 
 
-def _call(part: ToolCall, where: str) -> ToolCall:
+def _elide_call(part: ToolCall, where: str) -> ToolCall:
     if len(part.args) <= _ARGUMENTS:
         return part
     try:
@@ -97,26 +98,29 @@ def _call(part: ToolCall, where: str) -> ToolCall:
         args = None
     if not isinstance(args, dict):
         args = {"arguments": f"[{len(part.args)} characters: {where}]"}
-    short = json.dumps(_shorter(args, where), ensure_ascii=False)
+    short = json.dumps(_shorten_value(args, where), ensure_ascii=False)
     return structs.replace(part, args=short) if len(short) < len(part.args) else part
 
 
-def _shorter(value: Any, where: str) -> Any:
+def _shorten_value(value: Any, where: str) -> Any:
     match value:
         case str() if len(value) > _ARGUMENT:
             return f"{value[:_GLIMPSE]}[… {len(value)} characters: {where}]"
         case dict():
-            return {k: _shorter(v, where) for k, v in value.items()}
+            return {k: _shorten_value(v, where) for k, v in value.items()}
         case list() if len(value) > 20:
-            return [*(_shorter(v, where) for v in value[:5]), f"[… {len(value)} items: {where}]"]
+            return [
+                *(_shorten_value(v, where) for v in value[:5]),
+                f"[… {len(value)} items: {where}]",
+            ]
         case list():
-            return [_shorter(v, where) for v in value]
+            return [_shorten_value(v, where) for v in value]
     return value
 
 
-def _thought(part: Thinking) -> Thinking | None:
-    """Some endpoints want reasoning back with every call, in whatever form; what is signed or
-    encrypted cannot be shortened."""
+def _shorten_thinking(part: Thinking) -> Thinking | None:
+    """Some endpoints require reasoning to be sent back with every call. Signed or encrypted
+    reasoning cannot be shortened, so it is kept or left out."""
     extra = part.extra or {}
     if set(extra) - {"field"}:
         return part if len(part.text) + len(str(extra)) <= _OPAQUE else None

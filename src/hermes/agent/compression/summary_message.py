@@ -1,4 +1,4 @@
-"""The handoff that stands for messages no longer sent: who wrote what where, and in brief."""
+"""The summary message that replaces earlier messages in requests, and the sources it cites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.core.message import Message, Text
-from hermes.core.untrusted_text import inert
+from hermes.core.untrusted_text import make_inert
 
 SECTIONS = ("Goal", "Decisions", "Files touched", "Open work", "Next step")
 _INTRO = (
@@ -25,7 +25,7 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 class Source(Struct, frozen=True):
-    """Messages [first, last] of a session, called S`number` in the handoff."""
+    """Messages [first, last] of a session, cited as S`number`."""
 
     number: int
     first: int
@@ -34,26 +34,26 @@ class Source(Struct, frozen=True):
 
 
 class SummaryFacts(Struct, frozen=True):
-    """What a good handoff does not leave out."""
+    """What a good summary must name."""
 
     task: str = ""
     instruction: str = ""
-    """The last thing the user said: the task, or guidance given since."""
+    """The user's last words: the task, or guidance given since."""
     files: tuple[str, ...] = ()
-    """Written to, the latest last."""
+    """Files written, the latest last."""
 
 
 class Middle(Struct, frozen=True):
-    """What a handoff is to stand for."""
+    """The messages that a summary replaces."""
 
     messages: Sequence[Message]
     source: Source
     before: str
-    """The body of the handoff that stood there; it is brought up to date."""
+    """The body of the earlier summary, which the new one updates."""
     facts: SummaryFacts
 
 
-def sources_of(handoff: Message | None) -> tuple[Source, ...]:
+def read_sources(handoff: Message | None) -> tuple[Source, ...]:
     if handoff is None or not handoff.parts or not isinstance(handoff.parts[0], Text):
         return ()
     return tuple(
@@ -62,7 +62,7 @@ def sources_of(handoff: Message | None) -> tuple[Source, ...]:
     )
 
 
-def body_of(handoff: Message | None) -> str:
+def read_body(handoff: Message | None) -> str:
     return handoff.parts[-1].text if handoff and isinstance(handoff.parts[-1], Text) else ""
 
 
@@ -70,21 +70,21 @@ def next_source(known: Sequence[Source], session: str, first: int, last: int) ->
     return Source(max((s.number for s in known), default=0) + 1, first, last, session)
 
 
-def handoff(body: str, sources: Sequence[Source]) -> Message:
-    """The body is shown as quoted data: what strangers wrote may have come into it."""
+def build_summary(body: str, sources: Sequence[Source]) -> Message:
+    """The summary message. Its body is made inert: it may quote text from untrusted sources."""
     named = [
         f"S{s.number}: messages {s.first}-{s.last} of session {s.session}"
         for s in sources[-_MAX_SOURCES:]
     ]
     intro = "\n".join([_INTRO, *named, ""])
-    return Message("user", (Text(intro), Text(inert(body))), kind="summary")
+    return Message("user", (Text(intro), Text(make_inert(body))), kind="summary")
 
 
-# -- what it must hold -----------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------
 
 
-def faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
-    """What is wrong with a handoff a model wrote, a phrase each; none: it is good."""
+def find_faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
+    """What is wrong with a summary, a phrase each; empty: it is good."""
     found: list[str] = []
     lowered = body.casefold()
     missing = [s for s in SECTIONS if not re.search(rf"(?m)^\W*{s.casefold()}\b", lowered)]
@@ -92,17 +92,19 @@ def faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
         found.append("it lacks the sections " + ", ".join(missing))
     if len(body) > limit:
         found.append(f"it is longer than {limit} characters")
-    if facts.task and not _names(lowered, facts.task):
-        found.append("it does not say what the open task is: " + _brief(facts.task))
-    if facts.instruction != facts.task and not _names(lowered, facts.instruction):
-        found.append("it leaves out the user's last instruction: " + _brief(facts.instruction))
-    if left_out := [f for f in facts.files if _basename(f).casefold() not in lowered]:
+    if facts.task and not _mentions_text(lowered, facts.task):
+        found.append("it does not say what the open task is: " + _quote_start(facts.task))
+    if facts.instruction != facts.task and not _mentions_text(lowered, facts.instruction):
+        found.append(
+            "it leaves out the user's last instruction: " + _quote_start(facts.instruction)
+        )
+    if left_out := [f for f in facts.files if _file_name(f).casefold() not in lowered]:
         found.append("it does not name the files " + ", ".join(left_out))
     return found
 
 
-def _names(body: str, text: str) -> bool:
-    """Whether the body has enough of the words of a text to be about it."""
+def _mentions_text(body: str, text: str) -> bool:
+    """Whether the body shares enough words with a text to be about it."""
     text = text[:2000].casefold()
     words = set(_WORD.findall(text))
     if len(_UNSPACED.findall(text)) > len(text) // 4:
@@ -112,29 +114,29 @@ def _names(body: str, text: str) -> bool:
     return sum(word in body for word in words) >= min(6, max(2, -(-len(words) * 2 // 5)))
 
 
-def _brief(text: str) -> str:
+def _quote_start(text: str) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else text[:199] + "…")
 
 
-def _basename(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or path
 
 
 # -- without a model ---------------------------------------------------------------------------
 
 
-def digest(middle: Middle, limit: int) -> str:
-    """The handoff nobody summarised: what can be told without understanding it."""
+def build_digest(middle: Middle, limit: int) -> str:
+    """A summary made without a model: what can be listed without understanding it."""
     messages, source, facts, before = middle.messages, middle.source, middle.facts, middle.before
-    goal = _brief(facts.task) if facts.task else "See the user's messages."
+    goal = _quote_start(facts.task) if facts.task else "See the user's messages."
     files = ", ".join(facts.files) or "None are known."
-    happened = _happened(before)
+    happened = _read_events(before)
     calls = Counter(c.name for m in messages for c in m.calls)
     named = ", ".join(f"{name} x{n}" for name, n in calls.most_common(12)) or "no calls"
     happened.append(f"- S{source.number}#{source.first}-{source.last}: {named}")
     happened += [
-        f"- S{source.number}#{source.first + i}: the user said {_brief(m.text)}"
+        f"- S{source.number}#{source.first + i}: the user said {_quote_start(m.text)}"
         for i, m in enumerate(messages)
         if m.role == "user" and m.kind in ("normal", "steer") and m.text
     ][-8:]
@@ -146,12 +148,12 @@ def digest(middle: Middle, limit: int) -> str:
         f"## Open work\nThe task: {goal}\n\n## Next step\nGo on with it.",
         "## What happened\n" + "\n".join(happened[-_MAX_HAPPENED:]),
     ]
-    return _bounded("\n\n".join(pieces), limit)
+    return _limit_length("\n\n".join(pieces), limit)
 
 
-def _happened(body: str) -> list[str]:
+def _read_events(body: str) -> list[str]:
     return [line for line in body.partition("\n## What happened\n")[2].split("\n") if line]
 
 
-def _bounded(text: str, limit: int) -> str:
+def _limit_length(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

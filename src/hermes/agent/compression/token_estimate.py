@@ -1,4 +1,4 @@
-"""How many tokens a prompt takes: the provider's last report, and an estimate of the rest."""
+"""Estimates the tokens of a prompt from the provider's last report and the messages since."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from hermes.core.message import (
 )
 
 IMAGE = 1600
-"""What an image costs about everywhere."""
+"""Tokens of an image, about the same everywhere."""
 ENVELOPE = 8
 """Role, ids and brackets of one message."""
 _LOWEST, _HIGHEST = 0.5, 4.0
-"""How far a report may be from the estimate and still be believed to be about the same text."""
+"""How far a reported count may differ from the estimate and still be believed."""
 _FLOOR = 0.75
-"""Some endpoints leave cached tokens out of their report: so much of the estimate counts anyway."""
+"""Share of the estimate that counts at least: some endpoints do not report cached tokens."""
 
 Level: TypeAlias = Literal[1, 2, 3]
 """1: the usual; 2: little is kept; 3: whatever it takes."""
 
 
 class Aim(Struct, frozen=True):
-    """How small a prompt should get, in tokens; more than `must` is no use."""
+    """How small a prompt should become, in tokens; one larger than `must` is no use."""
 
     level: Level
     threshold: int
     goal: int
     must: int
     refused: bool = False
-    """The provider has said no: even the task may be cut, when nothing else is left."""
+    """Whether the provider refused the prompt: then even the task may be cut as a last resort."""
 
 
 def text_weight(text: str) -> int:
@@ -67,18 +67,18 @@ def part_weight(part: Part) -> int:
             return len(msgspec.json.encode(data)) // 4
 
 
-def weight(message: Message) -> int:
+def message_weight(message: Message) -> int:
     return ENVELOPE + sum(part_weight(p) for p in message.parts)
 
 
-def overhead(agent: Agent, system: str) -> int:
-    """What every request carries besides the messages."""
+def request_overhead(agent: Agent, system: str) -> int:
+    """Tokens of what every request carries besides the messages."""
     return text_weight(system) + len(msgspec.json.encode(agent.specs)) // 4
 
 
-class Gauge:
-    """Follows one history; each message is weighed once. `scale` is what the last report makes of
-    the estimate."""
+class TokenGauge:
+    """Estimates the prompt of one history; each message is weighed once. `scale` corrects the
+    estimate by the provider's last report."""
 
     __slots__ = ("_at", "_base", "history", "reported", "scale", "sums")
 
@@ -86,13 +86,13 @@ class Gauge:
         self.history = history
         self.scale = scale
         self.reported = 0
-        """Prompt tokens of the last call, as the provider counted them; 0: it never did."""
+        """Prompt tokens of the last call as the provider counted them; 0: it never reported any."""
         self.sums = [0]
         """Estimated weight of all messages before the one of that index."""
         self._base = base
         self._at = 0
 
-    def advance(self) -> None:
+    def weigh_new_messages(self) -> None:
         sums = self.sums
         for message in self.history.messages[len(sums) - 1 :]:
             usage = message.usage
@@ -100,25 +100,25 @@ class Gauge:
                 self.reported, self._at = usage.input, len(sums) - 1
                 ratio = usage.input / max(1, self._base + sums[-1])
                 self.scale = min(max(ratio, _LOWEST), _HIGHEST)
-            sums.append(sums[-1] + weight(message))
+            sums.append(sums[-1] + message_weight(message))
 
     @property
-    def prompt(self) -> int:
-        """What the trigger looks at: the last report, an estimate only when there is none."""
-        return self.reported or self.estimate(self.sums[-1])
+    def last_prompt(self) -> int:
+        """Tokens of the last prompt: as reported, else estimated."""
+        return self.reported or self.estimate_prompt(self.sums[-1])
 
     @property
-    def size(self) -> int:
-        """What the next prompt will take."""
+    def next_prompt(self) -> int:
+        """Tokens of the next prompt."""
         if not self.reported:
-            return self.estimate(self.sums[-1])
+            return self.estimate_prompt(self.sums[-1])
         since = int((self.sums[-1] - self.sums[self._at]) * self.scale)
         return max(self.reported + since, int((self._base + self.sums[-1]) * _FLOOR))
 
-    def estimate(self, messages: int) -> int:
-        """The prompt that messages of this estimated weight would make."""
+    def estimate_prompt(self, messages: int) -> int:
+        """Tokens of a prompt whose messages have this weight."""
         return int((self._base + messages) * self.scale)
 
-    def room(self, tokens: int) -> int:
-        """The estimated weight of messages that make a prompt of so many tokens."""
+    def weight_for(self, tokens: int) -> int:
+        """The weight of messages that make a prompt of so many tokens."""
         return max(0, int(tokens / self.scale) - self._base)

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.services import ModelAccess
-from hermes.core.untrusted_text import reveal
+from hermes.core.untrusted_text import reveal_hidden
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ class _Opinion(Struct, frozen=True, forbid_unknown_fields=True):
 async def agrees(models: ModelAccess, case: Case) -> bool:
     """Whether the model says yes, in so many words."""
     command = case.command
-    if len(command) > LONGEST or reveal(command) != command or _ADDRESSED.search(command):
+    if len(command) > LONGEST or reveal_hidden(command) != command or _ADDRESSED.search(command):
         log.info("smart approval: not asked, the command speaks to its reader: %r", command[:300])
         return False
-    prompt = user(msgspec.json.encode(case).decode())
+    prompt = user_message(msgspec.json.encode(case).decode())
     try:
         async with asyncio.timeout(SECONDS):
             said = await models.consult("approval", prompt, system=_SYSTEM)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
@@ -34,7 +34,7 @@ async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
     names = _listed(files)
     text = _INTERNAL.sub("", text)
     shown = text if len(text) <= _DIFF else text[:_DIFF].rsplit("\n", 1)[0] + "\n[cut]"
-    what = f"{counted(len(files), 'file')} back to {when(found)}"
+    what = f"{format_plural(len(files), 'file')} back to {when(found)}"
     head = f"Puts {what}, whoever changed them since: {names}"
     return f"{head}\n{shown.rstrip()}"
 

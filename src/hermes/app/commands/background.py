@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
-from hermes.core.message import user
+from hermes.core.message import user_message
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -22,7 +22,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         cwd=Path(mine.transcript.meta.cwd),
         options=mine.options,
     )
-    ctx.runtime.errands.start(mine, session, user(args))
+    ctx.runtime.errands.start(mine, session, user_message(args))
     return Reply(
         f"In the background: {session.id}. Its answer is shown when it is there; what would ask "
         f"you is not run. /background stop {session.id} ends it."

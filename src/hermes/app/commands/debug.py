@@ -16,7 +16,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         ("hermes", f"{VERSION}, Python {platform.python_version()}, {platform.platform()}"),
         ("session", session.id),
         ("model", f"{endpoint.target.model} ({endpoint.target.provider}, {endpoint.target.wire})"),
-        ("address", endpoint.base_url),
+        ("address", endpoint.endpoint.base_url),
         ("home", str(setup.home)),
         ("log", str(paths.log_file(setup.home))),
     )

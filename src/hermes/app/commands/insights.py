@@ -6,8 +6,8 @@ import time
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
-from hermes.core.ledger import Row
-from hermes.core.text import counted
+from hermes.core.ledger import UsageRow
+from hermes.core.text import format_plural
 
 _DAYS = 30
 _MODELS = 8
@@ -33,9 +33,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(lines))
 
 
-def _line(row: Row, *, cost: bool) -> str:
+def _line(row: UsageRow, *, cost: bool) -> str:
     cached = f", {100 * row.cache_read / row.input:.0f}% from a cache" if row.cache_read else ""
-    text = f"{row.key or '-'}: {counted(row.calls, 'call')}, {row.input:,} tokens in{cached}"
+    text = f"{row.key or '-'}: {format_plural(row.calls, 'call')}, {row.input:,} tokens in{cached}"
     text += f", {row.output:,} out"
     if cost:
         text += f", ${row.cost:.4f}" + (f" ({row.unpriced} of unknown price)" * bool(row.unpriced))

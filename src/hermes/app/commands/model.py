@@ -7,7 +7,7 @@ from msgspec import structs
 from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
 from hermes.app.commands._price import price
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -24,7 +24,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         )
     options = session.options
     before = session.agent
-    ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
+    ctx.runtime.adapt(session, structs.replace(options, choice=ModelChoice(model=args)))
     target = session.agent.providers[0].target
     session.transcript.meta = structs.replace(session.transcript.meta, model=target.model)
     if await ctx.runtime.store.sessions.get_meta(session.id) is not None:

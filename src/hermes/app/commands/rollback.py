@@ -9,7 +9,7 @@ from hermes.app.commands import Command, CommandContext, Reply, sure
 from hermes.app.commands._files import described, preview, trouble, when
 from hermes.app.session_chain import readable_label
 from hermes.core.errors import ConfigError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -37,7 +37,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def _list(made: list[Checkpoint]) -> str:
     rows = [
-        f"{number}. {c.id}  {when(c)}  {counted(c.files, 'file')}  "
+        f"{number}. {c.id}  {when(c)}  {format_plural(c.files, 'file')}  "
         f"{readable_label(c.label)}".rstrip()
         for number, c in enumerate(made[:_LISTED], 1)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -15,7 +15,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     rows = [
         ("session", session.id),
         ("title", session.transcript.meta.title),
-        ("doing", doing + (f", waiting for {counted(waiting, 'answer')}" if waiting else "")),
+        ("doing", doing + (f", waiting for {format_plural(waiting, 'answer')}" if waiting else "")),
         ("messages", str(len(session.transcript.history))),
         ("model", f"{target.model} ({target.provider})"),
         ("folder", session.transcript.meta.cwd),

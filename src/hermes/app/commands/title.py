@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
 LONGEST = 200
 
@@ -14,7 +14,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
         return Reply(session.transcript.meta.title or "This session has no title yet.")
-    title = " ".join(clean(args).split())[:LONGEST]
+    title = " ".join(replace_invalid(args).split())[:LONGEST]
     session.transcript.meta = structs.replace(session.transcript.meta, title=title)
     if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
         await ctx.runtime.store.sessions.update_meta(session.id, title=title)

@@ -9,7 +9,7 @@ from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import described, preview, trouble
 from hermes.app.session_chain import checkpoint_since, turn_starts
 from hermes.core.errors import ConfigError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -52,7 +52,7 @@ def _first_index(ctx: CommandContext, words: list[str]) -> int:
     if not starts:
         raise ConfigError("There is nothing to undo in this session.")
     if count > len(starts):
-        raise ConfigError(f"This session has only {counted(len(starts), 'turn')} to undo.")
+        raise ConfigError(f"This session has only {format_plural(len(starts), 'turn')} to undo.")
     return starts[-count]
 
 
@@ -60,7 +60,7 @@ def _describe_messages(ctx: CommandContext, index: int) -> str:
     gone = ctx.session.transcript.history.messages[index:]
     first = " ".join(gone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
-    return f"Takes back {counted(len(gone), 'message')}, from: {first}"
+    return f"Takes back {format_plural(len(gone), 'message')}, from: {first}"
 
 
 COMMAND = Command(

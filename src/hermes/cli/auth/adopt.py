@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.oauth.tokens import Token, claim
-from hermes.llm.provider_spec import OAuth
+from hermes.llm.auth.oauth.tokens import Token, read_claim
+from hermes.llm.provider_spec import OAuthSpec
 
 
 class AdoptableProgram(Struct, frozen=True):
@@ -25,15 +25,15 @@ class AdoptableProgram(Struct, frozen=True):
     """May name its folder, which otherwise is below the home folder."""
     folder: str
     file: str
-    read: Callable[[Any, OAuth], Token | str]
+    read: Callable[[Any, OAuthSpec], Token | str]
     """Extracts a token or, for providers that take one, a key."""
 
 
-def _read_codex(data: Any, flow: OAuth) -> Token | str:
+def _read_codex(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("tokens")
     found = found if isinstance(found, Mapping) else {}
     access = _text_field(found, "access_token")
-    account = _text_field(found, "account_id") or claim(
+    account = _text_field(found, "account_id") or read_claim(
         _text_field(found, "id_token"), flow.account_claim
     )
     # The file does not say when it expires: it is renewed before the first call.
@@ -42,7 +42,7 @@ def _read_codex(data: Any, flow: OAuth) -> Token | str:
     )
 
 
-def _read_claude(data: Any, flow: OAuth) -> Token | str:
+def _read_claude(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("claudeAiOauth")
     found = found if isinstance(found, Mapping) else {}
     ends = found.get("expiresAt")
@@ -51,7 +51,7 @@ def _read_claude(data: Any, flow: OAuth) -> Token | str:
     return Token(access, refresh, expires, time.time(), "", flow.token_url, "claude")
 
 
-def _read_gh(data: Any, flow: OAuth) -> Token | str:
+def _read_gh(data: Any, flow: OAuthSpec) -> Token | str:
     host = data.get("github.com")
     return _text_field(host, "oauth_token") if isinstance(host, Mapping) else ""
 
@@ -68,7 +68,7 @@ PROGRAMS = {
 }
 
 
-def read_login(program: AdoptableProgram, flow: OAuth) -> Token | str:
+def read_login(program: AdoptableProgram, flow: OAuthSpec) -> Token | str:
     """The login of the program; ConfigError when there is none to take over."""
     environ = get_environment()
     folder = environ.get(program.variable) or Path(environ.get("HOME", "~"), program.folder)

@@ -13,25 +13,35 @@ from hermes.config import dotenv
 from hermes.config.load import Setup
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError, HermesError
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import Held, Named, free_name, held, variables
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, find, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.inventory import (
+    NamedProvider,
+    StoredCredential,
+    free_name,
+    key_variables,
+    list_credentials,
+)
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.providers import find_provider
 
 
-def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
+def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -> str:
     """Stores a key; the sentence says where. ConfigError: nothing was changed."""
     keys = list_keys(setup, provider)
     if same := next((h for h in keys if h.value == key), None):
         return f"That key is already stored in {same.name} ({same.source}); nothing was changed."
     if replace and keys:
         return _replace_key(setup, provider, key, keys)
-    used = variables(setup.config, provider)
-    variable = free_name(setup.secrets, used, provider.usual) if keys else provider.usual
+    used = key_variables(setup.config, provider)
+    variable = (
+        free_name(setup.secrets, used, provider.usual_variable) if keys else provider.usual_variable
+    )
     changes: dict[str, Any] = {}
     if keys:
         changes = _pool_changes(setup, provider, [*(h.name for h in keys), variable])
-    elif provider.must_be_named:
+    elif provider.needs_api_key_env:
         changes = {f"providers.{provider.name}.api_key_env": variable}
     _store_key(setup, variable, key, changes)
     if keys:
@@ -41,13 +51,15 @@ def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
     return f"Stored as {variable} in .env; it is now the key for {provider.name}."
 
 
-def list_keys(setup: Setup, provider: Named) -> list[Held]:
+def list_keys(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
     """The keys of a provider, without its login."""
-    found = held(setup.config, setup.secrets, Cooling(), provider)
+    found = list_credentials(setup.config, setup.secrets, Cooldowns(), provider)
     return [credential for credential in found if credential.kind == "key"]
 
 
-def _replace_key(setup: Setup, provider: Named, key: str, keys: list[Held]) -> str:
+def _replace_key(
+    setup: Setup, provider: NamedProvider, key: str, keys: list[StoredCredential]
+) -> str:
     old = keys[0]
     if len(keys) > 1:
         raise ConfigError(
@@ -62,7 +74,7 @@ def _replace_key(setup: Setup, provider: Named, key: str, keys: list[Held]) -> s
     return f"Replaced {old.name} in .env."
 
 
-def _pool_changes(setup: Setup, provider: Named, names: list[str]) -> dict[str, Any]:
+def _pool_changes(setup: Setup, provider: NamedProvider, names: list[str]) -> dict[str, Any]:
     """A pool is used only where no single variable is named."""
     section = f"providers.{provider.name}"
     changes: dict[str, Any] = {f"{section}.api_key_envs": names}
@@ -85,39 +97,45 @@ def _store_key(setup: Setup, variable: str, key: str, changes: dict[str, Any]) -
         raise
 
 
-def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
+def check_key(setup: Setup, provider: NamedProvider, key: str, model: str) -> str:
     """Makes a real call with the key: empty when it was answered, otherwise what went wrong."""
-    variable = provider.usual
+    variable = provider.usual_variable
     secrets = setup.secrets.with_variable(variable, key)
     setup = structs.replace(setup, secrets=secrets)
-    return asyncio.run(_call_provider(setup, provider, Choice(model, provider.name, "", variable)))
+    return asyncio.run(
+        _call_provider(setup, provider, ModelChoice(model, provider.name, "", variable))
+    )
 
 
-async def _call_provider(setup: Setup, provider: Named, choice: Choice) -> str:
+async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelChoice) -> str:
     async with Runtime.open(setup) as runtime:
         if not choice.model and not _has_model(setup, provider):
-            any_model = resolve(setup.config, setup.secrets, structs.replace(choice, model="?"))
-            listed = await Client(any_model[0], runtime.transport).models()
+            any_model = resolve_chain(
+                setup.config, setup.secrets, structs.replace(choice, model="?")
+            )
+            listed = await Client(any_model[0], runtime.transport).listing.list_models()
             if not listed:
                 return (
                     f"{provider.name} lists no models to test the key with, or rejects it; "
                     "name a model with --model"
                 )
             choice = structs.replace(choice, model=listed[0])
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         return (await ping(runtime, endpoint)).error
 
 
-def _has_model(setup: Setup, provider: Named) -> bool:
+def _has_model(setup: Setup, provider: NamedProvider) -> bool:
     section = setup.config.model
-    spec = find(section.provider) if section.provider else None
+    spec = find_provider(section.provider) if section.provider else None
     configured = spec.name if spec is not None else section.provider
     if configured == provider.name and section.default:
         return True
     return provider.spec is not None and bool(provider.spec.default_model)
 
 
-def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) -> list[str]:
+def remove_keys(
+    setup: Setup, provider: NamedProvider, which: str, *, everything: bool
+) -> list[str]:
     """Removes keys from .env; the names of their variables."""
     keys = list_keys(setup, provider)
     stored = [key for key in keys if key.source == ".env"]
@@ -130,7 +148,7 @@ def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) 
             f"{foreign[0]} is set in the environment, not in .env: remove it where it is set."
         )
     if len(chosen) > 1 and not everything:
-        listed = ", ".join(f"{key.name} ({key.hint})" for key in chosen)
+        listed = ", ".join(f"{key.name} ({key.key_hint})" for key in chosen)
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
     removed = [key.name for key in chosen]
     if changes := _removal_changes(setup, provider, removed):
@@ -140,16 +158,16 @@ def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) 
     return removed
 
 
-def _describe_no_match(provider: Named, which: str, keys: list[Held]) -> str:
+def _describe_no_match(provider: NamedProvider, which: str, keys: list[StoredCredential]) -> str:
     if which:
-        listed = ", ".join(f"{key.name} ({key.hint})" for key in keys) or "none"
+        listed = ", ".join(f"{key.name} ({key.key_hint})" for key in keys) or "none"
         return f"{provider.name} has no key {which}; it has: {listed}."
     if keys:
         return f"{keys[0].name} is set in the environment, not in .env: remove it where it is set."
     return f"There is no key for {provider.name} in .env."
 
 
-def _removal_changes(setup: Setup, provider: Named, removed: list[str]) -> dict[str, Any]:
+def _removal_changes(setup: Setup, provider: NamedProvider, removed: list[str]) -> dict[str, Any]:
     """The configuration without any mention of these keys."""
     section = f"providers.{provider.name}"
     row = provider.row

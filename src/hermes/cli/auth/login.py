@@ -13,17 +13,17 @@ from hermes.config.env import build_child_env, get_environment
 from hermes.config.load import Setup
 from hermes.config.private_files import hold_lock
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.inventory import Named
 from hermes.llm.auth.oauth import tokens
-from hermes.llm.auth.oauth.device import Shown
-from hermes.llm.auth.oauth.flow import Steps, enter
+from hermes.llm.auth.oauth.device import DeviceCode
+from hermes.llm.auth.oauth.login import LoginPrompts, run_login
 from hermes.llm.auth.oauth.tokens import Token
-from hermes.llm.transport import Transport
+from hermes.llm.endpoints.inventory import NamedProvider
+from hermes.llm.http.transport import Transport
 
 
-async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
+async def log_in(setup: Setup, provider: NamedProvider, *, browser: bool) -> Token:
     """Logs in and stores the token. ProviderError says why that failed."""
-    flow = provider.flow
+    flow = provider.login_flow
     if flow is None:
         raise ConfigError(
             f"{provider.name} has no login, it needs a key. Run: hermes auth add {provider.name}"
@@ -32,25 +32,25 @@ async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
     screen = _LoginScreen(setup, browser=browser and attended)
     transport = Transport()
     try:
-        steps = Steps(screen.show_code, screen.show_page, _read_line if attended else None)
-        token = await enter(flow, transport, steps)
+        steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+        token = await run_login(flow, transport, steps)
     finally:
         await transport.close()
     store_token(setup, provider, token)
     return token
 
 
-def store_token(setup: Setup, provider: Named, token: Token) -> None:
+def store_token(setup: Setup, provider: NamedProvider, token: Token) -> None:
     folder = paths.logins_folder(setup.home)
     paths.make_private_folder(folder)
     with hold_lock(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
         try:
-            tokens.write(folder / f"{provider.name}.json", token)
+            tokens.save_token(folder / f"{provider.name}.json", token)
         except OSError as error:
             raise ConfigError(f"Could not store the login: {error.strerror}.") from None
 
 
-def log_out(setup: Setup, provider: Named) -> None:
+def log_out(setup: Setup, provider: NamedProvider) -> None:
     """Deletes the token; waits for a renewal in progress. ConfigError: nobody is logged in."""
     folder = paths.logins_folder(setup.home)
     file = folder / f"{provider.name}.json"
@@ -67,7 +67,7 @@ class _LoginScreen:
         self._setup = setup
         self._browser = browser
 
-    def show_code(self, shown: Shown) -> None:
+    def show_code(self, shown: DeviceCode) -> None:
         _print_step(
             f"Open {shown.page} and enter this code (valid for {shown.minutes} min):\n\n"
             f"    {shown.code}\n\nNever enter a code that somebody else gave you.\n"

@@ -7,7 +7,7 @@ import sys
 
 from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.auth.key_pool import Credential, usable
+from hermes.llm.auth.key_pool import Credential, clean_key
 
 _MAX_INPUT = 16 * 1024
 
@@ -40,6 +40,6 @@ def check_key_text(text: str, source: str) -> str:
     if "\n" in key or len(key) > 8 * 1024:
         raise ConfigError("A key is a single line; nothing was changed.")
     try:
-        return usable(Credential(source, key))
+        return clean_key(Credential(source, key))
     except ProviderError as error:
         raise ConfigError(f"{error} Nothing was changed.") from None

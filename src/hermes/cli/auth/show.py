@@ -10,17 +10,23 @@ from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import Held, Named, everything, held
-from hermes.llm.endpoints.catalog import Choice, resolve
-from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.inventory import (
+    NamedProvider,
+    StoredCredential,
+    list_all_credentials,
+    list_credentials,
+)
+from hermes.llm.endpoints.local_servers import choose_model
+from hermes.llm.endpoints.resolver import resolve_chain
 
 
-def load_cooldowns(setup: Setup) -> Cooling:
-    return Cooling(paths.cache_folder(setup.home) / "cooling.json")
+def load_cooldowns(setup: Setup) -> Cooldowns:
+    return Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
 
 
-def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
+def show_list(setup: Setup, provider: NamedProvider | None, *, json: bool) -> int:
     found = _list_credentials(setup, provider)
     if json:
         print(to_json([_credential_object(credential) for credential in found]))
@@ -31,12 +37,12 @@ def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
     return 0
 
 
-def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
+def show_status(setup: Setup, provider: NamedProvider | None, *, json: bool) -> int:
     """Returns 1 when the given provider cannot be called."""
     found = _list_credentials(setup, provider)
     answering, missing = _find_answering(setup, provider)
     if json:
-        flow = provider.flow if provider is not None else None
+        flow = provider.login_flow if provider is not None else None
         data: dict[str, Any] = {"answers": answering, "missing": missing}
         data["credentials"] = [_credential_object(credential) for credential in found]
         if provider is not None:
@@ -48,32 +54,32 @@ def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
     return 1 if provider is not None and missing else 0
 
 
-def _list_credentials(setup: Setup, provider: Named | None) -> list[Held]:
+def _list_credentials(setup: Setup, provider: NamedProvider | None) -> list[StoredCredential]:
     cooldowns = load_cooldowns(setup)
     if provider is None:
-        return everything(setup.config, setup.secrets, cooldowns)
-    return held(setup.config, setup.secrets, cooldowns, provider)
+        return list_all_credentials(setup.config, setup.secrets, cooldowns)
+    return list_credentials(setup.config, setup.secrets, cooldowns, provider)
 
 
-def _find_answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
+def _find_answering(setup: Setup, provider: NamedProvider | None) -> tuple[str, str]:
     """(the model that would be called, "") or ("", what is missing)."""
-    choice = Choice() if provider is None else Choice(provider=provider.name)
-    choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
+    choice = ModelChoice() if provider is None else ModelChoice(provider=provider.name)
+    choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
     try:
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
     except ConfigError as error:
         return "", str(error)
     keys = ", ".join(key.source for key in endpoint.keys) or "no key"
     return f"{endpoint.target.provider}:{endpoint.target.model} with {keys}", ""
 
 
-def _credential_object(credential: Held) -> dict[str, Any]:
+def _credential_object(credential: StoredCredential) -> dict[str, Any]:
     return {
         "provider": credential.provider,
         "kind": credential.kind,
         "variable": credential.name or None,
         "source": credential.source,
-        "hint": credential.hint,
+        "hint": credential.key_hint,
         "used": credential.used,
         "state": credential.state,
         "cooling_seconds": round(credential.cooling) or None,
@@ -81,7 +87,7 @@ def _credential_object(credential: Held) -> dict[str, Any]:
     }
 
 
-def _print_table(found: list[Held]) -> None:
-    rows = [(c.provider, c.name or "login", c.hint, c.source, c.state) for c in found]
+def _print_table(found: list[StoredCredential]) -> None:
+    rows = [(c.provider, c.name or "login", c.key_hint, c.source, c.state) for c in found]
     for line in align_columns(rows):
         print(line)

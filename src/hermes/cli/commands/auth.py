@@ -14,7 +14,7 @@ from hermes.cli.terminal.text import to_json
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.auth.inventory import Named, named
+from hermes.llm.endpoints.inventory import NamedProvider, find_configured_provider
 
 _EPILOG = """\
 commands:
@@ -84,7 +84,7 @@ def _looks_like_key(word: str) -> bool:
     """Whether a secret was given where a name belongs; it is then not repeated."""
     from hermes.core.redaction.redactor import Redactor
 
-    return len(word) > 40 or word.startswith("sk-") or Redactor().clean(word) != word
+    return len(word) > 40 or word.startswith("sk-") or Redactor().redact(word) != word
 
 
 def _load_for_change(args: Namespace) -> Setup:
@@ -94,16 +94,16 @@ def _load_for_change(args: Namespace) -> Setup:
 
 def _add_credential(args: Namespace) -> int:
     setup = _load_for_change(args)
-    provider = named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     if args.program:
         return _adopt_login(args, setup, args.program, provider)
-    if not provider.usual:
+    if not provider.usual_variable:
         return _log_in(args, setup, provider)
     from hermes.cli.auth.keys import add_key, check_key
     from hermes.cli.auth.secret_input import read_key
 
     login = f" (or press Ctrl-C and run hermes auth login {provider.name})"
-    prompt = f"Key for {provider.name}{login if provider.flow is not None else ''}"
+    prompt = f"Key for {provider.name}{login if provider.login_flow is not None else ''}"
     key = read_key(prompt, args.key_env or "")
     if args.check and (problem := check_key(setup, provider, key, args.model)):
         print_stderr(f"{problem} The key was not stored.")
@@ -113,10 +113,10 @@ def _add_credential(args: Namespace) -> int:
 
 def _run_login(args: Namespace) -> int:
     setup = _load_for_change(args)
-    return _log_in(args, setup, named(setup.config, args.words[0]))
+    return _log_in(args, setup, find_configured_provider(setup.config, args.words[0]))
 
 
-def _log_in(args: Namespace, setup: Setup, provider: Named) -> int:
+def _log_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
     import asyncio
 
     from hermes.cli.auth.login import log_in
@@ -133,7 +133,7 @@ def _run_logout(args: Namespace) -> int:
     from hermes.cli.auth.login import log_out
 
     setup = _load_for_change(args)
-    provider = named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     log_out(setup, provider)
     return _report_change(
         args, provider, f"Logged out of {provider.name}; its tokens were deleted from this machine."
@@ -144,7 +144,7 @@ def _remove_key(args: Namespace) -> int:
     from hermes.cli.auth.keys import remove_keys
 
     setup = _load_for_change(args)
-    provider = named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
     removed = remove_keys(setup, provider, which, everything=args.all)
     return _report_change(args, provider, f"Removed from .env: {', '.join(removed)}.")
@@ -155,10 +155,12 @@ def _run_adopt(args: Namespace) -> int:
     name = args.words[0]
     if name not in PROGRAMS:
         raise ConfigError(f"{name!r} is not one of {', '.join(sorted(PROGRAMS))}.")
-    return _adopt_login(args, setup, name, named(setup.config, PROGRAMS[name].provider))
+    return _adopt_login(
+        args, setup, name, find_configured_provider(setup.config, PROGRAMS[name].provider)
+    )
 
 
-def _adopt_login(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
+def _adopt_login(args: Namespace, setup: Setup, name: str, provider: NamedProvider) -> int:
     from hermes.cli.auth.adopt import read_login
     from hermes.cli.auth.keys import add_key
     from hermes.cli.auth.login import store_token
@@ -166,9 +168,9 @@ def _adopt_login(args: Namespace, setup: Setup, name: str, provider: Named) -> i
     from hermes.llm.auth.oauth.tokens import Token
 
     program = PROGRAMS[name]
-    if program.provider != provider.name or provider.flow is None:
+    if program.provider != provider.name or provider.login_flow is None:
         raise ConfigError(f"The login of {name} is for {program.provider}.")
-    found = read_login(program, provider.flow)
+    found = read_login(program, provider.login_flow)
     if not isinstance(found, Token):
         key = check_key_text(found, name)
         return _report_change(args, provider, add_key(setup, provider, key, replace=False))
@@ -180,22 +182,23 @@ def _adopt_login(args: Namespace, setup: Setup, name: str, provider: Named) -> i
     return _report_change(args, provider, text)
 
 
-def _report_change(args: Namespace, provider: Named, text: str) -> int:
+def _report_change(args: Namespace, provider: NamedProvider, text: str) -> int:
     print(to_json({"provider": provider.name, "done": text}) if args.json else text)
     if args.action in ("add", "login", "adopt") and (hint := _describe_next_step(args, provider)):
         print_stderr(hint)
     return 0
 
 
-def _describe_next_step(args: Namespace, provider: Named) -> str:
+def _describe_next_step(args: Namespace, provider: NamedProvider) -> str:
     """What is left to do before the provider answers."""
-    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     setup = load_setup(args.profile)
     name = provider.name
     try:
-        resolve(setup.config, setup.secrets, Choice(provider=name))
-        current = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        resolve_chain(setup.config, setup.secrets, ModelChoice(provider=name))
+        current = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
     except ConfigError:
         return (
             f"to use it, run: hermes model set {name}:MODEL (list them: hermes model list {name})"
@@ -209,7 +212,7 @@ def _show_credentials(args: Namespace) -> int:
     from hermes.cli.auth.show import show_list, show_status
 
     setup = load_checked_setup(args.profile)
-    provider = named(setup.config, args.words[0]) if args.words else None
+    provider = find_configured_provider(setup.config, args.words[0]) if args.words else None
     show = show_list if args.action == "list" else show_status
     return show(setup, provider, json=args.json)
 

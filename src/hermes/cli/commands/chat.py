@@ -92,12 +92,13 @@ def _find_first_model(args: Namespace) -> None:
         return
     from hermes.config.env import is_inside_agent
     from hermes.config.load import load_setup
-    from hermes.llm.endpoints.catalog import Choice, undecided
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import is_undecided
 
     setup = load_setup(args.profile)
     if is_inside_agent() or not (
         setup.secrets.get("OPENAI_BASE_URL")  # set, but not with which model
-        or undecided(setup.config, setup.secrets, Choice())
+        or is_undecided(setup.config, setup.secrets, ModelChoice())
     ):
         return
     from hermes.cli.model.setup import SetupRequest, set_up_model
@@ -140,14 +141,14 @@ def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str]
     if query is None or not query.startswith("/"):
         return None, message
     from hermes.app.commands import MEANT, known, message_text, parse
-    from hermes.core.message import Media, user
+    from hermes.core.message import Media, user_message
 
     command = parse(query)
     if command is not None:
         known(command[0], MEANT.format(command[0]))
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]
-    return None, user(message_text(message.text), *media)
+    return None, user_message(message_text(message.text), *media)
 
 
 def _print_error(sentence: str, code: str, output: str) -> None:

@@ -17,7 +17,7 @@ from hermes.config.load import load_setup, read_source
 from hermes.config.schema import Config, list_key_variables
 from hermes.config.secrets import Secrets, is_secret_name
 from hermes.core.errors import ConfigError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 _EPILOG = """\
 commands:
@@ -112,7 +112,9 @@ def _check_config(args: Namespace) -> int:
     for note in checked.notes:
         print(f"old: config.yaml {note}")
     if checked.config is None:
-        print_stderr(f"{paths.config_file(home)} has {counted(len(checked.problems), 'error')}")
+        print_stderr(
+            f"{paths.config_file(home)} has {format_plural(len(checked.problems), 'error')}"
+        )
         return EXIT_USAGE
     if bad_rules := _check_rules(checked.config):
         print(f"error: config.yaml approvals.rules: {bad_rules}")
@@ -151,10 +153,11 @@ def _check_rules(config: Config) -> str:
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
     """Says why no model could be called with a valid configuration."""
-    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     try:
-        resolve(config, secrets, Choice())
+        resolve_chain(config, secrets, ModelChoice())
     except ConfigError as error:
         print(f"note: {error}")
 

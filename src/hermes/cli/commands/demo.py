@@ -90,10 +90,10 @@ class DemoConversation:
     async def _run_turn(self, session: Session, events: Channel, line: str) -> TurnResult:
         from hermes.cli.terminal.render import TextRenderer
         from hermes.core.events import Approval, Question, ToolDone, TurnEnd
-        from hermes.core.message import user
+        from hermes.core.message import user_message
 
         renderer = TextRenderer(self._out, self._progress)
-        session.submit(user(line))
+        session.submit(user_message(line))
         async for event in events:
             match event:
                 case TurnEnd(result=result):

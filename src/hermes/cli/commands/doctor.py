@@ -97,9 +97,9 @@ def _repair_home(folder: Path) -> Check:
     from hermes.cli.doctor.check import Check
     from hermes.cli.doctor.home import repair_home
     from hermes.cli.startup import refuse_agent
-    from hermes.core.text import counted
+    from hermes.core.text import format_plural
 
     refuse_agent("repair its home")
     done = repair_home(folder)
-    text = counted(len(done), "change") if done else "nothing to repair"
+    text = format_plural(len(done), "change") if done else "nothing to repair"
     return Check("mended", "ok", text, tuple(done))

@@ -23,7 +23,7 @@ from hermes.cli.terminal.tables import (
 from hermes.cli.terminal.text import one_line, to_json
 from hermes.cli.usage import MAX_DAYS, first_day, sum_usage
 from hermes.config import env, paths
-from hermes.core.ledger import By, Row
+from hermes.core.ledger import By, UsageRow
 
 _EPILOG = """\
 Input tokens count the whole prompt; CACHED is the part of it that came from a cache. The cost is
@@ -71,7 +71,7 @@ async def _report_usage(args: Namespace) -> int:
     return 0
 
 
-async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[Row]]:
+async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[UsageRow]]:
     file = paths.database_file(home)
     if not file.exists():
         return {by: [] for by in groups}
@@ -89,7 +89,9 @@ async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[B
 # -- for programs --------------------------------------------------------------------------
 
 
-def _report_object(found: dict[By, list[Row]], args: Namespace, since: float) -> dict[str, Any]:
+def _report_object(
+    found: dict[By, list[UsageRow]], args: Namespace, since: float
+) -> dict[str, Any]:
     head = {
         "days": args.days,
         "since": time.strftime("%Y-%m-%d", time.localtime(since)),
@@ -101,7 +103,7 @@ def _report_object(found: dict[By, list[Row]], args: Namespace, since: float) ->
     }
 
 
-def _usage_object(row: Row) -> dict[str, Any]:
+def _usage_object(row: UsageRow) -> dict[str, Any]:
     data: dict[str, Any] = {
         "calls": row.calls,
         "failed_calls": row.failed,
@@ -122,7 +124,7 @@ def _usage_object(row: Row) -> dict[str, Any]:
 # -- for people ----------------------------------------------------------------------------
 
 
-def _print_report(found: dict[By, list[Row]], args: Namespace) -> None:
+def _print_report(found: dict[By, list[UsageRow]], args: Namespace) -> None:
     room = terminal_width()
     colour = env.supports_colour(sys.stdout.isatty())
     print(_format_headline(sum_usage(found["day"]), args.days))
@@ -142,31 +144,31 @@ def _print_report(found: dict[By, list[Row]], args: Namespace) -> None:
                 print(f"... {len(lines) - shown} more: hermes insights --by {by}")
 
 
-def _format_headline(row: Row, days: int) -> str:
-    from hermes.core.text import counted
+def _format_headline(row: UsageRow, days: int) -> str:
+    from hermes.core.text import format_plural
 
     cached = format_percent(row.cache_read, row.input)
     parts = [
-        f"{'Today' if days == 1 else f'Last {days} days'}: {counted(row.calls, 'call')}",
+        f"{'Today' if days == 1 else f'Last {days} days'}: {format_plural(row.calls, 'call')}",
         f"{format_count(row.input)} tokens in ({cached} from cache)",
         f"{format_count(row.output)} out",
         format_money(row.cost),
     ]
     if row.unpriced:
-        parts.append(f"{counted(row.unpriced, 'call')} of unknown price")
+        parts.append(f"{format_plural(row.unpriced, 'call')} of unknown price")
     if row.failed:
         parts.append(f"{row.failed:,} failed")
     return ", ".join(parts)
 
 
-def _draw_days(rows: list[Row], days: int, room: int, *, colour: bool) -> list[str]:
+def _draw_days(rows: list[UsageRow], days: int, room: int, *, colour: bool) -> list[str]:
     """A bar per day since the first with calls: dollars, or tokens where nothing has a price."""
     by_day = {row.key: row for row in rows}
     now = time.time()
-    shown: list[Row] = []
+    shown: list[UsageRow] = []
     for back in range(1, min(days, MAX_DAYS) + 1):
         name = time.strftime("%Y-%m-%d", time.localtime(first_day(now, back)))
-        shown.insert(0, by_day.get(name, Row(name)))
+        shown.insert(0, by_day.get(name, UsageRow(name)))
         if name <= min(by_day):
             break
     if any(row.cost for row in shown):
@@ -177,7 +179,7 @@ def _draw_days(rows: list[Row], days: int, room: int, *, colour: bool) -> list[s
     return draw_bars(tokens, room, colour=colour)
 
 
-def _format_section(by: By, rows: list[Row], room: int) -> list[str]:
+def _format_section(by: By, rows: list[UsageRow], room: int) -> list[str]:
     tools = by == "tool"
     head = (by.upper(), "USES" if tools else "CALLS", "IN", "CACHED", "OUT", "COST", "S/CALL")
     order = rows

@@ -17,8 +17,8 @@ from hermes.cli.terminal.text import strip_controls, to_json
 from hermes.config.env import decode_argument, is_inside_agent
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import WIRES
-from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
+from hermes.core.wire_names import WIRE_NAMES
+from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 
 _EPILOG = f"""\
 commands:
@@ -56,7 +56,7 @@ def run(argv: list[str], profile: str) -> int:
         type=parse_variable_name,
         help="custom: environment variable with the key",
     )
-    add("--api-mode", choices=WIRES, default="", help="custom: protocol (default: detected)")
+    add("--api-mode", choices=WIRE_NAMES, default="", help="custom: protocol (default: detected)")
     add("--name", dest="called", metavar="N", default="", help="custom: save it under this name")
     add(
         "--cache",
@@ -144,13 +144,13 @@ def _add_custom(args: Namespace) -> int:
 def _test_model(args: Namespace) -> int:
     from hermes.cli.model.selection import parse_selection
     from hermes.cli.model.test_report import report_test
-    from hermes.llm.endpoints.catalog import Choice
+    from hermes.llm.endpoints.endpoint import ModelChoice
 
     setup = load_checked_setup(args.profile)
-    choice = Choice()
+    choice = ModelChoice()
     if args.name:
         selection = parse_selection(setup, args.name)
-        choice = Choice(selection.model, selection.provider)
+        choice = ModelChoice(selection.model, selection.provider)
     harden_process()
     return report_test(setup, choice, cache=args.cache, json=args.json)
 
@@ -162,10 +162,14 @@ def _list_models(args: Namespace) -> int:
     import asyncio
 
     from hermes.cli.model.choices import list_models
-    from hermes.llm.auth.inventory import named
+    from hermes.llm.endpoints.inventory import find_configured_provider
 
     setup = load_checked_setup(args.profile)
-    name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
+    name = (
+        args.name
+        if args.name in setup.config.providers
+        else find_configured_provider(setup.config, args.name).name
+    )
     rows = asyncio.run(list_models(setup, name))
     if args.json:
         print(to_json([{"model": row.value, "about": row.detail} for row in rows]))
@@ -178,7 +182,7 @@ def _list_models(args: Namespace) -> int:
 
 
 def _list_embedded_models(args: Namespace) -> int:
-    from hermes.llm.local.endpoint import file_of
+    from hermes.llm.endpoints.embedded import find_model_file
 
     secrets = load_setup(args.profile).secrets
     rows = [
@@ -189,7 +193,7 @@ def _list_embedded_models(args: Namespace) -> int:
             "sha256": model.sha256,
             "licence": model.licence,
             "page": model.page,
-            "file": str(file_of(model, secrets) or ""),
+            "file": str(find_model_file(model, secrets) or ""),
         }
         for model in MODELS
     ]
@@ -204,15 +208,16 @@ def _list_embedded_models(args: Namespace) -> int:
 
 
 def _pull_model(args: Namespace) -> int:
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
+
     model = _find_embedded_model(args.name or DEFAULT)
     load_setup(args.profile)  # creates the home
     import asyncio
 
     file = asyncio.run(_download_model(model))
     print(file)
-    from hermes.llm.local.endpoint import NO_ENGINE, installed
 
-    if not installed():
+    if not is_engine_installed():
         print_stderr(NO_ENGINE)
     elif model.name != DEFAULT:
         print_stderr(
@@ -223,7 +228,7 @@ def _pull_model(args: Namespace) -> int:
 
 async def _download_model(model: LocalModel) -> Path:
     from hermes.cli.terminal.download import download_model
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
     transport = Transport()
     try:
@@ -234,15 +239,15 @@ async def _download_model(model: LocalModel) -> Path:
 
 def _use_local(args: Namespace) -> int:
     from hermes.cli.model.selection import ModelSelection, save_selection
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
     setup = _load_for_change(args)
-    known = find(args.name)
+    known = find_model(args.name)
     name = known.name if known else str(_check_gguf(args.name))
     save_selection(setup, ModelSelection("local", name))
     print(f"The model is now {name}, on this machine.")
-    from hermes.llm.local.endpoint import NO_ENGINE, installed
 
-    if not installed():
+    if not is_engine_installed():
         print_stderr(NO_ENGINE)
     return 0
 
@@ -263,7 +268,7 @@ def _check_gguf(name: str) -> Path:
 
 
 def _find_embedded_model(name: str) -> LocalModel:
-    model = find(name)
+    model = find_model(name)
     if model is None:
         names = ", ".join(m.name for m in MODELS)
         raise ConfigError(

@@ -116,9 +116,9 @@ def _import_server() -> None:
     """Imports the rest while the port is already open, on a thread."""
     from importlib import import_module
 
-    from hermes.llm import transport
+    from hermes.llm.http.lazy_tls import load_aiohttp
 
-    transport.load()  # before aiohttp is imported otherwise, which takes twice as long
+    load_aiohttp()  # before aiohttp is imported otherwise, which takes twice as long
     import_module("hermes.app.runtime")
     import_module("hermes.server.app").list_routes()
 

@@ -159,7 +159,7 @@ async def _show_session(args: Namespace) -> int:
             return 0
         print(_markdown_head(meta))
         async for item in store.sessions.stream_messages(meta.id):
-            text = redactor.clean(message_markdown(item))
+            text = redactor.redact(message_markdown(item))
             print(strip_controls(text) if sys.stdout.isatty() else text)
     return 0
 
@@ -195,7 +195,7 @@ async def _search_messages(args: Namespace) -> int:
         print("Nothing found.", file=sys.stderr)
     now = time.time()
     for hit in hits:
-        snippet = redactor.clean(one_line(hit.snippet, 200))
+        snippet = redactor.redact(one_line(hit.snippet, 200))
         when = format_age(now - hit.session.updated)
         print(f"{hit.session.id}  {when}  {hit.role}: {snippet}")
     return 0
@@ -218,9 +218,9 @@ async def _export_lines(
     store: Store, meta: SessionMeta, redactor: Redactor, format_name: str
 ) -> AsyncIterator[str]:
     if format_name == "markdown":
-        yield redactor.clean(_markdown_head(meta))
+        yield redactor.redact(_markdown_head(meta))
         async for item in store.sessions.stream_messages(meta.id):
-            yield redactor.clean(message_markdown(item))
+            yield redactor.redact(message_markdown(item))
         return
     yield to_json(_redact_secrets(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
     async for item in store.sessions.stream_messages(meta.id):
@@ -232,7 +232,7 @@ def _redact_secrets(redactor: Redactor, value: Any) -> Any:
     """The value without secrets that a tool may have brought to light."""
     match value:
         case str():
-            return redactor.clean(value)
+            return redactor.redact(value)
         case {"t": "media"}:
             return value
         case dict():

@@ -12,7 +12,7 @@ from hermes.cli.startup import load_checked_setup, locate_home
 from hermes.cli.terminal.tables import format_age, format_count, format_money, shorten_path
 from hermes.cli.terminal.text import one_line, to_json
 from hermes.config import paths
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
@@ -77,12 +77,13 @@ async def _collect_status(args: Namespace) -> dict[str, Any]:
 
 async def _find_model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
-    from hermes.llm.endpoints.catalog import Choice, resolve
-    from hermes.llm.endpoints.local_servers import chosen
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.local_servers import choose_model
+    from hermes.llm.endpoints.resolver import resolve_chain
 
-    choice = await chosen(setup.config, setup.secrets, Choice())
+    choice = await choose_model(setup.config, setup.secrets, ModelChoice())
     try:
-        target = resolve(setup.config, setup.secrets, choice)[0].target
+        target = resolve_chain(setup.config, setup.secrets, choice)[0].target
     except ConfigError:
         return ""
     return f"{target.provider}:{target.model}"
@@ -187,7 +188,7 @@ def _format_status(found: dict[str, Any]) -> list[str]:
 def _format_today(today: dict[str, Any]) -> list[str]:
     if not today:
         return []
-    text = f"today: {counted(today['calls'], 'call')}, {format_count(today['tokens'])} tokens"
+    text = f"today: {format_plural(today['calls'], 'call')}, {format_count(today['tokens'])} tokens"
     text += f", {format_money(today['cost_usd'])}"
     if today["daily_usd"] is not None:
         text += f" of {format_money(today['daily_usd'])}"

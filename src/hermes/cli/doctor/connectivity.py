@@ -17,10 +17,12 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.exec.process.local import stop_left_running
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
-from hermes.llm.endpoints.local_servers import chosen, usual
-from hermes.llm.local.uri import parse
-from hermes.llm.transport import Transport
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.local_servers import choose_model
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.hosts import is_usual_server
+from hermes.llm.http.transport import Transport
+from hermes.llm.local.uri import parse_uri
 
 _CONNECT_SECONDS = 3.0
 _MAX_SKEW_SECONDS = 300.0
@@ -28,15 +30,15 @@ _MAX_SKEW_SECONDS = 300.0
 
 async def check_models(setup: Setup, *, online: bool) -> list[Check]:
     """The models of a new conversation, and whether their providers can be reached."""
-    choice = await chosen(setup.config, setup.secrets, Choice())
+    choice = await choose_model(setup.config, setup.secrets, ModelChoice())
     try:
-        endpoints = resolve(setup.config, setup.secrets, choice)
+        endpoints = resolve_chain(setup.config, setup.secrets, choice)
     except ConfigError as error:
         return [Check("model", "failed", str(error))]
     return [_describe_model(endpoints), *await _check_providers(endpoints, online=online)]
 
 
-def _describe_model(endpoints: list[Endpoint]) -> Check:
+def _describe_model(endpoints: list[ModelEndpoint]) -> Check:
     first, *fallbacks = endpoints
     details = [f"falls back to {e.target.provider}:{e.target.model}" for e in fallbacks]
     keys = ", ".join(key.source for key in first.keys) or "no key"
@@ -52,7 +54,7 @@ def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> 
         size = f"{model.size / 1e6:,.0f} MB"
         text = f"{target} is downloaded on first use ({size}); for another model run: hermes setup"
         return Check("model", "note", text, tuple(details))
-    engine, _ = parse(base_url)
+    engine, _ = parse_uri(base_url)
     return Check("model", "ok", f"{target}, {engine.file}; not started", tuple(details))
 
 
@@ -60,7 +62,7 @@ def _hide_password(base_url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", base_url)
 
 
-async def _check_providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
+async def _check_providers(endpoints: list[ModelEndpoint], *, online: bool) -> list[Check]:
     """The first provider must be reachable; a fallback that is not is only noted."""
     remote = [e for e in endpoints if not is_embedded_endpoint(e.base_url)]
     check_provider = _list_models if online else _connect_to_provider
@@ -73,10 +75,10 @@ async def _check_providers(endpoints: list[Endpoint], *, online: bool) -> list[C
     ]
 
 
-async def _connect_to_provider(endpoint: Endpoint) -> Check:
+async def _connect_to_provider(endpoint: ModelEndpoint) -> Check:
     """Only connects: not a byte is sent."""
     name = f"provider {endpoint.target.provider}"
-    proxy = None if usual(endpoint.base_url) else find_proxy(endpoint.base_url)
+    proxy = None if is_usual_server(endpoint.base_url) else find_proxy(endpoint.base_url)
     parts = urlsplit(proxy or endpoint.base_url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -99,17 +101,18 @@ def _describe_error(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-async def _list_models(endpoint: Endpoint) -> Check:
+async def _list_models(endpoint: ModelEndpoint) -> Check:
     """Asks for the list of models, which needs the key and costs nothing."""
     name = f"provider {endpoint.target.provider}"
     transport = Transport()
     try:
-        status, date, problem = await Client(endpoint, transport).listing()
+        response = await Client(endpoint, transport).listing.check_access()
     finally:
         await transport.close()
-    if problem:
-        return Check(name, "failed", problem)
-    details = _describe_skew(date)
+    if response.problem:
+        return Check(name, "failed", response.problem)
+    status = response.status
+    details = _describe_skew(response.date)
     if status in (401, 403):
         keys = ", ".join(key.source for key in endpoint.keys) or "no key"
         return Check(name, "failed", f"it rejects the key ({status}, {keys})", details)

@@ -20,10 +20,10 @@ from hermes.config.load import Setup, read_source
 from hermes.config.validate import validate_config
 from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 from hermes.exec.process.background_records import remove_old
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import unknown, unknown_words
+from hermes.tools.registry import describe_unknown_name, list_unknown_names
 
 if TYPE_CHECKING:
     from hermes.store.sqlite import SqliteStore
@@ -52,7 +52,9 @@ def check_configuration(setup: Setup) -> Check:
     if source is None:
         return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
     notes = [f"config.yaml {note}" for note in validate_config(parse_yaml(source)).notes]
-    notes += [f"tools: {unknown(word)}" for word in unknown_words(setup.config.tools)]
+    notes += [
+        f"tools: {describe_unknown_name(word)}" for word in list_unknown_names(setup.config.tools)
+    ]
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 
@@ -137,9 +139,11 @@ async def salvage_sessions(home: Path) -> list[Check]:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
-    missing = f"; {counted(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
-    sessions = counted(salvaged.sessions, "session")
-    text = f"salvaged {sessions} with {counted(salvaged.messages, 'message')}"
+    missing = (
+        f"; {format_plural(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
+    )
+    sessions = format_plural(salvaged.sessions, "session")
+    text = f"salvaged {sessions} with {format_plural(salvaged.messages, 'message')}"
     file = salvaged.damaged_file
     kept = f"the damaged file is kept as {file}; a backup may hold more (hermes import)"
     return [Check("sessions", "note", text + missing, (kept,))]

@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from hermes.config.load import Setup
 from hermes.llm.auth.key_pool import NO_KEY, Credential
-from hermes.llm.endpoints.catalog import CUSTOM, KEYS, Choice, find
-from hermes.llm.endpoints.local_servers import look_around
+from hermes.llm.endpoints.embedded import default_local_model, find_model_file, is_engine_installed
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
+from hermes.llm.endpoints.local_servers import find_servers
 from hermes.llm.endpoints.probe import Prober
-from hermes.llm.local import endpoint
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider, provider_index
 
 CandidateKind: TypeAlias = Literal["requested", "configured", "key", "login", "server", "embedded"]
 _KEY_PREFIXES = (
@@ -36,7 +37,7 @@ _KEY_PREFIXES = (
 
 class Candidate(Struct, frozen=True):
     kind: CandidateKind
-    choice: Choice
+    choice: ModelChoice
     label: str
     """For people: which model it is and where it comes from."""
 
@@ -57,7 +58,7 @@ def _configured_model(setup: Setup) -> Iterator[Candidate]:
     model = setup.config.model
     if model.default or model.provider or model.base_url:
         name = ":".join(filter(None, (model.provider, model.default))) or model.base_url
-        yield Candidate("configured", Choice(), f"{name} (from config.yaml)")
+        yield Candidate("configured", ModelChoice(), f"{name} (from config.yaml)")
 
 
 async def _environment_endpoint(setup: Setup) -> list[Candidate]:
@@ -69,57 +70,57 @@ async def _environment_endpoint(setup: Setup) -> list[Candidate]:
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
     transport = Transport()
     try:
-        models = (await Prober(transport, key).at(url.rstrip("/"), "")).models
+        models = (await Prober(transport, key).probe_address(url.rstrip("/"), "")).models
     finally:
         await transport.close()
     if not models:
-        return [Candidate("configured", Choice(), "the endpoint in OPENAI_BASE_URL")]
+        return [Candidate("configured", ModelChoice(), "the endpoint in OPENAI_BASE_URL")]
     more = f" (and {len(models) - 1} more)" if len(models) > 1 else ""
-    choice = Choice(models[0], CUSTOM, url, key.source if value else "")
+    choice = ModelChoice(models[0], CUSTOM, url, key.source if value else "")
     return [Candidate("key", choice, f"{models[0]} at {url}{more} (OPENAI_BASE_URL)")]
 
 
 def _models_by_key(setup: Setup) -> Iterator[Candidate]:
     seen = {setup.config.model.provider}
-    for variable, provider in KEYS.items():
-        spec = find(provider)
+    for variable, provider in provider_index().key_variables.items():
+        spec = find_provider(provider)
         if provider in seen or spec is None or not setup.secrets.get(variable):
             continue
         seen.add(provider)
         if spec.default_model:
             where = setup.secrets.find_source(variable)
             label = f"{provider}:{spec.default_model}, with {variable} ({where})"
-            yield Candidate("key", Choice(spec.default_model, provider), label)
+            yield Candidate("key", ModelChoice(spec.default_model, provider), label)
 
 
 def _models_by_login(setup: Setup) -> Iterator[Candidate]:
     with_key = {c.choice.provider for c in _models_by_key(setup)}
-    for provider in dict.fromkeys((*KEYS.values(), "openai-codex")):
-        spec = find(provider)
+    for provider in dict.fromkeys((*provider_index().key_variables.values(), "openai-codex")):
+        spec = find_provider(provider)
         if provider in with_key or spec is None or not spec.default_model:
             continue
         if setup.secrets.find_login(spec.name) is not None:
             label = f"{provider}:{spec.default_model}, logged in"
-            yield Candidate("login", Choice(spec.default_model, provider), label)
+            yield Candidate("login", ModelChoice(spec.default_model, provider), label)
 
 
 async def _local_servers() -> list[Candidate]:
     found = []
-    for server in await look_around():
+    for server in await find_servers():
         more = f" (and {len(server.models) - 1} more)" if len(server.models) > 1 else ""
         label = f"{server.models[0]} from {server.provider} on this machine{more}"
-        found.append(Candidate("server", server.choice, label))
+        found.append(Candidate("server", server.model_choice, label))
     return found
 
 
 def _embedded_model(setup: Setup) -> Iterator[Candidate]:
-    if not endpoint.installed():
+    if not is_engine_installed():
         return
-    model = endpoint.default(setup.secrets)
-    downloaded = endpoint.file_of(model, setup.secrets) is not None
+    model = default_local_model(setup.secrets)
+    downloaded = find_model_file(model, setup.secrets) is not None
     size = "" if downloaded else f" ({model.size // 10**6} MB download)"
     label = f"{model.name}: small built-in model{size}"
-    yield Candidate("embedded", Choice(model.name, "local"), label)
+    yield Candidate("embedded", ModelChoice(model.name, "local"), label)
 
 
 def guess_variable(key: str) -> str:

@@ -8,15 +8,17 @@ from hermes.cli.terminal.download import is_embedded_endpoint
 from hermes.cli.terminal.picker import PickerRow
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import everything
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
-from hermes.llm.endpoints.local_servers import look_around
-from hermes.llm.endpoints.model_facts import ModelFacts, facts, names
-from hermes.llm.local import endpoint as local_endpoint
+from hermes.llm.endpoints.embedded import is_engine_installed
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.inventory import list_all_credentials
+from hermes.llm.endpoints.local_servers import find_servers
+from hermes.llm.endpoints.model_facts import ModelFacts, find_facts
+from hermes.llm.endpoints.model_facts import list_models as list_known_models
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
-from hermes.llm.transport import Transport
 
 _NOT_FOR_CHAT = (
     "embed",
@@ -36,19 +38,19 @@ async def list_models(setup: Setup, only: str = "") -> list[PickerRow]:
     try:
         providers = [only] if only else _usable_providers(setup)
         lists = await asyncio.gather(*(_provider_models(setup, p, transport) for p in providers))
-        servers = () if only else await look_around()
+        servers = () if only else await find_servers()
     finally:
         await transport.close()
     rows: dict[str, PickerRow] = {}
     for name, models in zip(providers, lists, strict=True):
         for model in models:
             value = f"{name}:{model}"
-            rows[value] = PickerRow(value, _describe_model(facts(name, model)))
+            rows[value] = PickerRow(value, _describe_model(find_facts(name, model)))
     for server in servers:
         for model in server.models:
             value = f"{server.provider}:{model}"
             rows.setdefault(value, PickerRow(value, "on this machine"))
-    if not only and local_endpoint.installed():
+    if not only and is_engine_installed():
         for embedded in MODELS:
             value = f"local:{embedded.name}"
             rows.setdefault(value, PickerRow(value, "runs on this machine, no key"))
@@ -57,10 +59,10 @@ async def list_models(setup: Setup, only: str = "") -> list[PickerRow]:
 
 def _usable_providers(setup: Setup) -> list[str]:
     """The providers with a credential, the one in use first."""
-    credentials = everything(setup.config, setup.secrets, Cooling())
+    credentials = list_all_credentials(setup.config, setup.secrets, Cooldowns())
     found = list(dict.fromkeys(credential.provider for credential in credentials))
     try:
-        current = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        current = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
     except ConfigError:
         return found
     return [current, *(name for name in found if name != current)]
@@ -71,15 +73,15 @@ async def _provider_models(setup: Setup, provider: str, transport: Transport) ->
     endpoint = _find_endpoint(setup, provider)
     live: tuple[str, ...] = ()
     if endpoint is not None and not is_embedded_endpoint(endpoint.base_url):
-        live = await Client(endpoint, transport).models()
-    listed = live or names(provider)
+        live = await Client(endpoint, transport).listing.list_models()
+    listed = live or list_known_models(provider)
     return tuple(m for m in listed if not any(word in m.lower() for word in _NOT_FOR_CHAT))
 
 
-def _find_endpoint(setup: Setup, provider: str) -> Endpoint | None:
-    for choice in (Choice(provider=provider), Choice("?", provider)):
+def _find_endpoint(setup: Setup, provider: str) -> ModelEndpoint | None:
+    for choice in (ModelChoice(provider=provider), ModelChoice("?", provider)):
         try:
-            return resolve(setup.config, setup.secrets, choice)[0]
+            return resolve_chain(setup.config, setup.secrets, choice)[0]
         except ConfigError:
             continue
     return None

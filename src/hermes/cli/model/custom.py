@@ -17,9 +17,11 @@ from hermes.config.load import Setup, load_setup
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
-from hermes.llm.endpoints.catalog import CUSTOM, find, wire_for
+from hermes.llm.endpoints.endpoint import CUSTOM
+from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.endpoints.probe import Probe, Prober
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider
 
 _ENDPOINT_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 
@@ -31,7 +33,9 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
         raise ConfigError("Give the address of the endpoint, such as http://127.0.0.1:8000/v1.")
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ConfigError("The address must not contain a user name or password; use --key-env.")
-    if args.called and (not _ENDPOINT_NAME.match(args.called) or find(args.called) is not None):
+    if args.called and (
+        not _ENDPOINT_NAME.match(args.called) or find_provider(args.called) is not None
+    ):
         raise ConfigError(f"{args.called!r} cannot be used as a name; choose another one.")
     attended = os.isatty(0) and os.isatty(2)
     variable, key = _read_credential(setup, args.key_env or "", attended=attended)
@@ -39,11 +43,11 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
     if found.needs_key and not variable and attended:
         variable, key = _ask_credential(setup, args.called)
         found = probe_endpoint(url, key, args.api_mode)
-    if found.wire is None:
-        raise ConfigError(f"{url} is not a model endpoint: {found.said}. Nothing was changed.")
+    if not found.wire:
+        raise ConfigError(f"{url} is not a model endpoint: {found.problem}. Nothing was changed.")
     if found.base_url != url:
         found = _confirm_version(found, attended=attended)
-    model = args.model or choose_model(found, attended=attended)
+    model = args.model or pick_listed_model(found, attended=attended)
     _store_key(setup, variable, key)
     return _save_endpoint(setup, args, found, variable, model)
 
@@ -74,7 +78,7 @@ def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
     async def probe_url() -> Probe:
         transport = Transport()
         try:
-            return await Prober(transport, key).at(url, api_mode)
+            return await Prober(transport, key).probe_address(url, api_mode)
         finally:
             await transport.close()
 
@@ -93,7 +97,7 @@ def _confirm_version(found: Probe, *, attended: bool) -> Probe:
     return found
 
 
-def choose_model(found: Probe, *, attended: bool) -> str:
+def pick_listed_model(found: Probe, *, attended: bool) -> str:
     """The only model, or the one the user picks."""
     if len(found.models) == 1:
         return found.models[0]
@@ -118,8 +122,8 @@ def _save_endpoint(
     setup: Setup, args: Namespace, found: Probe, variable: str, model: str
 ) -> ModelSelection:
     """Under its own name, or as the custom endpoint."""
-    default = wire_for(found.base_url, "", CUSTOM)
-    mode = found.wire if found.wire is not None and found.wire != default else ""
+    default = choose_wire(found.base_url, "", CUSTOM)
+    mode = found.wire if found.wire != default else ""
     if not args.called:
         selection = ModelSelection(CUSTOM, model, found.base_url, mode, variable)
         save_selection(setup, selection)

@@ -10,8 +10,10 @@ from hermes.config.load import Setup, load_setup
 from hermes.config.schema import Config
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.inventory import named
-from hermes.llm.endpoints.catalog import CUSTOM, Choice, find, resolve
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
+from hermes.llm.endpoints.inventory import find_configured_provider
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.providers import find_provider
 
 
 class ModelSelection(Struct, frozen=True):
@@ -36,27 +38,27 @@ def parse_selection(setup: Setup, text: str) -> ModelSelection:
     if not colon and _is_provider(config, text):
         return ModelSelection(_provider_name(config, text), _default_model(config, text))
     configured = _configured_provider(config)
-    spec = find(configured) if configured else None
+    spec = find_provider(configured) if configured else None
     hosted = spec is not None and spec.auth != "none"
     if not text.strip(":/ ") or (colon and name.isidentifier() and (hosted or not configured)):
-        named(config, name)  # a misspelling: its error suggests providers
+        find_configured_provider(config, name)  # a misspelling: its error suggests providers
     if configured:
         return ModelSelection(configured, text)
-    target = resolve(config, setup.secrets, Choice(model=text))[0].target
+    target = resolve_chain(config, setup.secrets, ModelChoice(model=text))[0].target
     return ModelSelection(target.provider, target.model)
 
 
 def _is_provider(config: Config, name: str) -> bool:
     own = name == CUSTOM and bool(config.model.base_url)
-    return own or name in config.providers or find(name) is not None
+    return own or name in config.providers or find_provider(name) is not None
 
 
 def _provider_name(config: Config, name: str) -> str:
-    return name if name in config.providers else named(config, name).name
+    return name if name in config.providers else find_configured_provider(config, name).name
 
 
 def _default_model(config: Config, name: str) -> str:
-    spec = find(name)
+    spec = find_provider(name)
     if (
         _configured_provider(config) == (spec.name if spec is not None else name)
         and config.model.default
@@ -70,7 +72,7 @@ def _default_model(config: Config, name: str) -> str:
 def _configured_provider(config: Config) -> str:
     section = config.model
     name = section.provider or (CUSTOM if section.base_url else "")
-    spec = find(name) if name else None
+    spec = find_provider(name) if name else None
     return spec.name if spec is not None else name
 
 
@@ -96,7 +98,7 @@ def save_selection(setup: Setup, selection: ModelSelection) -> Setup:
 def describe_missing(setup: Setup) -> str:
     """Why the configured model cannot be called yet; empty when it can."""
     try:
-        resolve(setup.config, setup.secrets, Choice())
+        resolve_chain(setup.config, setup.secrets, ModelChoice())
     except ConfigError as error:
         return str(error)
     return ""

@@ -12,7 +12,7 @@ from hermes.app.model_probe import Greeting, greet
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.model.candidates import Candidate, find_candidates, guess_variable
-from hermes.cli.model.custom import choose_model, probe_endpoint
+from hermes.cli.model.custom import pick_listed_model, probe_endpoint
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.text import one_line
 from hermes.config import dotenv, paths
@@ -21,10 +21,11 @@ from hermes.config.load import Setup, load_setup
 from hermes.config.update import edit_config
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
-from hermes.llm.endpoints.catalog import CUSTOM, KEYS, Choice, find, resolve
-from hermes.llm.endpoints.local_servers import SERVERS, chosen, look_around
-from hermes.llm.endpoints.resolver import NOTHING
-from hermes.llm.transport import Transport
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
+from hermes.llm.endpoints.local_servers import choose_model, find_servers
+from hermes.llm.endpoints.resolver import NOTHING, resolve_chain
+from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider, provider_index
 
 _NOTHING_CHOSEN = "No model was chosen; nothing was saved. To try again, run: hermes setup"
 _ANSWER_CHARS = 300
@@ -73,7 +74,9 @@ def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
     if request.base_url:
         request = _complete_endpoint(setup, request, attended=attended)
     candidate = _requested_candidate(setup, request)
-    resolve(setup.config, setup.secrets, candidate.choice)  # what cannot be called is a usage error
+    resolve_chain(
+        setup.config, setup.secrets, candidate.choice
+    )  # what cannot be called is a usage error
     return _try_candidate(setup, candidate, save=True)
 
 
@@ -102,12 +105,12 @@ def _requested_candidate(setup: Setup, request: SetupRequest) -> Candidate:
     """The model that was asked for; where only a server on this machine or one of its models was
     named, the server says what it has."""
     provider = "local" if request.embedded else request.provider
-    choice = Choice(request.model, provider, request.base_url, request.key_env)
-    if not request.base_url and not request.model and provider in SERVERS:
-        servers = asyncio.run(look_around([provider]))
-        choice = servers[0].choice if servers else choice
+    choice = ModelChoice(request.model, provider, request.base_url, request.key_env)
+    if not request.base_url and not request.model and provider in provider_index().local_servers:
+        servers = asyncio.run(find_servers([provider]))
+        choice = servers[0].model_choice if servers else choice
     elif not provider:
-        choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
+        choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
     label = ":".join(filter(None, (choice.provider, choice.model)))
     return Candidate("requested", choice, label or request.base_url or request.key_env)
 
@@ -124,13 +127,15 @@ def _complete_endpoint(setup: Setup, request: SetupRequest, *, attended: bool) -
     found = probe_endpoint(url, Credential(request.key_env, value) if value else NO_KEY, "")
     if found.needs_key and value is None:
         raise ConfigError(f"{url} needs a key: name the variable that holds it with --key-env.")
-    if found.wire is None and not found.models:
+    if not found.wire and not found.models:
         if request.model:
             return request
-        raise ConfigError(f"{url} does not list its models ({found.said}): name one with --model.")
+        raise ConfigError(
+            f"{url} does not list its models ({found.problem}): name one with --model."
+        )
     if found.base_url != url:
         print_stderr(f"/v1 was missing; using {found.base_url}")
-    model = request.model or choose_model(found, attended=attended)
+    model = request.model or pick_listed_model(found, attended=attended)
     return structs.replace(request, base_url=found.base_url, model=model)
 
 
@@ -161,19 +166,19 @@ def _try_pasted_key(profile: str, *, has_embedded: bool) -> str | None:
     if not key:
         return None
     variable = guess_variable(key)
-    while variable not in KEYS:
+    while variable not in provider_index().key_variables:
         question = "Which provider is this key for? (openai, anthropic, openrouter, ...) "
         print(question, end="", flush=True)
         if not (line := sys.stdin.readline()):
             raise ConfigError(_NOTHING_CHOSEN)
-        spec = find(line.strip())
+        spec = find_provider(line.strip())
         variable = spec.keys[0] if spec and spec.keys else ""
-    provider = KEYS[variable]
-    spec = find(provider)
+    provider = provider_index().key_variables[variable]
+    spec = find_provider(provider)
     assert spec is not None
     setup = load_setup(profile, {**get_environment(), variable: key})
     label = f"{provider}:{spec.default_model}"
-    candidate = Candidate("key", Choice(spec.default_model, provider), label)
+    candidate = Candidate("key", ModelChoice(spec.default_model, provider), label)
     session = _try_candidate(setup, candidate, save=True)
     if session:
         dotenv.set_variable(setup.home, variable, key)
@@ -213,7 +218,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
     return greeting.session
 
 
-def _save_model(setup: Setup, choice: Choice, greeting: Greeting) -> None:
+def _save_model(setup: Setup, choice: ModelChoice, greeting: Greeting) -> None:
     """Saves it in config.yaml; settings that belong to another model are removed."""
     old = setup.config.model
     with edit_config(setup.home) as put:

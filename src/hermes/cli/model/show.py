@@ -9,27 +9,28 @@ from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import Credential
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
-from hermes.llm.endpoints.learned_limits import Remembered
-from hermes.llm.endpoints.local_servers import Nearby, look_around, served
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.learned_limits import LearnedLimits
+from hermes.llm.endpoints.local_servers import LocalServer, find_servers, pick_server
 from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 
 
 async def describe_model(setup: Setup) -> dict[str, Any]:
     """What `hermes model` shows, as plain data. Contacts only this machine."""
     data: dict[str, Any] = {"error": None, "note": None}
-    choice = Choice()
-    nearby = await look_around() if undecided(setup.config, setup.secrets, choice) else ()
-    if server := served(nearby, setup.config, choice):
-        choice = server.choice
+    choice = ModelChoice()
+    nearby = await find_servers() if is_undecided(setup.config, setup.secrets, choice) else ()
+    if server := pick_server(nearby, setup.config, choice):
+        choice = server.model_choice
         data["note"] = server.note
     try:
-        chain = resolve(setup.config, setup.secrets, choice)
+        chain = resolve_chain(setup.config, setup.secrets, choice)
     except ConfigError as error:
         data |= {"error": str(error), "fallbacks": []}
     else:
-        limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
-        data |= _describe_endpoint(limits.applied(chain[0]))
+        limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
+        data |= _describe_endpoint(limits.apply_to(chain[0]))
         data["note"] = data["note"] or chain[0].note or None
         data["fallbacks"] = _list_fallbacks(setup, chain[1:])
     data["auxiliary"] = _list_auxiliary(setup)
@@ -37,7 +38,7 @@ async def describe_model(setup: Setup) -> dict[str, Any]:
     return data
 
 
-def _describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def _describe_endpoint(endpoint: ModelEndpoint) -> dict[str, Any]:
     target, facts = endpoint.target, endpoint.facts
     return {
         "provider": target.provider,
@@ -66,7 +67,7 @@ def _describe_prices(prices: Prices | None) -> dict[str, float | None] | None:
     return {name: getattr(prices, name) for name in names}
 
 
-def _list_fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]:
+def _list_fallbacks(setup: Setup, chain: list[ModelEndpoint]) -> list[dict[str, Any]]:
     """In the order of the configuration, including those without a key."""
     usable = {(e.target.provider, e.target.model): e for e in chain}
     found: list[dict[str, Any]] = []
@@ -86,7 +87,7 @@ def _list_fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]
 def _list_auxiliary(setup: Setup) -> dict[str, str]:
     found: dict[str, str] = {}
     for job, section in setup.config.auxiliary.items():
-        choice = Choice(
+        choice = ModelChoice(
             section.model,
             section.provider,
             section.base_url,
@@ -94,14 +95,14 @@ def _list_auxiliary(setup: Setup) -> dict[str, str]:
             section.api_mode or "",
         )
         try:
-            target = resolve(setup.config, setup.secrets, choice)[0].target
+            target = resolve_chain(setup.config, setup.secrets, choice)[0].target
             found[job] = f"{target.provider}:{target.model}"
         except ConfigError as error:
             found[job] = f"not usable: {error}"
     return found
 
 
-def _describe_server(server: Nearby) -> dict[str, Any]:
+def _describe_server(server: LocalServer) -> dict[str, Any]:
     return {
         "provider": server.provider,
         "base_url": server.base_url,

@@ -13,13 +13,14 @@ from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.terminal.download import ensure_available
 from hermes.cli.terminal.text import one_line, to_json
 from hermes.config.load import Setup
-from hermes.llm.endpoints.catalog import Choice, resolve
-from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.local_servers import choose_model
+from hermes.llm.endpoints.resolver import resolve_chain
 
 _STATE_MARKS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
 
-def report_test(setup: Setup, choice: Choice, *, cache: bool, json: bool) -> int:
+def report_test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -> int:
     """Tests the model and prints the result; returns the exit status."""
     trial = asyncio.run(_test_model(setup, choice, cache=cache))
     if json:
@@ -32,11 +33,11 @@ def report_test(setup: Setup, choice: Choice, *, cache: bool, json: bool) -> int
     return 0
 
 
-async def _test_model(setup: Setup, choice: Choice, *, cache: bool) -> Trial:
+async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Trial:
     async with Runtime.open(setup) as runtime:
-        choice = await chosen(setup.config, setup.secrets, choice)
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
-        endpoint = runtime.agents.limits.applied(endpoint)
+        choice = await choose_model(setup.config, setup.secrets, choice)
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
+        endpoint = runtime.agents.limits.apply_to(endpoint)
         await ensure_available(endpoint.base_url, runtime.transport)
         return await examine(runtime, endpoint, cache=cache)
 

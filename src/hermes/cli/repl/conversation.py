@@ -15,7 +15,7 @@ from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.questions import QuestionQueue
 from hermes.core.channel import Channel
 from hermes.core.events import Approval, Question, Recorded, TurnEnd, TurnEvent, TurnResult
-from hermes.core.message import Message, user
+from hermes.core.message import Message, user_message
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Conversation:
         facts = self._state.facts
         facts.mode = ", ".join(modes)
         facts.model = session.agent.providers[0].target.model
-        facts.window = session.agent.providers[0].context_length
+        facts.window = session.agent.providers[0].endpoint.context_length
         self._state.busy = session.interactions.busy
         self._count_background()
 
@@ -201,7 +201,7 @@ class Conversation:
         if result.status == "interrupted":
             # The turn has dropped the guidance it had not read; the user has not.
             for text in reversed(self._steers):
-                self._queue.appendleft((text, user(text)))
+                self._queue.appendleft((text, user_message(text)))
             self._show_queue()
         self._steers.clear()
         self._show_background_results()

@@ -21,8 +21,8 @@ from hermes.cli.repl.state import ScreenState
 from hermes.cli.terminal.approval_prompt import describe_rule
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
-from hermes.core.message import Message, user
-from hermes.core.untrusted_text import reveal
+from hermes.core.message import Message, user_message
+from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
 _KEYS: dict[Answer, tuple[str, str]] = {
@@ -168,7 +168,7 @@ class QuestionQueue:
                 self._decide_approval(approval, "deny")
                 return
             self._edited_command = text
-            self._steer(text, user(_EDITED + text))
+            self._steer(text, user_message(_EDITED + text))
             self.session.interactions.answer(approval.id, "deny")
 
         question = PendingQuestion([], {}, submit, prompt="Your command instead (Esc: no)")
@@ -216,7 +216,7 @@ def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQu
 
 def highlight_source(source: str, language: str) -> list[list[Piece]]:
     """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
-    rows = reveal(source).replace("\t", "    ").split("\n")
+    rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
     lines: list[list[Piece]] = []
@@ -232,4 +232,4 @@ def highlight_source(source: str, language: str) -> list[list[Piece]]:
 
 
 def _inert_line(text: str) -> str:
-    return " ".join(strip_controls(reveal(text)).split())
+    return " ".join(strip_controls(reveal_hidden(text)).split())

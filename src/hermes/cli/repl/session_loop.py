@@ -99,7 +99,7 @@ class SessionLoop:
             self._show_greeting()
         if session.agent.note:
             scrollback.show_note(f"! {session.agent.note}")
-        base_url = session.agent.providers[0].base_url
+        base_url = session.agent.providers[0].endpoint.base_url
         await ensure_available(base_url, runtime.transport, scrollback.show_note)
         for sentence in await runtime.store.wait_until_open():
             scrollback.show_note(f"! {sentence}")
@@ -162,7 +162,7 @@ class SessionLoop:
 
     async def _ensure_model(self) -> None:
         """Downloads an embedded model that /model chose, with the prompt out of the way."""
-        base_url = self._conversation.session.agent.providers[0].base_url
+        base_url = self._conversation.session.agent.providers[0].endpoint.base_url
         if find_missing_model(base_url) is not None:
             async with in_terminal():
                 await ensure_available(base_url, self._runtime.transport)

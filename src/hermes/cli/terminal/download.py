@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.llm.transport import EMBEDDED, Transport
+from hermes.llm.http.transport import EMBEDDED, Transport
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes.llm.local.models import LocalModel
-    from hermes.llm.local.pull import Progress
+    from hermes.llm.local.puller import PullProgress
 
 PrintLine = Callable[[str], None]
 _REDRAW_SECONDS = 0.2
@@ -35,7 +35,7 @@ class DownloadBar:
         self._step = -1
         self._open = False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: PullProgress) -> None:
         if progress.note:
             self._write_line(progress.note)
             return
@@ -54,7 +54,7 @@ class DownloadBar:
             self._open = False
             print(file=sys.stderr, flush=True)
 
-    def _draw_bar(self, progress: Progress) -> None:
+    def _draw_bar(self, progress: PullProgress) -> None:
         now = time.monotonic()
         if now - self._drawn < _REDRAW_SECONDS and progress.done < progress.total:
             return
@@ -65,7 +65,7 @@ class DownloadBar:
         text = self._format_progress(progress)
         print(f"\r[{bar}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _format_progress(self, progress: Progress) -> str:
+    def _format_progress(self, progress: PullProgress) -> str:
         seconds = max(time.monotonic() - self._began, 0.001)
         speed = (progress.done - (self._base or 0)) / seconds
         text = f"{self._name}: {progress.done // 10**6} of {progress.total // 10**6} MB"
@@ -91,9 +91,9 @@ def find_missing_model(base_url: str) -> LocalModel | None:
     """The embedded model behind an endpoint whose file is not downloaded yet."""
     if not is_embedded_endpoint(base_url):
         return None
-    from hermes.llm.local.endpoint import missing
+    from hermes.llm.endpoints.embedded import missing_model
 
-    return missing(base_url)
+    return missing_model(base_url)
 
 
 async def ensure_available(
@@ -111,7 +111,7 @@ async def download_model(
     from hermes.config.env import get_environment
     from hermes.config.package_index import list_indexes
     from hermes.config.paths import models_folders
-    from hermes.llm.local.pull import Puller
+    from hermes.llm.local.puller import Puller
 
     environ = get_environment()
     bar = DownloadBar(model.name, print_line)

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (9, 10)}
 _PROBLEMS = {
@@ -87,10 +87,10 @@ def parse_arguments(arguments: str) -> Any:
         value = arguments
     if isinstance(value, dict):
         return value
-    from hermes.agent.json_repair import BadArguments, parse
+    from hermes.agent.json_repair import BadArguments, parse_arguments
 
     try:
-        return parse(arguments)
+        return parse_arguments(arguments)
     except BadArguments:
         return value
 
@@ -106,9 +106,9 @@ def to_json(value: Any) -> str:
 def _clean_strings(value: Any) -> Any:
     match value:
         case str():
-            return clean(value)
+            return replace_invalid(value)
         case dict():
-            return {clean(str(key)): _clean_strings(item) for key, item in value.items()}
+            return {replace_invalid(str(key)): _clean_strings(item) for key, item in value.items()}
         case list():
             return [_clean_strings(item) for item in value]
         case _:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
 from hermes.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import Stored
-from hermes.core.text import counted
+from hermes.core.store import StoredMessage
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ROLE_NAMES = {"user": "You", "assistant": "Hermes", "tool": "Tool"}
 
 
-def message_markdown(item: Stored) -> str:
+def message_markdown(item: StoredMessage) -> str:
     """One stored message under a heading that names its role."""
     message = item.message
     name = _ROLE_NAMES[message.role]
@@ -63,7 +63,7 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
     """
     import asyncio
 
-    clean = session.agent.redactor.clean
+    clean = session.agent.redactor.redact
     file = _resolve_path(cwd, name or f"hermes-{session.id}.md")
     parts = [
         clean(message_markdown(stored))
@@ -80,7 +80,7 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
         ) from None
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
-    return f"{counted(len(parts), 'message')} written to {file}."
+    return f"{format_plural(len(parts), 'message')} written to {file}."
 
 
 def _resolve_path(cwd: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Secrets that look like anything: told by the name, the header or the option before them."""
+"""Secrets recognised by their context: the name, header or option before them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hermes.core.redaction.pattern import (
     HEX,
     IS,
     QUOTE,
-    Family,
+    SecretFamily,
     W,
-    credentials,
-    given,
-    near,
-    password,
-    row,
-    unbroken,
+    context_family,
+    is_basic_auth,
+    is_password,
+    is_random_value,
+    is_unbroken,
+    token_family,
 )
 
 _WORDS = "password passwd passphrase pass pwd secret token".split()
@@ -32,31 +32,33 @@ _VALUE = (
 _PAIR = re.compile(r"=([^;\s]+)")
 
 
-def variable(secret: str) -> bool:
-    """Of a name in capitals: no reference, no path, no name."""
-    return given(secret) or (unbroken(secret) and secret[0] != "/" and "://" not in secret)
+def is_variable_value(secret: str) -> bool:
+    """Whether the value of a variable in capitals is a secret: no reference, path or name."""
+    return is_random_value(secret) or (
+        is_unbroken(secret) and secret[0] != "/" and "://" not in secret
+    )
 
 
-def _jar(secret: str) -> bool:
-    """Whether a line of cookies has one that could be a session."""
-    return any(unbroken(value) or given(value) for value in _PAIR.findall(secret))
+def _has_session_cookie(secret: str) -> bool:
+    """Whether a cookie header contains a value that may be a session."""
+    return any(is_unbroken(value) or is_random_value(value) for value in _PAIR.findall(secret))
 
 
-def _assignments() -> Iterator[Family]:
-    """A row for each way to write a name, beginning with letters: those are looked for fastest."""
+def _assignment_families() -> Iterator[SecretFamily]:
+    """A family for each spelling of a name, beginning with letters, which are found fastest."""
     for word in _WORDS:
         first, rest = word[0], word[1:]
         for begin, end in ((f"[{first}{first.upper()}]", rest), (first.upper(), rest.upper())):
             # `pass` also ends other words.
             whole = "(?<![a-z]{0}{1})" if len(word) == 4 else ""
             name = f"{end}(?<={begin}{end}){whole.format(begin, end)}"
-            yield near("assignment", end, f"{name}{IS}{_VALUE}", given)
+            yield context_family("assignment", end, f"{name}{IS}{_VALUE}", is_random_value)
     for end in ("key", "Key", "KEY"):
-        names = "|".join(f"(?<={name})" for key in _KEYS for name in _spelt(key, end))
-        yield near("assignment", end, f"{end}(?:{names}){IS}{_VALUE}", given)
+        names = "|".join(f"(?<={name})" for key in _KEYS for name in _spell_name(key, end))
+        yield context_family("assignment", end, f"{end}(?:{names}){IS}{_VALUE}", is_random_value)
 
 
-def _spelt(word: str, end: str) -> list[str]:
+def _spell_name(word: str, end: str) -> list[str]:
     if end == "KEY":
         return [f"{word.upper()}{sep}KEY" for sep in ("", "_")]
     if end == "Key":
@@ -64,88 +66,95 @@ def _spelt(word: str, end: str) -> list[str]:
     return [f"{word}{sep}key" for sep in ("", "_", "-")]
 
 
-def _headers() -> Iterator[Family]:
+def _header_families() -> Iterator[SecretFamily]:
     rest = rf"{QUOTE}\s{{0,8}}[:=]\s{{0,8}}{QUOTE}(?:[A-Za-z][A-Za-z0-9\-]{{1,20}}\s{{1,8}})?"
     for name in "-key -Key -KEY -token -Token -TOKEN uthorization UTHORIZATION".split():
-        yield near("header", name, rf"{name}{rest}([A-Za-z0-9._~+/=\-]{{16,}})", variable)
+        yield context_family(
+            "header", name, rf"{name}{rest}([A-Za-z0-9._~+/=\-]{{16,}})", is_variable_value
+        )
 
 
-TOLD: tuple[Family, ...] = (
-    row("jwt", "eyJ", rf"eyJ{W}{{8,1500}}\.eyJ{W}{{8,}}(?:\.{W}*)?"),
-    near("bearer", "earer EARER", r"(?i:bearer)\s+([A-Za-z0-9._~+/=\-]{8,})"),
-    near("basic", "asic ASIC", r"(?i:basic)\s+([A-Za-z0-9+/]{8,}={0,2})", credentials),
-    near("basic", "auth", rf"_?auth{IS}([A-Za-z0-9+/]{{8,512}}={{0,2}})", credentials),
-    *_headers(),
-    near("digest", "response=", rf"\bresponse={QUOTE}({HEX}{{32,128}})"),
-    near(
+CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
+    token_family("jwt", "eyJ", rf"eyJ{W}{{8,1500}}\.eyJ{W}{{8,}}(?:\.{W}*)?"),
+    context_family("bearer", "earer EARER", r"(?i:bearer)\s+([A-Za-z0-9._~+/=\-]{8,})"),
+    context_family("basic", "asic ASIC", r"(?i:basic)\s+([A-Za-z0-9+/]{8,}={0,2})", is_basic_auth),
+    context_family("basic", "auth", rf"_?auth{IS}([A-Za-z0-9+/]{{8,512}}={{0,2}})", is_basic_auth),
+    *_header_families(),
+    context_family("digest", "response=", rf"\bresponse={QUOTE}({HEX}{{32,128}})"),
+    context_family(
         "signature",
         "ignature=",
         rf"[Ss]ignature={QUOTE}([A-Fa-f0-9]{{32,}}|[A-Za-z0-9+/%_-]{{40,}}={{0,2}})",
     ),
-    near(
+    context_family(
         "cookie",
         "et-cookie et-Cookie ET-COOKIE",
         rf"(?i:set-cookie){QUOTE}\s*:\s*{QUOTE}[^=\s;\"']{{1,100}}=([^;\s\"'\\]{{8,4096}})",
-        variable,
+        is_variable_value,
     ),
-    near(
+    context_family(
         "cookie",
         'ookie: ookie" ookie\\',
         r"ookie(?:(?<![A-Za-z0-9-][Cc]ookie)|(?<=\\[nrt][Cc]ookie))"
         rf"{QUOTE}\s*:\s*{QUOTE}([^\r\n\"'\\]{{16,8192}})",
-        _jar,
+        _has_session_cookie,
     ),
-    near(
+    context_family(
         "variable",
         "KEY= TOKEN= SECRET= PASSWORD= PASSWD= PASS= PWD= _PAT= PASSPHRASE= CREDENTIALS=",
         r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|_PAT|PASSPHRASE|CREDENTIALS)="
         rf"{QUOTE}([A-Za-z0-9_+/=.~!@#%^&*()\-]{{8,}})",
-        variable,
+        is_variable_value,
     ),
-    *_assignments(),
-    near("query", "key=", rf"[?&;]key=({W}{{20,256}})", unbroken),
-    near(
+    *_assignment_families(),
+    context_family("query", "key=", rf"[?&;]key=({W}{{20,256}})", is_unbroken),
+    context_family(
         "option",
         "--pass --token --secret --api-key --access-key",
         r"--(?:[a-z]{1,20}-){0,3}(?:password|passwd|pass|token|secret|key)"
         rf"[= ]{QUOTE}([^\s\"'\\]{{8,256}})",
-        given,
+        is_random_value,
     ),
-    near(
+    context_family(
         "option",
         "curl sshpass",
         rf"{BEGIN}(?:curl\s(?:[^\n|;]{{0,400}}\s)?(?:-u|--user)\s{{0,4}}[\"']?[^\s:\"'$]{{1,64}}:"
         r"|sshpass\s+-p\s{0,4}[\"']?)([^\s\"'$]{4,256})",
-        password,
+        is_password,
     ),
-    near(
-        "option", "docker podman", r"\blogin\s[^\n]{0,200}?\s-p\s+[\"']?([^\s\"'$]{8,256})", given
+    context_family(
+        "option",
+        "docker podman",
+        r"\blogin\s[^\n]{0,200}?\s-p\s+[\"']?([^\s\"'$]{8,256})",
+        is_random_value,
     ),
-    near(
+    context_family(
         "netrc",
         "login",
         r"\blogin\s{1,8}\S{1,200}\s{1,80}password\s{1,8}([^\s\"\\]{4,256})",
-        password,
+        is_password,
     ),
-    near("pgpass", ":5432:", r":5432:[^:\s]{1,64}:[^:\s]{1,64}:([^\s\"'\\]{6,128})", given),
-    near(
+    context_family(
+        "pgpass", ":5432:", r":5432:[^:\s]{1,64}:[^:\s]{1,64}:([^\s\"'\\]{6,128})", is_random_value
+    ),
+    context_family(
         "element",
         "assword> secret> oken> ecret> ey>",
         r"<(?:[\w.:-]{0,60})(?i:password|passphrase|secret|token|key)>([^<\s]{8,256})</",
-        given,
+        is_random_value,
     ),
-    near(
+    context_family(
         "hash",
         "$6$ $5$ $1$ $y$ $apr1$ $2a$ $2b$ $2y$ $argon2",
         r"\$(?:(?:[156y]|apr1)\$(?:rounds=\d+\$|[./A-Za-z0-9]{3}\$)?[./A-Za-z0-9]{2,32}"
         r"\$[./A-Za-z0-9]{22,86}|2[aby]\$\d\d\$[./A-Za-z0-9]{53}"
         r"|argon2(?:id|i|d)\$v=\d+\$[a-z0-9=,]{5,60}\$[A-Za-z0-9+/]{8,90}\$[A-Za-z0-9+/]{20,})",
     ),
-    near("url", "://", rf"://({W}{{20,256}})@(?=[\w.-])", unbroken),
-    near(
+    context_family("url", "://", rf"://({W}{{20,256}})@(?=[\w.-])", is_unbroken),
+    context_family(
         "url",
         "://",
         r"://[^/\s:@\"'<>`\[]{0,256}:([^/\s@\"'<>`]{1,256})@(?!sha256:)",
-        password,
+        is_password,
     ),
 )

@@ -1,4 +1,4 @@
-"""How the shape of a secret is described, and the checks that tell one from ordinary text."""
+"""Describes families of secrets, and the checks that tell them from ordinary text."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
-class Family(Struct, frozen=True):
-    """A shape of secret. What `pattern` matches (its group, when it has one) is the secret."""
+class SecretFamily(Struct, frozen=True):
+    """A kind of secret. What `pattern` matches (its group, if it has one) is the secret."""
 
     name: str
     hints: tuple[str, ...]
-    """The text holds a secret of this shape only if it holds one of these. None: try it."""
+    """A text has such a secret only if it contains one of these; empty: always try."""
     pattern: str
-    """Bounded wherever more must follow: hostile text may not make the search quadratic."""
+    """Bounded wherever more must follow, so that hostile text cannot make the search quadratic."""
     check: Callable[[str], bool] | None = None
     apart: bool = False
-    """The hint need not touch the token: it is looked for in the whole text, not only in runs."""
+    """Whether the hint may be apart from the token: it is searched in the whole text."""
 
 
-def dense(secret: str) -> bool:
-    """Not a word, a placeholder or a name put together of words."""
+def is_dense(secret: str) -> bool:
+    """Neither a word, nor a placeholder, nor a name made of words."""
     if len(set(secret)) < 8:
         return False
     if any(c.isdigit() for c in secret) or _ENDLESS.search(secret):
@@ -42,18 +42,20 @@ def dense(secret: str) -> bool:
     return sum(a.islower() and b.isupper() for a, b in pairwise(secret)) >= 3
 
 
-def unbroken(secret: str) -> bool:
-    """Dense, with a piece too long for a word: class names are made of many short ones."""
-    return dense(secret) and _UNBROKEN.search(secret) is not None
+def is_unbroken(secret: str) -> bool:
+    """Dense, with a part too long to be a word; class names consist of many short ones."""
+    return is_dense(secret) and _UNBROKEN.search(secret) is not None
 
 
-def mixed(secret: str) -> bool:
-    """Digits, small and large letters, all in one: for shapes that say little else."""
+def is_mixed(secret: str) -> bool:
+    """Dense, with digits, lower and upper case: for patterns that say little else."""
     kinds = (str.isdigit, str.islower, str.isupper)
-    return dense(secret) and (all(any(map(k, secret)) for k in kinds) or scattered(secret))
+    return is_dense(secret) and (
+        all(any(map(k, secret)) for k in kinds) or has_scattered_capitals(secret)
+    )
 
 
-def credentials(secret: str) -> bool:
+def is_basic_auth(secret: str) -> bool:
     """Base64 of `user:password`."""
     from base64 import b64decode
     from binascii import Error
@@ -65,8 +67,8 @@ def credentials(secret: str) -> bool:
     return ":" in text and text.isprintable()
 
 
-def bot(secret: str) -> bool:
-    """The first part is the base64 of the bot's number."""
+def is_bot_token(secret: str) -> bool:
+    """Whether the first part is the base64 of a bot id."""
     from base64 import urlsafe_b64decode
 
     head = secret.partition(".")[0]
@@ -74,33 +76,33 @@ def bot(secret: str) -> bool:
     return number.isdigit() and len(number) >= 15
 
 
-def password(secret: str) -> bool:
+def is_password(secret: str) -> bool:
     return not _PLACEHOLDER.match(secret)
 
 
-def given(secret: str) -> bool:
-    """What a name like `password` or `token` was given: random characters, no reference, path or
-    name. Letters, digits and signs must take turns more often than in `test1234`."""
-    if not password(secret) or _SCHEME.match(secret) or secret[0] in "/.-_":
+def is_random_value(secret: str) -> bool:
+    """Whether the value of a name like `password` looks random: no reference, path or name.
+    Letters, digits and signs must alternate more often than in `test1234`."""
+    if not is_password(secret) or _SCHEME.match(secret) or secret[0] in "/.-_":
         return False
     if _UUID.fullmatch(secret):
         return True
     if len(set(secret)) < 6:
         return False
     pieces = _PIECE.findall(secret)
-    turns = max((_turns(piece) for piece in pieces), default=0)
+    turns = max((_count_turns(piece) for piece in pieces), default=0)
     odd = len(_ODD.findall(secret))
     if turns and odd and turns + odd >= 3 and len(pieces) <= 2 + odd:
         return True
     return turns >= 4 or (turns == 3 and len(secret) <= 12)
 
 
-def _turns(piece: str) -> int:
-    """How often a piece changes between digits, small and large letters; a capital that begins a
-    word is no change of its own. Nine: it cannot be a name."""
+def _count_turns(piece: str) -> int:
+    """How often a part changes between digits, lower and upper case; a capital that begins a word
+    does not count. Nine: it cannot be a name."""
     if len(piece) < 6 or piece.isdigit():
         return 0
-    if scattered(piece):
+    if has_scattered_capitals(piece):
         return 9
     if piece.isalpha():
         return 0
@@ -110,8 +112,8 @@ def _turns(piece: str) -> int:
     return sum(a != b and (a, b) != ("u", "l") for a, b in pairwise(kinds))
 
 
-def scattered(piece: str) -> bool:
-    """Capitals where no word begins: cut before each of them, the pieces are too short."""
+def has_scattered_capitals(piece: str) -> bool:
+    """Whether capitals stand where no word begins: split before each, the parts are too short."""
     if len(piece) < 10 or piece in (piece.upper(), piece.lower()):
         return False
     words = sum(not c.islower() for c in piece[1:]) + 1
@@ -123,22 +125,23 @@ A = "[A-Za-z0-9]"
 HEX = "[0-9a-f]"
 UUID = rf"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
 QUOTE = r"(?:\\{0,3}[\"'`])?"
-"""Perhaps escaped, once or twice."""
+"""A quotation mark, perhaps escaped."""
 BEGIN = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv0])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})"
     r"|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]m)|(?<=;[0-9]{2}m)"
     r"|(?<=\[[mK]))"
 )
-"""A token begins where a word does, or behind what a string, an address or a terminal writes for
-another character."""
+"""A token begins where a word does, or after an escape sequence of a string, URL or terminal."""
 IS = rf"{QUOTE}\s{{0,8}}(?:=>|:=|[=:])\s{{0,8}}{QUOTE}"
 
 
-def row(name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense) -> Family:
-    return Family(name, tuple(hints.split()), pattern, check)
+def token_family(
+    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = is_dense
+) -> SecretFamily:
+    return SecretFamily(name, tuple(hints.split()), pattern, check)
 
 
-def near(
-    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense
-) -> Family:
-    return Family(name, tuple(hints.split()), pattern, check, apart=True)
+def context_family(
+    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = is_dense
+) -> SecretFamily:
+    return SecretFamily(name, tuple(hints.split()), pattern, check, apart=True)

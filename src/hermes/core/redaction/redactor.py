@@ -1,4 +1,4 @@
-"""Secrets taken out of text: known values in the forms they travel in, and the shapes of tokens."""
+"""Removes secrets from text: known values in all their encodings, and tokens by their shape."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hermes.core.redaction.pattern import Family
+    from hermes.core.redaction.pattern import SecretFamily
 
-MARK = "[redacted]"
-"""In place of a known value; a token of a known shape leaves the name of its family."""
+REDACTED = "[redacted]"
+"""Replaces a known value; a token of a known shape is replaced by the name of its family."""
 _SHORTEST = 8
-"""Shorter values are words: they would be blanked out of everything."""
+"""Shorter values could be ordinary words."""
 _RUN = 16
-"""No token and no coded value worth the name has fewer characters of the kind below in a row."""
+"""Every token and encoded value has at least this many characters of the kind below in a row."""
 _WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+/="
 _CLASSES = bytes(97 if byte in _WORD else 10 for byte in range(256))
 _LONG = b"a" * _RUN
 
 
 class Redactor:
-    """Costs nothing until it is used. What is searched for in clean text are a few literals, most
-    of them only in its long runs of token characters; patterns run when a literal was found."""
+    """Costs nothing until it is used. Text is searched for a few literals, most of them only in its
+    long runs of token characters; patterns run only when a literal was found."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
 
-    def clean(self, text: str) -> str:
-        runs = _runs(text)
-        for forms in self._known:
-            text = forms.clean(text, runs)
-        return _shapes(text, runs)
+    def redact(self, text: str) -> str:
+        runs = _find_runs(text)
+        for forms in self._known_values:
+            text = forms.redact_value(text, runs)
+        return _redact_shapes(text, runs)
 
     @cached_property
-    def _known(self) -> list[_Value]:
+    def _known_values(self) -> list[_KnownValue]:
         values = {value.strip() for value in self._values}
-        # The longest first: a secret that contains another must not leave its tail behind.
+        # The longest first: a secret that contains another must be removed entirely.
         usable = sorted((v for v in values if len(v) >= _SHORTEST), key=lambda v: (-len(v), v))
-        return [_Value(value) for value in usable]
+        return [_KnownValue(value) for value in usable]
 
 
-class _Value:
-    """One secret in the forms it travels in."""
+class _KnownValue:
+    """One secret in all its encodings."""
 
     def __init__(self, value: str) -> None:
         self._plain = sorted(_plain_forms(value), key=len, reverse=True)
         self._coded = sorted(_coded_forms(value), key=len, reverse=True)
-        # A dump may be wrapped inside a form: then its first or its second piece is still whole.
-        self._pieces = {piece for form in self._coded for piece in _pieces(form)}
+        # Output may be wrapped inside an encoding; then its first or second piece is still intact.
+        self._pieces = {piece for form in self._coded for piece in _split_form(form)}
         self._short = any(len(form) < 2 * _RUN for form in self._coded)
 
-    def clean(self, text: str, runs: str) -> str:
+    def redact_value(self, text: str, runs: str) -> str:
         for form in self._plain:
             if form in text:
-                text = text.replace(form, MARK)
+                text = text.replace(form, REDACTED)
         where = text if self._short else runs
         if any(piece in where for piece in self._pieces):
-            text = self._wrapped.sub(MARK, text)
+            text = self._wrapped_forms.sub(REDACTED, text)
         return text
 
     @cached_property
-    def _wrapped(self) -> re.Pattern[str]:
+    def _wrapped_forms(self) -> re.Pattern[str]:
         brk = r"(?:\r?\n[ \t]*)?"
         return re.compile("|".join(brk.join(map(re.escape, form)) for form in self._coded))
 
 
-def _runs(text: str) -> str:
-    """The runs of at least `_RUN` token characters, a line each, with the character before: it
-    tells whether a run begins with the letter of an escape."""
+def _find_runs(text: str) -> str:
+    """The runs of at least `_RUN` token characters, one per line, each with the character before:
+    it tells whether the run begins with the letter of an escape."""
     coded = text.encode("latin-1", "replace").translate(_CLASSES)  # a byte for a character
     found: list[str] = []
     at = coded.find(_LONG)
@@ -82,18 +82,18 @@ def _runs(text: str) -> str:
     return "\n".join(found)
 
 
-def _shapes(text: str, runs: str) -> str:
-    for family in _hinted(text, runs):
+def _redact_shapes(text: str, runs: str) -> str:
+    for family in _find_hinted(text, runs):
         if family.apart:
-            text = _compiled(family.pattern).sub(partial(_marked, family), text)
-        elif _compiled(family.pattern).search(runs) is not None:
-            text = "".join(_issued(family, text))
+            text = _compile_pattern(family.pattern).sub(partial(_mark_match, family), text)
+        elif _compile_pattern(family.pattern).search(runs) is not None:
+            text = "".join(_redact_tokens(family, text))
     return text
 
 
-def _hinted(text: str, runs: str) -> list[Family]:
-    """Those that may be in it, in their order: every literal is looked for once."""
-    families, apart, inside = _index()
+def _find_hinted(text: str, runs: str) -> list[SecretFamily]:
+    """The families that may occur in the text, in their order; searches for each literal once."""
+    families, apart, inside = _index_hints()
     picked = {place for hint, places in apart.items() if hint in text for place in places}
     if runs:
         picked |= {place for hint, places in inside.items() if hint in runs for place in places}
@@ -101,13 +101,13 @@ def _hinted(text: str, runs: str) -> list[Family]:
 
 
 @cache
-def _index() -> tuple[list[Family], dict[str, list[int]], dict[str, list[int]]]:
-    """All families, and the places of those that a literal hints at: in the whole text, and in
-    its runs. One that has no hint is hinted at by every text."""
-    from hermes.core.redaction.context_patterns import TOLD
-    from hermes.core.redaction.token_patterns import ISSUED
+def _index_hints() -> tuple[list[SecretFamily], dict[str, list[int]], dict[str, list[int]]]:
+    """All families, and the indexes of those that a literal hints at: in the whole text, and in its
+    runs. A family without a hint is always tried."""
+    from hermes.core.redaction.context_patterns import CONTEXT_FAMILIES
+    from hermes.core.redaction.token_patterns import TOKEN_FAMILIES
 
-    families = [*ISSUED, *TOLD]
+    families = [*TOKEN_FAMILIES, *CONTEXT_FAMILIES]
     hints: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
     for place, family in enumerate(families):
         for hint in dict.fromkeys(family.hints or ("",)):
@@ -115,23 +115,23 @@ def _index() -> tuple[list[Family], dict[str, list[int]], dict[str, list[int]]]:
     return families, *hints
 
 
-def _issued(family: Family, text: str) -> Iterator[str]:
+def _redact_tokens(family: SecretFamily, text: str) -> Iterator[str]:
     """Only what begins like a token. That is asked last: a search that starts with the family's
     own letters is ten times faster."""
     from hermes.core.redaction.pattern import BEGIN
 
-    anywhere, begun = _compiled(family.pattern), _compiled(BEGIN + family.pattern)
+    anywhere, begun = _compile_pattern(family.pattern), _compile_pattern(BEGIN + family.pattern)
     at = kept = 0
     while rough := anywhere.search(text, at):
         at = rough.end()
         if found := begun.search(text, rough.start(), at):
             yield text[kept : found.start()]
-            yield _marked(family, found)
+            yield _mark_match(family, found)
             kept = found.end()
     yield text[kept:]
 
 
-def _marked(family: Family, found: re.Match[str]) -> str:
+def _mark_match(family: SecretFamily, found: re.Match[str]) -> str:
     group = 1 if found.re.groups else 0
     if family.check is not None and not family.check(found[group]):
         return found[0]
@@ -141,7 +141,7 @@ def _marked(family: Family, found: re.Match[str]) -> str:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """When it is first needed: most are never."""
     return re.compile(pattern)
 
@@ -181,6 +181,6 @@ def _coded_forms(value: str) -> set[str]:
     return forms
 
 
-def _pieces(form: str) -> tuple[str, ...]:
+def _split_form(form: str) -> tuple[str, ...]:
     size = 12 if len(form) >= 24 else len(form) // 2 if len(form) >= _RUN else len(form)
     return form[:size], form[size : 2 * size] or form

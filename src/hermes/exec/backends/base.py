@@ -8,9 +8,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hermes.core.tool import SandboxMode
 from hermes.exec.process.local import CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
-from hermes.exec.sandbox import SandboxMode
 
 
 class BackendSession(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What Amazon asks of a client beyond HTTPS: signed requests and framed streams, from botocore."""
+"""What Amazon requires beyond HTTPS: signed requests and framed streams, both from botocore."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MISSING = (
 )
 _REGION = re.compile(r"//[^/]*?\b((?:[a-z]{2,4}-)+[a-z]+-\d)\b")
 _SERVICE = "bedrock"
-_OURS = ("host", "content-type", "x-amz-")
+_SIGNED_HEADERS = ("host", "content-type", "x-amz-")
 
 
-class Keys(Struct, frozen=True):
+class AwsKeys(Struct, frozen=True):
     """Explicit AWS credentials; `token` belongs to temporary ones."""
 
     access: str
@@ -33,12 +33,12 @@ class Keys(Struct, frozen=True):
 
 
 @cache
-def installed() -> bool:
+def is_installed() -> bool:
     return find_spec("botocore") is not None
 
 
-class Frames:
-    """Messages of an AWS event stream out of bytes, for every way of cutting them."""
+class FrameParser:
+    """Parses the frames of an AWS event stream, however the bytes are cut."""
 
     def __init__(self) -> None:
         try:
@@ -49,60 +49,62 @@ class Frames:
         self._broken: type[Exception] = eventstream.ParserError
 
     def feed(self, data: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-        """(headers, payload) of each message that `data` completes."""
+        """(headers, payload) of each frame that `data` completes."""
         self._buffer.add_data(data)
         while True:
             try:
                 frame = next(self._buffer, None)
             except self._broken as error:
-                said = f"the stream is damaged: {error}"
-                raise ProviderError(Failure(Kind.NETWORK, said)) from None
+                text = f"the stream is damaged: {error}"
+                raise ProviderError(Failure(Kind.NETWORK, text)) from None
             if frame is None:
                 return
             yield frame.headers, frame.payload
 
 
-def region(url: str) -> str:
-    """The region in the host's name; empty when it names none (a proxy, a private address)."""
+def find_aws_region(url: str) -> str:
+    """The region named in the host; empty when there is none (a proxy, a private address)."""
     found = _REGION.search(url)
     return found[1] if found else ""
 
 
-def sign(
+def sign_request(
     method: str,
     url: str,
     headers: Mapping[str, str],
     body: bytes,
     *,
-    keys: Keys | None = None,
-    place: str = "",
+    keys: AwsKeys | None = None,
+    region: str = "",
 ) -> dict[str, str]:
-    """The headers to send, signature included. Without `keys` botocore looks where it always
-    looks (environment, profile, container, instance), which may block: call it in a thread.
-    The URL must then be sent as it is, percent signs and all."""
+    """The headers to send, signature included. Without `keys`, botocore searches its usual places
+    (environment, profile, container, instance), which may block: call this in a thread. The URL
+    must be sent exactly as given, percent signs included."""
     try:
         from botocore import auth, awsrequest
     except ImportError:
         raise ConfigError(MISSING) from None
-    place = place or region(url) or _configured_region()
-    if not place:
+    region = region or find_aws_region(url) or _configured_region()
+    if not region:
         raise ConfigError(f"No AWS region for {url.split('/')[2]}: set AWS_DEFAULT_REGION.")
-    request = awsrequest.AWSRequest(method=method, url=url, data=body, headers=_signed(headers))
-    auth.SigV4Auth(_credentials(keys), _SERVICE, place).add_auth(request)
+    request = awsrequest.AWSRequest(
+        method=method, url=url, data=body, headers=_signable_headers(headers)
+    )
+    auth.SigV4Auth(_load_credentials(keys), _SERVICE, region).add_auth(request)
     return {**headers, **dict(request.headers.items())}
 
 
-def _signed(headers: Mapping[str, str]) -> dict[str, str]:
-    """Only what no proxy or HTTP library rewrites on the way may be part of the signature."""
-    return {k: v for k, v in headers.items() if k.lower().startswith(_OURS)}
+def _signable_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that no proxy or HTTP library rewrites on the way."""
+    return {k: v for k, v in headers.items() if k.lower().startswith(_SIGNED_HEADERS)}
 
 
-def _credentials(keys: Keys | None) -> Any:
+def _load_credentials(keys: AwsKeys | None) -> Any:
     if keys is not None:
         from botocore.credentials import Credentials
 
         return Credentials(keys.access, keys.secret, keys.token or None)
-    found = _session().get_credentials()
+    found = _open_session().get_credentials()
     if found is None:
         raise ConfigError(
             "No AWS credentials found: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and "
@@ -112,12 +114,12 @@ def _credentials(keys: Keys | None) -> Any:
 
 
 def _configured_region() -> str:
-    return str(_session().get_config_variable("region") or "")
+    return str(_open_session().get_config_variable("region") or "")
 
 
 @cache
-def _session() -> Any:
-    """One for the process: it caches temporary credentials and refreshes them in time."""
+def _open_session() -> Any:
+    """The session of this process, which caches and refreshes temporary credentials."""
     from botocore.session import Session
 
     return Session()

@@ -1,4 +1,4 @@
-"""Keys that are set aside until they are worth a try again, remembered across processes."""
+"""Keys that are not used for a while: cooldowns shared by all processes, and short pauses."""
 
 from __future__ import annotations
 
@@ -16,62 +16,75 @@ from msgspec import Struct
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import open_lock, replace_file, try_lock
 
-_TRIES = 50
-Place: TypeAlias = tuple[str, str]
-"""Base URL and key: what limits are counted by."""
+_LOCK_TRIES = 50
+PoolKey: TypeAlias = tuple[str, str]
+"""Base URL and key: what a provider counts its limits by."""
 
 
-class Rest(Struct, frozen=True):
+class Cooldown(Struct, frozen=True):
     until: float
     why: str
 
 
-class Cooling:
-    """Read when it is first asked for and when another process has written it since; written at
-    once, for its owner only. On disk a key is a digest. A file that cannot be used is no reason to
-    fail: the limit is met again."""
+class Cooldowns:
+    """One per process. Cooldowns are written to the file at once and read again whenever another
+    process has written it; only the owner can read the file, and keys are stored as digests. A
+    file that cannot be used does no harm: the limit is hit again. Pauses stay in this process."""
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._known: dict[str, Rest] = {}
-        self._seen: tuple[int, int] | None = None
-        """Which writing of the file is known."""
+        self._known: dict[str, Cooldown] = {}
+        self._version: tuple[int, int] | None = None
+        """Inode and time of the file as it was last read."""
+        self._pauses: dict[PoolKey, tuple[float, object]] = {}
+        """Until when a key is paused, and the task that waits for that on its own."""
 
-    def left(self, place: Place) -> float:
-        """Seconds until this one is worth a try; 0: now."""
-        rest = self.of(place)
-        return max(0.0, rest.until - self._clock()) if rest is not None else 0.0
+    def find(self, pool_key: PoolKey) -> Cooldown | None:
+        if self._file_version() != self._version:
+            self._known = {**self._known, **self._read_file()}
+        return self._known.get(_hash_pool_key(pool_key)) if self._known else None
 
-    def of(self, place: Place) -> Rest | None:
-        if self._written() != self._seen:
-            self._known = {**self._known, **self._read()}
-        return self._known.get(_digest(place)) if self._known else None
+    def seconds_left(self, pool_key: PoolKey) -> float:
+        """Seconds until this key is worth another try; 0: it is now."""
+        found = self.find(pool_key)
+        return max(0.0, found.until - self._clock()) if found is not None else 0.0
 
-    def set(self, place: Place, seconds: float, why: str) -> None:
+    def start(self, pool_key: PoolKey, seconds: float, why: str) -> None:
         now = self._clock()
-        rest = Rest(now + seconds, why)
-        self._known[_digest(place)] = rest
+        digest, cooldown = _hash_pool_key(pool_key), Cooldown(now + seconds, why)
+        self._known[digest] = cooldown
         if self._file is None:
             return
         with suppress(OSError):
             make_private_folder(self._file.parent)
-            with _alone(self._file):
-                known = {**self._known, **self._read(), _digest(place): rest}
-                self._known = {digest: one for digest, one in known.items() if one.until > now}
+            with _hold_lock(self._file):
+                known = {**self._known, **self._read_file(), digest: cooldown}
+                self._known = {key: found for key, found in known.items() if found.until > now}
                 replace_file(self._file, msgspec.json.encode(self._known))
-                self._seen = self._written()
+                self._version = self._file_version()
 
-    def _read(self) -> dict[str, Rest]:
+    def pause(self, pool_key: PoolKey, seconds: float, waiter: object) -> None:
+        """Make every caller but `waiter`, who waits anyway, wait before using this key."""
+        until = time.monotonic() + seconds
+        if until > self._pauses.get(pool_key, (0.0, None))[0]:
+            self._pauses[pool_key] = (until, waiter)
+
+    def pause_left(self, pool_key: PoolKey, caller: object) -> float:
+        """Seconds this caller has to wait; 0: none."""
+        until, waiter = self._pauses.get(pool_key, (0.0, None))
+        return max(0.0, until - time.monotonic()) if waiter is not caller else 0.0
+
+    def _read_file(self) -> dict[str, Cooldown]:
         if self._file is None:
             return {}
-        self._seen = self._written()
+        self._version = self._file_version()
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Rest])
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Cooldown])
         except (OSError, ValueError):
             return {}
 
-    def _written(self) -> tuple[int, int] | None:
+    def _file_version(self) -> tuple[int, int] | None:
         if self._file is None:
             return None
         try:
@@ -82,12 +95,12 @@ class Cooling:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """So that two who set keys aside at once keep both; nobody is waited for longer than a
-    writing takes."""
+def _hold_lock(file: Path) -> Iterator[None]:
+    """Lock the file, so that two processes that write at once keep both entries. After a tenth of
+    a second it goes on without the lock."""
     handle = open_lock(file.with_name(f".{file.stem}.lock"))
     try:
-        for _ in range(_TRIES):
+        for _ in range(_LOCK_TRIES):
             if try_lock(handle):
                 break
             time.sleep(0.002)
@@ -96,5 +109,5 @@ def _alone(file: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _digest(place: Place) -> str:
-    return blake2b("\0".join(place).encode(), digest_size=16).hexdigest()
+def _hash_pool_key(pool_key: PoolKey) -> str:
+    return blake2b("\0".join(pool_key).encode(), digest_size=16).hexdigest()

@@ -1,41 +1,42 @@
-"""API keys: made usable for a header, and picked from a pool in which exhausted ones cool down."""
+"""API keys: cleaned for use in a header, and picked from a pool where exhausted ones cool down."""
 
 from __future__ import annotations
 
 import logging
 import random
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.auth.cooldown import Cooling, Place
+from hermes.llm.auth.cooldown import Cooldowns, PoolKey
 
 log = logging.getLogger(__name__)
 
-Strategy: TypeAlias = Literal["fill-first", "round-robin", "least-used", "random"]
-LOGIN = "the login to "
-"""How the source of a credential begins that is a login and no key."""
+PoolStrategy: TypeAlias = Literal["fill-first", "round-robin", "least-used", "random"]
+LOGIN_SOURCE = "the login to "
+"""Prefix of a credential's source when it is a login."""
 _DASHES = dict.fromkeys(
     map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"), "-"
 )
-_NOTHING = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
-_COOL = {Kind.RATE_LIMITED: 60.0, Kind.BILLING: 3600.0}
-_COOL_REFUSED = 24 * 3600.0
-"""A key that was refused, not exhausted, is the last to be asked for a day."""
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
+_COOLDOWN = {Kind.RATE_LIMITED: 60.0, Kind.BILLING: 3600.0}
+_COOLDOWN_REFUSED = 24 * 3600.0
+"""A key that was refused rather than exhausted is the last choice for a day."""
 
 
 class Credential(Struct, frozen=True):
-    """A key and where it came from. `id` and `token` exist where a key has several parts."""
+    """A key and where it came from; `id` and `token` are for keys with several parts."""
 
     source: str = ""
     value: str = ""
-    """Of a login: its token, once it is known to be good."""
+    """The key. For a login its token, once that is known to be valid."""
     id: str = ""
     token: str = ""
     login: str = ""
-    """The file of a login; then this is no key."""
+    """The file of a login; empty: this is a key."""
 
     def __repr__(self) -> str:
         return f"Credential(source={self.source!r})"
@@ -44,91 +45,88 @@ class Credential(Struct, frozen=True):
 NO_KEY = Credential()
 
 
-def usable(key: Credential) -> str:
-    """The key as it can stand in a header. Keys copied from a PDF or a chat have dashes, spaces
-    and letters that only look right; what has an obvious meaning is put right."""
+def clean_key(key: Credential) -> str:
+    """The key as a header can carry it. Keys copied from a PDF or a chat contain dashes, spaces and
+    letters that only look right; those with an obvious meaning are replaced."""
     if key.value.isascii() and key.value.isprintable() and " " not in key.value:
         return key.value
-    import unicodedata
-
-    text = key.value.translate(_DASHES).translate(_NOTHING)
+    text = key.value.translate(_DASHES).translate(_INVISIBLE)
     text = "".join(unicodedata.normalize("NFKC", text).split())
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         if not "!" <= char <= "~":
             name = unicodedata.name(char, "a control character").lower()
             raise ProviderError(
                 Failure(
                     Kind.AUTH,
-                    f"the key in {key.source} cannot be sent: character {at + 1} is {name} "
-                    f"(U+{ord(char):04X}), which no key has. Copy the key again.",
+                    f"the key in {key.source} cannot be sent: character {index + 1} is {name} "
+                    f"(U+{ord(char):04X}), which no key contains. Copy the key again.",
                 )
             )
     return text
 
 
-class Pool:
-    """The keys of one endpoint. What cools down is shared through `cooling` by everybody who calls
-    that endpoint."""
+class KeyPool:
+    """The keys of one endpoint; its cooldowns are shared by everybody who calls it."""
 
     def __init__(
         self,
         base_url: str,
         keys: Sequence[Credential],
-        cooling: Cooling,
-        strategy: Strategy = "fill-first",
+        cooldowns: Cooldowns,
+        strategy: PoolStrategy = "fill-first",
     ) -> None:
         self._base_url = base_url
         self._keys = tuple(keys) or (NO_KEY,)
-        self._cooling = cooling
+        self._cooldowns = cooldowns
         self._strategy = strategy
-        self._calls = dict.fromkeys(map(self.place, self._keys), 0)
+        self._calls = dict.fromkeys(map(self.pool_key, self._keys), 0)
         self._turn = 0
 
-    def place(self, key: Credential) -> Place:
-        """What limits are counted by."""
+    def pool_key(self, key: Credential) -> PoolKey:
+        """What the provider counts its limits by."""
         return self._base_url, key.login or key.value
 
-    def pick(self) -> Credential:
-        """Of the keys that are not set aside, the one whose turn it is; failing that, the one that
-        will be back first."""
+    def pick_key(self) -> Credential:
+        """The next key by the pool's strategy; when all are cooling down, the one that will be
+        available first."""
         if len(self._keys) == 1:
             return self._keys[0]
-        left = {key: self._cooling.left(self.place(key)) for key in self._keys}
-        ready = [key for key in self._keys if not left[key]]
+        remaining = {key: self._cooldowns.seconds_left(self.pool_key(key)) for key in self._keys}
+        ready = [key for key in self._keys if not remaining[key]]
         if not ready:
-            return min(self._keys, key=lambda key: left[key])
+            return min(self._keys, key=lambda key: remaining[key])
         match self._strategy:
             case "round-robin":
                 order = [*self._keys[self._turn :], *self._keys[: self._turn]]
                 return next(key for key in order if key in ready)
             case "least-used":
-                return min(ready, key=lambda key: self._calls[self.place(key)])
+                return min(ready, key=lambda key: self._calls[self.pool_key(key)])
             case "random":
                 return random.choice(ready)
             case _:
                 return ready[0]
 
-    def take(self) -> Credential:
-        """The same for a call: the next one may go out with another key."""
-        key = self.pick()
+    def take_next_key(self) -> Credential:
+        """Pick a key for a call, so that the next call may use another."""
+        key = self.pick_key()
         if len(self._keys) > 1:
-            self._calls[self.place(key)] += 1
+            self._calls[self.pool_key(key)] += 1
             self._turn = (self._keys.index(key) + 1) % len(self._keys)
         return key
 
     def set_aside(self, key: Credential, failure: Failure) -> bool:
-        """Whether another key is left to try."""
+        """Start the key's cooldown; False when no other key is left to try."""
         if len(self._keys) == 1:
             return False
-        seconds = failure.retry_after or _COOL.get(failure.kind, _COOL_REFUSED)
-        self._cooling.set(self.place(key), seconds, failure.kind.value)
-        following = self.pick()
-        left = not self._cooling.left(self.place(following))
+        seconds = failure.retry_after or _COOLDOWN.get(failure.kind, _COOLDOWN_REFUSED)
+        self._cooldowns.start(self.pool_key(key), seconds, failure.kind.value)
+        following = self.pick_key()
+        another_left = not self._cooldowns.seconds_left(self.pool_key(following))
         log.info(
             "key %s set aside for %.0f s (%s); %s",
             key.source,
             seconds,
             failure.kind.value,
-            f"now {following.source}" if left else "no other is left",
+            f"now {following.source}" if another_left else "no other is left",
         )
-        return left
+        return another_left

@@ -1,4 +1,4 @@
-"""Logins as credentials: whether there is one, who may see its token, and the token itself."""
+"""Logins as credentials: finding one, deciding who may see its token, and keeping it valid."""
 
 from __future__ import annotations
 
@@ -11,77 +11,77 @@ from msgspec import structs
 from hermes.config.schema import Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ProviderError
-from hermes.llm.auth.key_pool import LOGIN, Credential
-from hermes.llm.provider_spec import OAuth, ProviderSpec
+from hermes.llm.auth.key_pool import LOGIN_SOURCE, Credential
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec
 
 if TYPE_CHECKING:
     from hermes.llm.auth.oauth.login import Login
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
 log = logging.getLogger(__name__)
 
 
-def flow_of(spec: ProviderSpec | None, row: Provider) -> OAuth | None:
-    """How one logs in there: as the row says, with what is configured laid over it."""
+def find_login_flow(spec: ProviderSpec | None, row: Provider) -> OAuthSpec | None:
+    """How to log in to a provider: its built-in flow with the configured settings on top."""
     settings = row.oauth
     changes = {n: value for n in settings.__struct_fields__ if (value := getattr(settings, n))}
     if spec is not None and spec.oauth is not None:
         return structs.replace(spec.oauth, **changes)
     if not (settings.flow and settings.client_id and settings.token_url):
         return None
-    return OAuth(**changes)
+    return OAuthSpec(**changes)
 
 
-def stored(
+def find_login(
     secrets: Secrets, name: str, spec: ProviderSpec | None, row: Provider, base_url: str
 ) -> tuple[Credential, ...]:
-    """The login to a provider. Nobody but the provider it was made with sees its token: not a
-    gateway that is called in its place, unless the login itself was configured for that."""
+    """The stored login to a provider, if any. Its token goes to nobody but the provider that issued
+    it; a gateway gets it only if the login was configured for that gateway."""
     file = secrets.find_login(name)
-    if file is None or flow_of(spec, row) is None:
+    if file is None or find_login_flow(spec, row) is None:
         return ()
-    own = spec is not None and _origin(base_url) == _origin(spec.base_url)
+    own = spec is not None and _url_origin(base_url) == _url_origin(spec.base_url)
     if not own and not row.oauth.token_url:
         return ()
-    return (Credential(LOGIN + name, login=str(file)),)
+    return (Credential(LOGIN_SOURCE + name, login=str(file)),)
 
 
-def reaches(spec: ProviderSpec | None, model: str) -> bool:
-    """Whether a login there may know this model; an empty name is any."""
+def can_reach_model(spec: ProviderSpec | None, model: str) -> bool:
+    """Whether a login to the provider covers this model; an empty name stands for any."""
     begins = spec.oauth.models if spec is not None and spec.oauth is not None else ()
     return not model or not begins or model.lower().startswith(begins)
 
 
 class Logins:
-    """Those an endpoint is called with."""
+    """The logins one endpoint is called with, opened on first use."""
 
-    def __init__(self, row: OAuth | None, transport: Transport) -> None:
+    def __init__(self, row: OAuthSpec | None, transport: Transport) -> None:
         self._row = row
         self._transport = transport
         self._open: dict[str, Login] = {}
 
-    async def ready(self, key: Credential) -> Credential:
-        """With the token as it is now, renewed when it is about to run out."""
-        token = await self._of(key).token()
+    async def prepare_key(self, key: Credential) -> Credential:
+        """The credential with its current token, renewed if it is about to expire."""
+        token = await self._open_login(key).get_token()
         return structs.replace(key, value=token.access, id=token.account, token=token.refresh)
 
-    async def renew(self, key: Credential) -> bool:
-        """Whether there is another token than the one it was used with."""
+    async def renew_token(self, key: Credential) -> bool:
+        """Renew the token; False when there is none but the one that was just used."""
         try:
-            token = await self._of(key).renewed(key.value)
+            token = await self._open_login(key).renew_token(key.value)
         except ProviderError as error:
             log.warning("%s was not renewed: %s", key.source, error)
             return False
         return token.access != key.value
 
-    def headers(self, key: Credential) -> dict[str, str]:
+    def build_headers(self, key: Credential) -> dict[str, str]:
         assert self._row is not None
         found = {**self._row.headers, "Authorization": f"Bearer {key.value}"}
         if key.id and self._row.account_header:
             found[self._row.account_header] = key.id
         return found
 
-    def _of(self, key: Credential) -> Login:
+    def _open_login(self, key: Credential) -> Login:
         found = self._open.get(key.login)
         if found is None:
             from hermes.llm.auth.oauth.login import Login
@@ -91,5 +91,5 @@ class Logins:
         return found
 
 
-def _origin(url: str) -> str:
+def _url_origin(url: str) -> str:
     return "/".join(url.lower().split("/", 3)[:3])

@@ -1,4 +1,4 @@
-"""Limits that endpoints stated, kept in the home so that no process learns them again."""
+"""Limits that endpoints have stated, stored so that no process has to learn them again."""
 
 from __future__ import annotations
 
@@ -11,83 +11,86 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 MONTH = 30 * 86400.0
-"""Then a server may have been set up differently."""
-MOST = 500
+"""How long a limit is kept: a server may be set up differently later."""
+MAX_ENTRIES = 500
 LEAST_CONTEXT, LEAST_OUTPUT = 1024, 256
-"""A stated limit below this is a slip."""
+"""A smaller stated limit is taken for a mistake."""
 
 
-class Limit(Struct, frozen=True, omit_defaults=True):
+class LearnedLimit(Struct, frozen=True, omit_defaults=True):
     context: int | None = None
     output: int | None = None
     when: float = 0.0
 
 
-class Remembered:
-    """Read when it is first asked for; written at once, whole, for its owner only. A file that
-    cannot be read or written is no reason to fail: the limit is learned again."""
+class LearnedLimits:
+    """Reads its file on first use and replaces it at every change; only the owner can read it. A
+    file that cannot be used does no harm: the limit is learned again."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._known: dict[str, Limit] | None = None
+        self._known: dict[str, LearnedLimit] | None = None
 
-    def of(self, base_url: str, model: str) -> Limit:
+    def find(self, base_url: str, model: str) -> LearnedLimit:
         if self._known is None:
-            self._known = self._read()
-        return self._known.get(_key(base_url, model), Limit())
+            self._known = self._read_file()
+        return self._known.get(_limit_key(base_url, model), LearnedLimit())
 
-    def applied(self, endpoint: Endpoint) -> Endpoint:
-        """With the context it stated: instead of what tables say, at most what is configured."""
-        stated = self.of(endpoint.base_url, endpoint.target.model).context
+    def apply_to(self, endpoint: ModelEndpoint) -> ModelEndpoint:
+        """The endpoint with the context length it stated, which replaces what tables say and never
+        exceeds what is configured."""
+        stated = self.find(endpoint.base_url, endpoint.target.model).context
         if stated is None:
             return endpoint
         set_by_user = endpoint.context_length not in (None, endpoint.facts.context)
         context = min(stated, endpoint.context_length or stated) if set_by_user else stated
         return structs.replace(endpoint, context_length=context)
 
-    def learn(
+    def learn_limit(
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
     ) -> None:
-        """What is new is kept; nonsense is not."""
-        old = self.of(base_url, model)
-        new = Limit(
+        """Store limits that are new and plausible."""
+        old = self.find(base_url, model)
+        new = LearnedLimit(
             context if context and context >= LEAST_CONTEXT else old.context,
             output if output and output >= LEAST_OUTPUT else old.output,
             self._clock(),
         )
         if (new.context, new.output) == (old.context, old.output):
             return
-        known = self._read() | {_key(base_url, model): new}  # others may have written meanwhile
-        if len(known) > MOST:
-            newest = sorted(known.items(), key=lambda item: item[1].when)[-MOST:]
+        known = self._read_file() | {
+            _limit_key(base_url, model): new
+        }  # another process may have written
+        if len(known) > MAX_ENTRIES:
+            newest = sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:]
             known = dict(newest)
         self._known = known
         with suppress(OSError):
-            self._write(known)
+            self._write_file(known)
 
-    def _read(self) -> dict[str, Limit]:
+    def _read_file(self) -> dict[str, LearnedLimit]:
         try:
-            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Limit])
+            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, LearnedLimit])
         except (OSError, ValueError):
             return {}
         oldest = self._clock() - MONTH
         return {key: limit for key, limit in found.items() if limit.when >= oldest}
 
-    def _write(self, known: dict[str, Limit]) -> None:
+    def _write_file(self, known: dict[str, LearnedLimit]) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._file.with_name(f".limits.{os.getpid()}.tmp")
+        temporary = self._file.with_name(f".limits.{os.getpid()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(fresh, flags, 0o600)
+        handle = os.open(temporary, flags, 0o600)
         try:
             os.write(handle, msgspec.json.encode(known))
         finally:
             os.close(handle)
-        fresh.replace(self._file)
+        temporary.replace(self._file)
 
 
-def _key(base_url: str, model: str) -> str:
+def _limit_key(base_url: str, model: str) -> str:
     return f"{base_url.partition('?')[0].rstrip('/')} {model}"

@@ -1,4 +1,4 @@
-"""Model servers on this machine, found on their usual ports when nothing else is configured."""
+"""Model servers on this machine, searched on their usual ports when nothing is configured."""
 
 from __future__ import annotations
 
@@ -13,57 +13,54 @@ from msgspec import Struct, structs
 
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
-from hermes.llm.endpoints.catalog import Choice, find, undecided
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.resolver import is_undecided
+from hermes.llm.providers import provider_index
 
-SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
 SECONDS = 0.2
-_MOST = 1 << 20
+_LARGEST_LIST = 1 << 20
 _NO_CHAT = ("embed", "bge-", "rerank", "whisper", "tts")
 
 
-class Nearby(Struct, frozen=True):
+class LocalServer(Struct, frozen=True):
     provider: str
     base_url: str
     models: tuple[str, ...]
 
     @property
-    def choice(self) -> Choice:
-        return Choice(self.models[0], self.provider)
+    def model_choice(self) -> ModelChoice:
+        return ModelChoice(self.models[0], self.provider)
 
     @property
     def note(self) -> str:
-        where = urlsplit(self.base_url).netloc
+        address = urlsplit(self.base_url).netloc
         more = f" ({len(self.models) - 1} more there)" if len(self.models) > 1 else ""
         return (
-            f"Using {self.models[0]} of {self.provider}, found on this machine at {where}{more}. "
-            "hermes model chooses another."
+            f"Using {self.models[0]} of {self.provider}, found on this machine at {address}{more}. "
+            "Run `hermes model` to choose another."
         )
 
 
-def usual(url: str) -> bool:
-    """Whether this is where one of them usually is."""
-    where = urlsplit(url).netloc
-    return any(
-        (row := find(n)) is not None and urlsplit(row.base_url).netloc == where for n in SERVERS
-    )
-
-
-async def look_around(servers: Sequence[str] = SERVERS) -> tuple[Nearby, ...]:
-    """Those that answer with a model to talk to, all asked at once, in the order of the names."""
-    found = await asyncio.gather(*(_ask(name) for name in servers))
+async def find_servers(names: Sequence[str] | None = None) -> tuple[LocalServer, ...]:
+    """The servers that answer and have a chat model, in the given order; all are asked at once."""
+    servers = provider_index().local_servers
+    asked = servers if names is None else names
+    found = await asyncio.gather(*(_ask_server(name, servers[name]) for name in asked))
     return tuple(server for server in found if server is not None)
 
 
-async def chosen(config: Config, secrets: Secrets, choice: Choice) -> Choice:
-    """What a conversation would be led with; nobody is asked where something is configured."""
-    if not undecided(config, secrets, choice):
+async def choose_model(config: Config, secrets: Secrets, choice: ModelChoice) -> ModelChoice:
+    """The model a conversation would use. Servers are asked only if nothing is configured."""
+    if not is_undecided(config, secrets, choice):
         return choice
-    found = served(await look_around(), config, choice)
-    return found.choice if found is not None else choice
+    found = pick_server(await find_servers(), config, choice)
+    return found.model_choice if found is not None else choice
 
 
-def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | None:
-    """The first, or where a model was named the first that has it, with that one in front."""
+def pick_server(
+    found: Sequence[LocalServer], config: Config, choice: ModelChoice
+) -> LocalServer | None:
+    """The first server; if a model is named, the first that has it, with that model in front."""
     name = choice.model or config.model.default
     if not name:
         return found[0] if found else None
@@ -75,19 +72,17 @@ def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | 
     return None
 
 
-async def _ask(name: str) -> Nearby | None:
-    spec = find(name)
-    assert spec is not None
+async def _ask_server(name: str, base_url: str) -> LocalServer | None:
     try:
         async with asyncio.timeout(SECONDS):
-            models = _models(await _get(f"{spec.base_url}/models"))
+            models = _parse_models(await _http_get(f"{base_url}/models"))
     except (OSError, TimeoutError, EOFError, ValueError):
         return None
-    return Nearby(name, spec.base_url, models) if models else None
+    return LocalServer(name, base_url, models) if models else None
 
 
-async def _get(url: str) -> bytes:
-    """Plain HTTP/1.0 to this machine: importing a client would take longer than the question."""
+async def _http_get(url: str) -> bytes:
+    """Plain HTTP/1.0 to this machine: importing an HTTP client would take longer than the call."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -102,25 +97,25 @@ async def _get(url: str) -> bytes:
         while line := (await reader.readline()).strip().lower():
             name, _, value = line.partition(b":")
             if name == b"content-length" and value.strip().isdigit():
-                size = min(int(value), _MOST)
-        return await (reader.readexactly(size) if size >= 0 else _rest(reader))
+                size = min(int(value), _LARGEST_LIST)
+        return await (reader.readexactly(size) if size >= 0 else _read_rest(reader))
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
 
 
-async def _rest(reader: asyncio.StreamReader) -> bytes:
-    """To the end; what never ends is no list of models."""
+async def _read_rest(reader: asyncio.StreamReader) -> bytes:
+    """The body up to its end; b"" if it is too long to be a list of models."""
     found = bytearray()
-    while piece := await reader.read(_MOST):
+    while piece := await reader.read(_LARGEST_LIST):
         found += piece
-        if len(found) > _MOST:
+        if len(found) > _LARGEST_LIST:
             return b""
     return bytes(found)
 
 
-def _models(body: bytes) -> tuple[str, ...]:
+def _parse_models(body: bytes) -> tuple[str, ...]:
     if not body:
         return ()
     try:

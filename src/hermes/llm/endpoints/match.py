@@ -1,111 +1,85 @@
-"""Whose row an endpoint goes by: its provider's, else that of the host, else of the protocol."""
+"""Which wire an address speaks, and which provider's row describes it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from hermes.llm.endpoints.catalog import find
-from hermes.llm.provider_spec import ProviderSpec, Quirks, WireName, overlay
+from hermes.core.wire_names import DEFAULT_WIRE
+from hermes.llm.hosts import is_own_address
+from hermes.llm.provider_spec import ProviderSpec, Quirks, overlay_quirks
+from hermes.llm.providers import find_provider, provider_index
+from hermes.llm.wire import check_wire_name, wire_facts, wire_names
 
-HOSTS: Mapping[str, str] = {
-    "ai-gateway.vercel.sh": "ai-gateway",
-    "aiplatform.googleapis.com": "vertex",
-    "api.anthropic.com": "anthropic",
-    "api.arcee.ai": "arcee",
-    "api.cerebras.ai": "cerebras",
-    "api.deepseek.com": "deepseek",
-    "api.fireworks.ai": "fireworks",
-    "api.githubcopilot.com": "copilot",
-    "api.groq.com": "groq",
-    "api.kilo.ai": "kilocode",
-    "api.kimi.com": "kimi-coding",
-    "api.minimax.io": "minimax",
-    "api.mistral.ai": "mistral",
-    "api.moonshot.ai": "kimi",
-    "api.moonshot.cn": "kimi-cn",
-    "api.openai.com": "openai",
-    "api.together.xyz": "together",
-    "api.x.ai": "xai",
-    "api.xiaomimimo.com": "xiaomi",
-    "api.z.ai": "zai",
-    "chatgpt.com": "openai-codex",
-    "coding-intl.dashscope.aliyuncs.com": "alibaba",
-    "coding.dashscope.aliyuncs.com": "alibaba",
-    "dashscope-intl.aliyuncs.com": "alibaba",
-    "dashscope-us.aliyuncs.com": "alibaba",
-    "dashscope.aliyuncs.com": "alibaba",
-    "generativelanguage.googleapis.com": "gemini",
-    "inference-api.nousresearch.com": "nous",
-    "integrate.api.nvidia.com": "nvidia",
-    "opencode.ai": "opencode-zen",
-    "openrouter.ai": "openrouter",
-    "router.huggingface.co": "huggingface",
-}
-"""Host -> the provider that runs it. A list for the same reason as the one of keys; a test
-compares it with the rows."""
-_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
-"""Whose headers and quirks an unknown endpoint of that protocol gets."""
-_KEPT = {"kimi": "kimi-*"}
-"""Makers whose models want to be asked alike also where nobody knows the host, and their names."""
+_DEFAULT_OF_VARIABLE = re.compile(r"\{[^}]*=([^}]*)\}")
 
 
-_OWN = re.compile(
-    r"https?://(?:localhost|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(?:1[6-9]|2\d|3[01])\.[\d.]+"
-    r"|\[::1\]|[\w-]+|[\w.-]+\.(?:local|localhost|lan|internal))(?::\d+)?(?:/|$)",
-    re.IGNORECASE,
-)
+def choose_wire(base_url: str, api_mode: str | None, provider: str) -> str:
+    """The configured wire, else the one of the address, else the one of the provider's row.
+    ConfigError when the configured one does not exist."""
+    if api_mode:
+        return check_wire_name(api_mode)
+    url = urlsplit(base_url)
+    host = url.hostname or ""
+    address = host + url.path.rstrip("/")
+    for wire in wire_names():
+        pattern = wire_facts(wire).url_pattern
+        if pattern and re.search(pattern, address):
+            return wire
+    spec = find_provider(provider)
+    if spec is None:
+        return DEFAULT_WIRE
+    standard = _DEFAULT_OF_VARIABLE.sub(r"\1", spec.base_url)
+    is_theirs = not base_url or host == urlsplit(standard).hostname
+    return spec.wire if is_theirs else _wire_family(spec.wire)
 
 
-def own(url: str) -> bool:
-    """Whether the address is on this machine or beside it."""
-    return _OWN.match(url) is not None
-
-
-def like(spec: ProviderSpec | None, base_url: str, wire: WireName) -> ProviderSpec | None:
-    """None: nobody we know."""
-    row = spec or _host(base_url)
-    if row is not None and _family(row.wire) == _family(wire):
+def match_row(spec: ProviderSpec | None, base_url: str, wire: str) -> ProviderSpec | None:
+    """The row that describes an endpoint: its provider's, host's or wire's; None: unknown."""
+    row = spec or _host_row(base_url)
+    if row is not None and _wire_family(row.wire) == _wire_family(wire):
         return row
-    return find(_PROTOCOLS.get(wire, ""))
+    return find_provider(provider_index().wire_references.get(wire, ""))
 
 
-def quirks_of(
+def match_quirks(
     row: ProviderSpec | None, spec: ProviderSpec | None, base_url: str, model: str
 ) -> Quirks:
-    """`row`: whose the endpoint goes by. What its provider, or the maker of the model, demands of
-    every request holds beside it, also where it speaks another protocol than in its row."""
+    """The quirks of the row that describes an endpoint, plus what its provider or the maker of the
+    model demands of every request, whichever wire it speaks."""
     if row is None:
-        quirks = Quirks(effort="think" if own(base_url) else "effort")
-        maker = next((n for n, glob in _KEPT.items() if fnmatchcase(model.lower(), glob)), "")
-        found = find(maker)
-        return overlay(quirks, found.models[_KEPT[maker]]) if found is not None else quirks
-    quirks = row.for_model(model)
-    owner = spec or _host(base_url)
+        quirks = Quirks(effort="think" if is_own_address(base_url) else "effort")
+        for glob, maker in provider_index().portable_models.items():
+            found = find_provider(maker) if fnmatchcase(model.lower(), glob) else None
+            if found is not None:
+                return overlay_quirks(quirks, found.models[glob])
+        return quirks
+    quirks = row.quirks_for(model)
+    owner = spec or _host_row(base_url)
     if owner is None or owner is row:
         return quirks
-    theirs = owner.for_model(model)
+    theirs = owner.quirks_for(model)
     limit = theirs.max_tokens_default or quirks.max_tokens_default
-    return overlay(quirks, {"drop": theirs.drop, "max_tokens_default": limit})
+    return overlay_quirks(quirks, {"drop": theirs.drop, "max_tokens_default": limit})
 
 
-def without_version(base_url: str, wire: WireName) -> str:
-    """The hint that belongs to the address of a server of one's own that ends too early: nearly
-    always it should end in /v1. Empty: it is good."""
-    if wire != "chat" or urlsplit(base_url).path.strip("/") or not own(base_url):
+def missing_path_hint(base_url: str, wire: str) -> str:
+    """A hint for the address of the user's own server when it lacks the usual path; empty: the
+    address is fine."""
+    path = wire_facts(wire).server_path
+    if not path or urlsplit(base_url).path.strip("/") or not is_own_address(base_url):
         return ""
     return (
-        f"The address {base_url} has no path; servers of this kind want /v1 at its end. If calls "
-        f"fail, set it to {base_url}/v1."
+        f"The address {base_url} has no path; most servers of this kind expect {path} at the end. "
+        f"If calls fail, set it to {base_url}{path}."
     )
 
 
-def _host(base_url: str) -> ProviderSpec | None:
-    return find(HOSTS.get((urlsplit(base_url).hostname or "").lower(), ""))
+def _host_row(base_url: str) -> ProviderSpec | None:
+    host = (urlsplit(base_url).hostname or "").lower()
+    return find_provider(provider_index().hosts.get(host, ""))
 
 
-def _family(wire: str) -> str:
-    """Two protocols of one vendor, mostly spoken by the same endpoints to the same models."""
-    return "chat" if wire == "responses" else wire
+def _wire_family(wire: str) -> str:
+    return wire_facts(wire).family or wire

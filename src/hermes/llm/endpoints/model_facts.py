@@ -1,4 +1,4 @@
-"""What is known about a model: its limits, what it takes in, what its tokens cost."""
+"""What is known about a model: its limits, its inputs, and the price of its tokens."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from msgspec import Struct, structs
 from hermes.core.message import Usage
 
 _FILE = Path(__file__).with_name("data") / "models.tsv"
-DEFAULT_OUTPUT = 8192
-"""The limit of an answer that the protocol which always wants one is given by default."""
 _MILLION = 1_000_000
 _REGION = re.compile(r"^(?:us|us-gov|eu|apac|au|ca|jp|sa|me|af|global)\.")
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
 
 
-class Tier(Struct, frozen=True):
-    """Prices of the whole call when its prompt is longer than `above` tokens."""
+class PriceTier(Struct, frozen=True):
+    """Prices for the whole call when the prompt is longer than `above` tokens."""
 
     above: int
     input: float
@@ -31,20 +29,20 @@ class Tier(Struct, frozen=True):
 
 
 class Prices(Struct, frozen=True):
-    """Dollars per million tokens. A cache price that is not known is the price of input."""
+    """Dollars per million tokens. An unknown cache price is the price of input."""
 
     input: float
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
     reasoning: float | None = None
-    """Where it differs from other output."""
-    tiers: tuple[Tier, ...] = ()
+    """None: as other output."""
+    tiers: tuple[PriceTier, ...] = ()
     """Ascending."""
 
-    def cost(self, usage: Usage) -> float:
-        """In dollars. `input` counts the cached parts too, `output` the reasoning."""
-        rate: Prices | Tier = self
+    def cost_of(self, usage: Usage) -> float:
+        """Dollars for this usage; input includes cached tokens, output includes reasoning."""
+        rate: Prices | PriceTier = self
         for tier in self.tiers:
             if usage.input > tier.above:
                 rate = tier
@@ -53,29 +51,29 @@ class Prices(Struct, frozen=True):
         thought = min(usage.reasoning, usage.output) if self.reasoning is not None else 0
         total = (
             (usage.input - read - written) * rate.input
-            + read * _or(rate.cache_read, rate.input)
-            + written * _or(rate.cache_write, rate.input)
+            + read * _price_or(rate.cache_read, rate.input)
+            + written * _price_or(rate.cache_write, rate.input)
             + (usage.output - thought) * rate.output
             + thought * (self.reasoning or 0.0)
         )
         return total / _MILLION
 
-    def most(self, prompt: int, output: int) -> float:
-        """What a call can cost at most: nothing from a cache, everything written to it."""
-        plain = self.cost(Usage(prompt, output))
+    def max_cost(self, prompt: int, output: int) -> float:
+        """The most a call can cost: nothing read from a cache, everything written to it."""
+        plain = self.cost_of(Usage(prompt, output))
         return max(
             plain,
-            self.cost(Usage(prompt, output, cache_write=prompt)),
-            self.cost(Usage(prompt, output, reasoning=output)),
+            self.cost_of(Usage(prompt, output, cache_write=prompt)),
+            self.cost_of(Usage(prompt, output, reasoning=output)),
         )
 
 
 class ModelFacts(Struct, frozen=True):
-    """None: not known. Nothing here is guessed."""
+    """None means unknown; nothing here is guessed."""
 
     context: int | None = None
     output: int | None = None
-    """Most tokens of one answer."""
+    """Maximum tokens of one answer."""
     images: bool | None = None
     tools: bool | None = None
     reasoning: bool | None = None
@@ -85,51 +83,51 @@ class ModelFacts(Struct, frozen=True):
 UNKNOWN = ModelFacts()
 
 
-def facts(provider: str, model: str) -> ModelFacts:
-    """Of a model at a built-in provider, by the name it has there."""
-    section, other = _section(provider)
+def find_facts(provider: str, model: str) -> ModelFacts:
+    """What is known about a model of a built-in provider, by its name there."""
+    section, other = _find_section(provider)
     if other:
-        return structs.replace(facts(other, model), prices=None)
-    for name, exact in _names(model):
-        line = _find(section, name)
+        return structs.replace(find_facts(other, model), prices=None)
+    for name, exact in _spell_names(model):
+        line = _find_model_line(section, name)
         if line is not None:
-            found = _parse(line)
+            found = _parse_model_line(line)
             return found if exact else structs.replace(found, prices=None)
     return UNKNOWN
 
 
-def names(provider: str) -> tuple[str, ...]:
-    """Of the models known at a built-in provider."""
-    section, other = _section(provider)
+def list_models(provider: str) -> tuple[str, ...]:
+    """Names of the known models of a built-in provider."""
+    section, other = _find_section(provider)
     if other:
-        return names(other)
+        return list_models(other)
     listed = [line.partition("\t")[0] for line in section.decode().split("\n")]
     return tuple(name for name in listed if name and "*" not in name)
 
 
-def merged(known: ModelFacts, said: ModelFacts) -> ModelFacts:
-    """What an endpoint says of itself counts before what a table says."""
+def merge_facts(known: ModelFacts, stated: ModelFacts) -> ModelFacts:
+    """Both together; what the endpoint itself says overrides what is known from tables."""
     changes = {
         name: value
         for name in ModelFacts.__struct_fields__
-        if (value := getattr(said, name)) is not None
+        if (value := getattr(stated, name)) is not None
     }
     return structs.replace(known, **changes)
 
 
 @cache
-def _data() -> bytes:
+def _read_data() -> bytes:
     try:
         return _FILE.read_bytes()
     except OSError:
         return b"\n@\n"
 
 
-def _section(provider: str) -> tuple[bytes, str]:
-    """The lines of a provider, or the name of another whose models it has."""
+def _find_section(provider: str) -> tuple[bytes, str]:
+    """The lines of a provider, or the name of another provider that has the same models."""
     if not provider.isprintable() or not provider:
         return b"", ""
-    data = _data()
+    data = _read_data()
     head = f"\n@{provider}".encode()
     start = data.find(head + b"\n")
     if start < 0:
@@ -142,8 +140,8 @@ def _section(provider: str) -> tuple[bytes, str]:
     return data[start + len(head) : end + 1], ""
 
 
-def _names(model: str) -> Iterator[tuple[str, bool]]:
-    """The name in the forms it may be listed under; False: not what it costs."""
+def _spell_names(model: str) -> Iterator[tuple[str, bool]]:
+    """The spellings a name may be listed under, and whether the listed price holds for it."""
     name = model.lower().removeprefix("models/")
     yield name, True
     plain = _REGION.sub("", name)
@@ -153,29 +151,29 @@ def _names(model: str) -> Iterator[tuple[str, bool]]:
     if undated != plain:
         yield undated, True
     routed, colon, _ = undated.rpartition(":")
-    if colon:  # a route or a variant of the model, at a price of its own
+    if colon:  # a route or a variant, with a price of its own
         yield routed, False
 
 
-def _find(section: bytes, name: str) -> str | None:
+def _find_model_line(section: bytes, name: str) -> str | None:
     if not section or "\t" in name or "\n" in name:
         return None
     key = f"\n{name}\t".encode(errors="replace")
     start = section.find(key)
     if start >= 0:
         return section[start + 1 : section.index(b"\n", start + 1)].decode()
-    for line in _globs(section):
+    for line in _glob_lines(section):
         if fnmatchcase(name, line.partition("\t")[0]):
             return line
     return None
 
 
 @cache
-def _globs(section: bytes) -> tuple[str, ...]:
+def _glob_lines(section: bytes) -> tuple[str, ...]:
     return tuple(x for x in section.decode().split("\n") if "*" in x.partition("\t")[0])
 
 
-def _parse(line: str) -> ModelFacts:
+def _parse_model_line(line: str) -> ModelFacts:
     fields = line.split("\t")[1:]
     fields += [""] * (9 - len(fields))
     context, output, flags, *price, tiers = fields
@@ -186,23 +184,23 @@ def _parse(line: str) -> ModelFacts:
         "i" in flags if knows else None,
         "t" in flags if knows else None,
         "r" in flags if knows else None,
-        _prices(price, tiers),
+        _parse_prices(price, tiers),
     )
 
 
-def _prices(texts: list[str], tiers: str) -> Prices | None:
+def _parse_prices(texts: list[str], tiers: str) -> Prices | None:
     if not texts[0]:
         return None
     source, output, read, write, reasoning = (float(t) if t else None for t in texts)
-    steps = tuple(_tier(t) for t in tiers.split(",") if t)
+    steps = tuple(_parse_tier(t) for t in tiers.split(",") if t)
     return Prices(source or 0.0, output or 0.0, read, write, reasoning, steps)
 
 
-def _tier(text: str) -> Tier:
+def _parse_tier(text: str) -> PriceTier:
     above, *prices = text.split(":")
     source, output, read, write = (float(p) if p else None for p in prices)
-    return Tier(int(above), source or 0.0, output or 0.0, read, write)
+    return PriceTier(int(above), source or 0.0, output or 0.0, read, write)
 
 
-def _or(price: float | None, other: float) -> float:
+def _price_or(price: float | None, other: float) -> float:
     return other if price is None else price

@@ -1,4 +1,4 @@
-"""What an endpoint says of its model when it is asked: window, output, images, tools, prices."""
+"""What an endpoint says about its model: context length, output, images, tools, prices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hermes.core.message import Target
-from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, merged
-from hermes.llm.provider_spec import About
+from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, merge_facts
+from hermes.llm.provider_spec import InfoSource
+from hermes.llm.wire import wire_facts
+from hermes.llm.wire.convert import as_dict, as_dicts
 
-Fetch: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
-"""Method, URL, body -> the JSON that came back; None: nothing usable did."""
+FetchJson: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
+"""Method, URL, body -> the JSON response; None: there was none."""
 
-LISTS = {"chat": "/models", "responses": "/models", "anthropic": "/v1/models", "gemini": "/models"}
 _CONTEXT = (
     "loaded_context_length",
     "context_length",
@@ -29,27 +30,29 @@ _OUTPUT = ("max_completion_tokens", "max_output_tokens", "outputTokenLimit", "ma
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
-async def inquire(fetch: Fetch, target: Target, base_url: str, ways: Sequence[About]) -> ModelFacts:
-    """In the order of `ways`; what an earlier one says counts before what a later one does."""
+async def query_model(
+    fetch: FetchJson, target: Target, base_url: str, ways: Sequence[InfoSource]
+) -> ModelFacts:
+    """Ask in the given ways, in order; an earlier answer overrides a later one."""
     known = UNKNOWN
     for way in ways:
-        known = merged(await _WAYS[way](fetch, target, base_url), known)
+        known = merge_facts(await _QUERIES[way](fetch, target, base_url), known)
         if known.context is not None:
             break
     return known
 
 
 def list_url(base_url: str, wire: str) -> str:
-    """Where a protocol lists its models; empty: nowhere."""
-    path = LISTS.get(wire)
-    if path is None:
+    """Where an endpoint lists its models; empty: nowhere."""
+    path = wire_facts(wire).list_path
+    if not path:
         return ""
     url = base_url.partition("?")[0].rstrip("/")
     return url.removesuffix("/v1") + path if path.startswith("/v1") else url + path
 
 
-def names(listed: Any) -> tuple[str, ...]:
-    """Of the models in such a list."""
+def model_names(listed: Any) -> tuple[str, ...]:
+    """The names in a list of models."""
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
     rows = listed if isinstance(listed, list) else []
@@ -57,100 +60,115 @@ def names(listed: Any) -> tuple[str, ...]:
     return tuple(name.removeprefix("models/") for name in found if name)
 
 
-async def _listed(fetch: Fetch, target: Target, base_url: str) -> ModelFacts:
+async def _query_list(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
     url = list_url(base_url, target.wire)
-    return _entry(await fetch("GET", url, b""), target.model) if url else UNKNOWN
+    return _read_entry(await fetch("GET", url, b""), target.model) if url else UNKNOWN
 
 
-async def _shown(fetch: Fetch, target: Target, base_url: str) -> ModelFacts:
-    """Ollama: the window of the loaded model, else the one it would be loaded with."""
-    root = _root(base_url)
+async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
+    """Ollama: the context length of the loaded model, else the one it would be loaded with."""
+    root = _server_root(base_url)
     body = msgspec.json.encode({"model": target.model})
-    told = _record(await fetch("POST", f"{root}/api/show", body))
-    if not told:
+    shown = as_dict(await fetch("POST", f"{root}/api/show", body))
+    if not shown:
         return UNKNOWN
-    loaded = _records(_record(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
-    now = next((_count(m.get("context_length")) for m in loaded if _same(m, target.model)), None)
-    set_to = _NUM_CTX.search(str(told.get("parameters") or ""))
-    info = _record(told.get("model_info"))
-    trained = next((_count(v) for k, v in info.items() if k.endswith(".context_length")), None)
-    window = now or (int(set_to[1]) if set_to else trained)
-    can = told.get("capabilities")
-    if not isinstance(can, list):
-        return ModelFacts(window)
+    loaded = as_dicts(as_dict(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
+    loaded_length = next(
+        (_token_count(m.get("context_length")) for m in loaded if _is_model(m, target.model)), None
+    )
+    configured = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    info = as_dict(shown.get("model_info"))
+    trained_length = next(
+        (_token_count(v) for k, v in info.items() if k.endswith(".context_length")), None
+    )
+    length = loaded_length or (int(configured[1]) if configured else trained_length)
+    capabilities = shown.get("capabilities")
+    if not isinstance(capabilities, list):
+        return ModelFacts(length)
     return ModelFacts(
-        window, images="vision" in can, tools="tools" in can, reasoning="thinking" in can
+        length,
+        images="vision" in capabilities,
+        tools="tools" in capabilities,
+        reasoning="thinking" in capabilities,
     )
 
 
-async def _props(fetch: Fetch, target: Target, base_url: str) -> ModelFacts:
-    """llama.cpp: the window of one slot."""
-    told = _record(await fetch("GET", f"{_root(base_url)}/props", b""))
-    settings = _record(told.get("default_generation_settings"))
-    sees = _record(told.get("modalities")).get("vision")
+async def _query_props(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
+    """llama.cpp: the context length of one slot."""
+    props = as_dict(await fetch("GET", f"{_server_root(base_url)}/props", b""))
+    settings = as_dict(props.get("default_generation_settings"))
+    sees = as_dict(props.get("modalities")).get("vision")
     return ModelFacts(
-        _count(settings.get("n_ctx")) or _count(told.get("n_ctx")),
+        _token_count(settings.get("n_ctx")) or _token_count(props.get("n_ctx")),
         images=sees if isinstance(sees, bool) else None,
     )
 
 
-async def _studio(fetch: Fetch, target: Target, base_url: str) -> ModelFacts:
-    """LM Studio's own list, which knows what is loaded."""
-    return _entry(await fetch("GET", f"{_root(base_url)}/api/v0/models", b""), target.model)
-
-
-_WAYS: dict[About, Callable[[Fetch, Target, str], Awaitable[ModelFacts]]] = {
-    "list": _listed,
-    "show": _shown,
-    "props": _props,
-    "studio": _studio,
-}
-
-
-def _entry(listed: Any, model: str) -> ModelFacts:
-    """The model's line in a list, under all the names servers use."""
-    rows = listed
-    if isinstance(listed, dict):
-        rows = listed.get("data") or listed.get("models")
-    row = next((r for r in _records(rows) if _same(r, model)), {})
-    top = _record(row.get("top_provider"))
-    context = [_count(top.get("context_length")), *(_count(row.get(n)) for n in _CONTEXT)]
-    output = [_count(top.get("max_completion_tokens")), *(_count(row.get(n)) for n in _OUTPUT)]
-    return ModelFacts(
-        next(filter(None, context), None),
-        next(filter(None, output), None),
-        _images(row),
-        _tools(row),
-        None,
-        _pricing(_record(row.get("pricing"))),
+async def _query_studio(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
+    """LM Studio: its own list, which knows what is loaded."""
+    return _read_entry(
+        await fetch("GET", f"{_server_root(base_url)}/api/v0/models", b""), target.model
     )
 
 
-def _images(row: dict[str, Any]) -> bool | None:
-    modalities = _record(row.get("architecture")).get("input_modalities")
+_QUERIES: dict[InfoSource, Callable[[FetchJson, Target, str], Awaitable[ModelFacts]]] = {
+    "list": _query_list,
+    "show": _query_show,
+    "props": _query_props,
+    "studio": _query_studio,
+}
+
+
+def _read_entry(listed: Any, model: str) -> ModelFacts:
+    """The facts in the model's entry of a list, under all the field names servers use."""
+    rows = listed
+    if isinstance(listed, dict):
+        rows = listed.get("data") or listed.get("models")
+    row = next((r for r in as_dicts(rows) if _is_model(r, model)), {})
+    top = as_dict(row.get("top_provider"))
+    context = [
+        _token_count(top.get("context_length")),
+        *(_token_count(row.get(n)) for n in _CONTEXT),
+    ]
+    output = [
+        _token_count(top.get("max_completion_tokens")),
+        *(_token_count(row.get(n)) for n in _OUTPUT),
+    ]
+    return ModelFacts(
+        next(filter(None, context), None),
+        next(filter(None, output), None),
+        _takes_images(row),
+        _takes_tools(row),
+        None,
+        _read_prices(as_dict(row.get("pricing"))),
+    )
+
+
+def _takes_images(row: dict[str, Any]) -> bool | None:
+    modalities = as_dict(row.get("architecture")).get("input_modalities")
     if isinstance(modalities, list):
         return "image" in modalities
-    sees = _record(row.get("capabilities")).get("vision")
+    sees = as_dict(row.get("capabilities")).get("vision")
     if isinstance(sees, bool):
         return sees
     return True if row.get("type") == "vlm" else None
 
 
-def _tools(row: dict[str, Any]) -> bool | None:
+def _takes_tools(row: dict[str, Any]) -> bool | None:
     takes = row.get("supported_parameters")
     if isinstance(takes, list):
         return "tools" in takes
-    can = row.get("capabilities")
-    calls = _record(can).get("function_calling")
+    capabilities = row.get("capabilities")
+    calls = as_dict(capabilities).get("function_calling")
     if isinstance(calls, bool):
         return calls
-    return True if isinstance(can, list) and "tool_use" in can else None
+    return True if isinstance(capabilities, list) and "tool_use" in capabilities else None
 
 
-def _pricing(pricing: dict[str, Any]) -> Prices | None:
-    """Dollars per token, as text."""
+def _read_prices(pricing: dict[str, Any]) -> Prices | None:
+    """Prices from dollars per token, given as text."""
     values = [
-        _dollars(pricing.get(name))
+        _dollars_per_million(pricing.get(name))
         for name in ("prompt", "completion", "input_cache_read", "input_cache_write")
     ]
     source, output, read, write = values
@@ -159,7 +177,7 @@ def _pricing(pricing: dict[str, Any]) -> Prices | None:
     return Prices(source, output, read, write)
 
 
-def _dollars(value: Any) -> float | None:
+def _dollars_per_million(value: Any) -> float | None:
     try:
         number = float(value) * 1e6
     except (TypeError, ValueError):
@@ -167,23 +185,15 @@ def _dollars(value: Any) -> float | None:
     return round(number, 6) if 0 <= number < 1e6 else None
 
 
-def _same(row: dict[str, Any], model: str) -> bool:
-    """Servers add a tag or a folder to a name."""
+def _is_model(row: dict[str, Any], model: str) -> bool:
+    """Whether an entry is about this model: servers add a tag or a folder to its name."""
     names = {str(row.get(n) or "").removeprefix("models/") for n in ("id", "name", "model")}
     return model in names or f"{model}:latest" in names
 
 
-def _root(base_url: str) -> str:
+def _server_root(base_url: str) -> str:
     return base_url.partition("?")[0].rstrip("/").removesuffix("/v1")
 
 
-def _count(value: Any) -> int | None:
+def _token_count(value: Any) -> int | None:
     return value if type(value) is int and 0 < value < 1_000_000_000 else None
-
-
-def _record(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _records(value: Any) -> list[dict[str, Any]]:
-    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""What answers at an address: an API, in which protocol, with which models; or /v1 was left out."""
+"""Finds out what answers at an address: which wire, which models, and whether /v1 is missing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ProviderError
-from hermes.llm.auth.key_pool import Credential, usable
-from hermes.llm.endpoints.catalog import wire_for
-from hermes.llm.provider_spec import WireName
-from hermes.llm.transport import Transport
+from hermes.core.wire_names import DEFAULT_WIRE
+from hermes.llm.auth.key_pool import Credential, clean_key
+from hermes.llm.endpoints.endpoint import CUSTOM
+from hermes.llm.endpoints.match import choose_wire
+from hermes.llm.endpoints.model_info import list_url, model_names
+from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider, provider_index
+from hermes.llm.wire import load_wire, wire_facts, wire_names
 from hermes.version import VERSION
 
 SECONDS = 10.0
@@ -23,119 +27,107 @@ _DENIED = (401, 403)
 
 
 class Probe(Struct, frozen=True):
-    """`wire` None: nothing there speaks a protocol we know."""
+    """An empty `wire` means that nothing there speaks a known protocol."""
 
     base_url: str
-    wire: WireName | None = None
+    wire: str = ""
     models: tuple[str, ...] = ()
     needs_key: bool = False
-    said: str = ""
-    """Why not, in a few words."""
+    problem: str = ""
+    """Why nothing was found, in a few words."""
 
 
-class _Heard(Struct, frozen=True):
+class _Response(Struct, frozen=True):
     status: int = 0
     body: Any = None
-    said: str = ""
+    problem: str = ""
 
 
 class Prober:
-    """Asks; sends the key only to the address it was given for."""
+    """Sends the key to no address but the one it was given for."""
 
     def __init__(self, transport: Transport, key: Credential) -> None:
         self._transport = transport
         self._key = key
 
-    async def at(self, base_url: str, api_mode: str = "") -> Probe:
-        """With /v1 at its end where it was left out and that answers, else as it is."""
-        parts = base_url.partition("://")[2]
-        if not _VERSION.search(parts) and wire_for(base_url, api_mode, "custom") != "anthropic":
-            versioned = await self._one(f"{base_url}/v1", api_mode)
-            if versioned.wire is not None:
+    async def probe_address(self, base_url: str, api_mode: str = "") -> Probe:
+        """Probe the address, with /v1 added if it is missing and answers there."""
+        path = wire_facts(choose_wire(base_url, api_mode, CUSTOM)).list_path
+        if not _VERSION.search(base_url.partition("://")[2]) and not path.startswith("/v1"):
+            versioned = await self._probe_exactly(f"{base_url}/v1", api_mode)
+            if versioned.wire:
                 return versioned
-        return await self._one(base_url, api_mode)
+        return await self._probe_exactly(base_url, api_mode)
 
-    async def _one(self, base_url: str, api_mode: str) -> Probe:
-        told = wire_for(base_url, api_mode, "custom") if api_mode else None
-        guess = wire_for(base_url, "", "custom")
-        path = "/v1/models" if guess == "anthropic" and not base_url.endswith("/v1") else "/models"
-        listed = await self._ask("GET", base_url + path)
-        models = _names(listed.body)
+    async def _probe_exactly(self, base_url: str, api_mode: str) -> Probe:
+        configured = choose_wire(base_url, api_mode, CUSTOM) if api_mode else ""
+        guess = choose_wire(base_url, "", CUSTOM)
+        listed = await self._send_request("GET", list_url(base_url, guess) or f"{base_url}/models")
+        models = model_names(listed.body)
         if listed.status == 200 and models:
-            return Probe(base_url, told or _spoken(listed.body, guess), models)
+            return Probe(base_url, configured or _wire_of_list(listed.body) or guess, models)
         if listed.status == 0:
-            return Probe(base_url, said=listed.said)
+            return Probe(base_url, problem=listed.problem)
         denied = listed.status in _DENIED and isinstance(listed.body, Mapping)
-        if denied and guess != "chat":
-            return Probe(base_url, told or guess, needs_key=True)
-        return await self._asked(base_url, told, listed, denied=denied)
+        if denied and guess != DEFAULT_WIRE:
+            return Probe(base_url, configured or guess, needs_key=True)
+        return await self._provoke_refusal(base_url, configured, listed, denied=denied)
 
-    async def _asked(
-        self, base_url: str, told: WireName | None, listed: _Heard, *, denied: bool
+    async def _provoke_refusal(
+        self, base_url: str, configured: str, listed: _Response, *, denied: bool
     ) -> Probe:
-        """No list: an empty request is refused in the words of a protocol."""
-        ways: tuple[tuple[WireName, str], ...] = (
-            ("chat", "/chat/completions"),
-            ("responses", "/responses"),
-            ("anthropic", "/messages" if base_url.endswith("/v1") else "/v1/messages"),
-        )
-        for wire, path in ways:
-            heard = await self._ask("POST", base_url + path, b"{}")
-            if heard.status in (400, 401, 403, 422, 429) and _refusal(heard.body, wire):
-                return Probe(base_url, told or wire, needs_key=heard.status in _DENIED)
-        said = f"it answers {listed.status} and knows none of the protocols"
-        return Probe(base_url, "chat" if denied else None, needs_key=denied, said=said)
+        """Send empty requests: the form of the refusal tells which wire is spoken."""
+        for wire in (name for name in wire_names() if wire_facts(name).probe):
+            url = load_wire(wire).build_url(base_url, "", stream=False)
+            response = await self._send_request("POST", url, b"{}")
+            if response.status in (400, 401, 403, 422, 429) and _is_refusal(response.body, wire):
+                return Probe(base_url, configured or wire, needs_key=response.status in _DENIED)
+        problem = f"it answered with status {listed.status} and speaks no known protocol"
+        return Probe(base_url, DEFAULT_WIRE if denied else "", needs_key=denied, problem=problem)
 
-    async def _ask(self, method: str, url: str, body: bytes = b"") -> _Heard:
+    async def _send_request(self, method: str, url: str, body: bytes = b"") -> _Response:
         headers = {"Accept": "application/json", "User-Agent": f"hermes/{VERSION}"}
-        headers["anthropic-version"] = "2023-06-01"
+        for name in provider_index().wire_references.values():
+            headers |= row.headers if (row := find_provider(name)) else {}
         if body:
             headers["Content-Type"] = "application/json"
         if self._key.value:
-            key = usable(self._key)
+            key = clean_key(self._key)
             headers |= {"Authorization": f"Bearer {key}", "x-api-key": key}
         try:
             async with asyncio.timeout(SECONDS):
                 exchange = await self._transport.send(method, url, headers=headers, body=body)
                 try:
-                    raw = await exchange.all(4 << 20)
+                    raw = await exchange.read_all(4 << 20)
                 finally:
                     exchange.close()
         except TimeoutError:
-            return _Heard(said=f"no answer within {SECONDS:.0f} s")
+            return _Response(problem=f"no answer within {SECONDS:.0f} s")
         except ProviderError as error:
-            return _Heard(said=str(error))
+            return _Response(problem=str(error))
         try:
-            return _Heard(exchange.status, msgspec.json.decode(raw))
+            return _Response(exchange.status, msgspec.json.decode(raw))
         except ValueError:
-            return _Heard(exchange.status)
+            return _Response(exchange.status)
 
 
-def _names(body: Any) -> tuple[str, ...]:
-    rows = body
-    if isinstance(body, Mapping):
-        rows = body.get("data") or body.get("models")
-    if not isinstance(rows, list):
-        return ()
-    found = [str(r.get("id") or r.get("name") or "") for r in rows if isinstance(r, Mapping)]
-    return tuple(name.removeprefix("models/") for name in found if name)
+def _wire_of_list(body: Any) -> str:
+    """The only wire that lists models in this form; empty: several do."""
+    if not isinstance(body, Mapping):
+        return ""
+    rows = body.get("models")
+    first = rows[0] if isinstance(rows, list) and rows else None
+    keys = {*body, *(first if isinstance(first, Mapping) else ())}
+    for wire in wire_names():
+        marks = wire_facts(wire).list_marks
+        if marks and keys.issuperset(marks):
+            return wire
+    return ""
 
 
-def _spoken(body: Any, guess: WireName) -> WireName:
-    """Lists differ by protocol."""
-    if isinstance(body, Mapping):
-        if "has_more" in body and "first_id" in body:
-            return "anthropic"
-        rows = body.get("models")
-        first = rows[0] if isinstance(rows, list) and rows else None
-        if isinstance(first, Mapping) and "supportedGenerationMethods" in first:
-            return "gemini"
-    return guess
-
-
-def _refusal(body: Any, wire: WireName) -> bool:
+def _is_refusal(body: Any, wire: str) -> bool:
     if not isinstance(body, Mapping):
         return False
-    if wire == "anthropic":
+    if wire_facts(wire).typed_errors:
         return body.get("type") == "error"
-    return "error" in body or "detail" in body or "message" in body
+    return any(key in body for key in ("error", "detail", "message"))

@@ -1,33 +1,32 @@
-"""A provider's refusal, in whatever words it came, as one Failure: decided here only."""
+"""Classifies an error of a provider, however it is worded; the only place that does."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from hermes.core.errors import Failure, Kind
-
-if TYPE_CHECKING:
-    from hermes.llm.errors.rules import Rule
+from hermes.llm.errors.patterns import CONTEXT_LIMITS, FIELDS, PARTS, ROOM
+from hermes.llm.errors.retry_after import retry_after
+from hermes.llm.errors.rules import RULES, ErrorRule
 
 MAX_MESSAGE = 500
 _MAX_SEARCHED = 4000
 _QUOTES = str.maketrans("", "", "`'\"\\“”‘’")
 _NESTED = {"generation_config", "generationConfig", "inferenceConfig", "inferenceconfig", "body"}
-"""Containers of request fields; a name like `generation_config.temperature` means its last part."""
+"""Containers of request fields: `generation_config.temperature` means `temperature`."""
 _NOT_A_FIELD = {"", "model", "messages", "message", "input", "contents", "content", "inputs", "of"}
 _SPECIAL = {
     *("call_id", "schema", "developer", "missing", "strict"),
     *("reasoning.summary", "thinking.display"),
 }
-"""Findings that are more exact than the field the provider names with them."""
+"""Parameters of rules that are more exact than the field the provider names."""
 _MIN_ANSWER = 1024
-"""Less room than this beside the prompt is no room: the prompt is what is too long."""
+"""With less room than this for the answer, the prompt counts as too long."""
 
 
-def classify(
+def classify_error(
     *,
     status: int | None,
     code: str = "",
@@ -35,27 +34,23 @@ def classify(
     param: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Failure:
-    """The first row of RULES that fits. `Failure.param` is a top-level request field, or one of:
+    """The failure by the first matching rule. `param` is a top-level request field, or one of:
     `image`, `tool_image` (an image inside a tool result), `call_id` (form of tool-call ids),
     `schema` and `strict` (of a tool), `developer` (the role), `missing` (reasoning that must be
     sent back), `reasoning.summary`, `thinking.display`."""
-    from hermes.llm.errors.retry_after import (
-        retry_after,  # with the rules: only a failure needs them
-    )
-
     text = message.translate(_QUOTES)[:_MAX_SEARCHED]
-    at = status or 0
-    if at in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
-        at = int(code)  # routers put the upstream's status into the body
-    kind, found, field = _first(at, code.strip().lower(), text, field_name(param))
-    limit = _number(found.get("limit")) if found else None
+    http_status = status or 0
+    if http_status in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
+        http_status = int(code)  # routers put the upstream's status into the body
+    kind, found, field = _match_rules(http_status, code.strip().lower(), text, field_name(param))
+    limit = _parse_number(found.get("limit")) if found else None
     if kind is Kind.OUTPUT_CAP and limit and "(excl" in text:
         limit -= 1
     if kind is Kind.CONTEXT_OVERFLOW:
-        kind, limit = _overflow(text, limit)
+        kind, limit = _read_overflow(text, limit)
     return Failure(
         kind,
-        _bounded(message, status, code),
+        _bound_message(message, status, code),
         status=status,
         code=code[:100],
         retry_after=retry_after(headers or {}, message[:_MAX_SEARCHED]),
@@ -64,11 +59,11 @@ def classify(
     )
 
 
-def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, str | None], str]:
-    from hermes.llm.errors.rules import RULES
-
+def _match_rules(
+    http_status: int, code: str, text: str, given: str
+) -> tuple[Kind, dict[str, str | None], str]:
     for rule in RULES:
-        match = _fits(rule, at, code, text)
+        match = _match_rule(rule, http_status, code, text)
         if match is None:
             continue
         if rule.kind is not Kind.PARAMETER:
@@ -82,25 +77,27 @@ def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, s
     raise AssertionError("the last row fits everything")
 
 
-def _fits(rule: Rule, at: int, code: str, text: str) -> dict[str, str | None] | None:
-    if rule.status is not None and at not in rule.status:
+def _match_rule(
+    rule: ErrorRule, http_status: int, code: str, text: str
+) -> dict[str, str | None] | None:
+    if rule.status is not None and http_status not in rule.status:
         return None
-    if rule.code and not (code and _compiled(rule.code).fullmatch(code)):
+    if rule.code and not (code and _compile_pattern(rule.code).fullmatch(code)):
         return None
     if not rule.text:
         return {}
-    match = _compiled(rule.text).search(text)
+    match = _compile_pattern(rule.text).search(text)
     return match.groupdict() if match else None
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
 def field_name(path: str) -> str:
-    """The request field a path points to: `reasoning.effort` is `reasoning`, a place inside the
-    messages is no field."""
+    """The top-level request field of a path: `reasoning` for `reasoning.effort`; empty for a path
+    inside the messages."""
     if path in _SPECIAL:
         return path
     parts = [p for p in re.split(r"[.\[\]/ ]+", path.translate(_QUOTES).strip("$.:,;")) if p]
@@ -109,18 +106,14 @@ def field_name(path: str) -> str:
     if not parts or parts[0].lower() in _NOT_A_FIELD:
         last = parts[-1] if parts else ""
         return last if last == "cache_control" else ""
-    from hermes.llm.errors.patterns import FIELDS
-
     spelt = {field.lower(): field for field in FIELDS.split("|")}
     return spelt.get(parts[0].lower(), parts[0])
 
 
-def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
-    """The limit as stated; when the prompt alone would fit, only the answer is too long."""
-    from hermes.llm.errors.patterns import CONTEXT_LIMITS, PARTS, ROOM
-
+def _read_overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
+    """The kind and the stated limit: if the prompt alone would fit, only the answer is too long."""
     for pattern in ROOM:
-        match = _compiled(pattern).search(text)
+        match = _compile_pattern(pattern).search(text)
         if match:
             limit = int(match["limit"])
             room = limit - int(match["prompt"])
@@ -129,32 +122,37 @@ def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
             return Kind.CONTEXT_OVERFLOW, limit
     if limit is None:
         limit = next(
-            (_number(m["limit"]) for p in CONTEXT_LIMITS if (m := _compiled(p).search(text))), None
+            (
+                _parse_number(m["limit"])
+                for p in CONTEXT_LIMITS
+                if (m := _compile_pattern(p).search(text))
+            ),
+            None,
         )
-    parts = _compiled(PARTS).findall(text)
+    parts = _compile_pattern(PARTS).findall(text)
     prompt = [n for n, what in parts if what.lower() not in ("completion", "output")]
     if limit and 0 < len(prompt) < len(parts):
-        room = limit - sum(_number(n) or 0 for n in prompt)
+        room = limit - sum(_parse_number(n) or 0 for n in prompt)
         if room >= _MIN_ANSWER:
             return Kind.OUTPUT_CAP, room
     return Kind.CONTEXT_OVERFLOW, limit
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     digits = (text or "").replace(",", "")
     value = int(digits) if digits.isdecimal() and len(digits) < 12 else 0
     return value or None
 
 
-def _bounded(message: str, status: int | None, code: str) -> str:
+def _bound_message(message: str, status: int | None, code: str) -> str:
     text = " ".join(message.split())
     if not text:
         text = code or (f"HTTP {status}" if status else "the provider gave no reason")
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
-def gist(raw: bytes) -> str:
-    """The gist of an error that is no JSON: the title of a page, or its text."""
+def summarize_body(raw: bytes) -> str:
+    """The gist of an error that is not JSON: the title of a web page, or its text."""
     text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
     if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
         return title[1].strip()

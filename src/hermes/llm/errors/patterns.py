@@ -1,4 +1,4 @@
-"""How providers word their refusals: regular expressions over text whose quotes were removed."""
+"""How providers word their refusals: regular expressions over text without quotes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CONTEXT_LIMITS = (
     rf"exceeds the maximum length (?:of )?{N}",
     rf"最大(?:上下文)?(?:长度|token数?).{{0,6}}?{N}",
 )
-"""Where such a message states the context length."""
+"""Where a message about a long prompt states the context length."""
 PARTS = r"(\d[\d,]*) (?:tokens )?(?:in|of|for|from) (?:the |your )?([a-z]+)"
 """`(5000 in the messages, 800 in the completion)`: tells whether a smaller answer would fit."""
 ROOM = (
@@ -134,7 +134,7 @@ BAD_IMAGE = any_of(
     r"does not represent a valid image"
     r"|image (?:data |format |type )?(?:is )?(?:invalid|unsupported|not valid)",
 )
-"""About the images of this conversation, not about what the model can do."""
+"""About the images of this conversation, not about what the model supports."""
 IMAGE = any_of(
     r"image_url is only supported by|unknown variant image_url",
     r"content type.{0,12}image_url",

@@ -1,10 +1,11 @@
-"""How long a provider asks us to wait, from its headers or, failing those, from its words."""
+"""How long a provider asks to wait: from its headers, else from its message."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = r"((?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|sec|min|hour|day)\w*\s*)+)"
@@ -19,29 +20,29 @@ _MOMENTS = (
     r"\b(?:reset|renew|available|again|until)\w*\b[^\n]{0,40}?"
     r"(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d))",
 )
-"""When, rather than in how long."""
+"""Patterns that state a point in time."""
 _COUNTED = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
 def retry_after(headers: Mapping[str, str], message: str) -> float | None:
-    """Seconds from now; None when nothing usable (or a time in the past) was said."""
+    """Seconds to wait; None: not stated, or in the past."""
     low = {k.lower(): v.strip() for k, v in headers.items()}
-    now = _date(low.get("date", "")) or time.time()
-    ms = _float(low.get("retry-after-ms"))
+    now = _parse_date(low.get("date", "")) or time.time()
+    ms = _parse_float(low.get("retry-after-ms"))
     found = ms / 1000 if ms is not None else None
     if found is None and "retry-after" in low:
-        found = _float(low["retry-after"])
-        if found is None and (when := _date(low["retry-after"])):
+        found = _parse_float(low["retry-after"])
+        if found is None and (when := _parse_date(low["retry-after"])):
             found = when - now
     if found is None:
-        found = _in_words(message, now)
+        found = _search_words(message, now)
     if found is None:
-        found = _reset(low, now)
+        found = _reset_wait(low, now)
     return found if found is not None and 0 <= found < 10_000_000 else None
 
 
-def _reset(low: Mapping[str, str], now: float) -> float | None:
-    """Only a limit that is used up says when to come back."""
+def _reset_wait(low: Mapping[str, str], now: float) -> float | None:
+    """The longest wait for a limit that is used up; the others do not matter."""
     pairs = [
         *((f"x-ratelimit-remaining-{w}", f"x-ratelimit-reset-{w}") for w in _COUNTED),
         *(
@@ -51,55 +52,53 @@ def _reset(low: Mapping[str, str], now: float) -> float | None:
         ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ]
     used_up = [low.get(reset, "") for left, reset in pairs if low.get(left) == "0"]
-    waits = [wait for text in used_up if (wait := _moment(text, now)) is not None]
+    waits = [wait for text in used_up if (wait := _parse_moment(text, now)) is not None]
     return max(waits, default=None)
 
 
-def _moment(text: str, now: float) -> float | None:
-    """A span (`6m0s`), seconds, an epoch in seconds or milliseconds, or a date."""
-    number = _float(text)
+def _parse_moment(text: str, now: float) -> float | None:
+    """Seconds from now for a span (`6m0s`), seconds, an epoch (also in milliseconds) or a date."""
+    number = _parse_float(text)
     if number is not None:
         if number > 1e12:
             return number / 1000 - now
         return number - now if number > 1e9 else number
-    span = _span(text)
+    span = _parse_span(text)
     if span is not None:
         return span
-    when = _date(text)
+    when = _parse_date(text)
     return when - now if when else None
 
 
-def _in_words(message: str, now: float) -> float | None:
+def _search_words(message: str, now: float) -> float | None:
     for pattern in _WORDS:
         match = re.search(pattern, message, re.IGNORECASE)
         if match:
-            number = _float(match[1])
-            return number if number is not None else _span(match[1])
+            number = _parse_float(match[1])
+            return number if number is not None else _parse_span(match[1])
     for pattern in _MOMENTS:
         if match := re.search(pattern, message, re.IGNORECASE):
-            return _moment(match[1], now)
+            return _parse_moment(match[1], now)
     return None
 
 
-def _span(text: str) -> float | None:
+def _parse_span(text: str) -> float | None:
     pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text, re.IGNORECASE)
     if not pieces:
         return None
     return sum(float(n) * _UNITS[unit.lower()] for n, unit in pieces)
 
 
-def _float(text: str | None) -> float | None:
+def _parse_float(text: str | None) -> float | None:
     if not text or not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", text):
         return None
     return float(text)
 
 
-def _date(text: str) -> float | None:
+def _parse_date(text: str) -> float | None:
     if not text:
         return None
     if re.match(r"\d{4}-\d\d-\d\dT", text):
-        from datetime import datetime
-
         try:
             return datetime.fromisoformat(text).timestamp()
         except ValueError:

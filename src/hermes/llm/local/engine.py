@@ -1,4 +1,4 @@
-"""The embedded model as an endpoint: one child per model file, started by the first call to it."""
+"""Runs embedded models: one child process per model file, started by the first call."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from typing import TYPE_CHECKING
 
 from hermes.config.env import build_minimal_env
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.local.models import find
-from hermes.llm.local.uri import Place, parse
-from hermes.llm.transport import Exchange, load, unreachable
+from hermes.llm.http.failures import connection_failure
+from hermes.llm.http.lazy_tls import load_aiohttp
+from hermes.llm.http.transport import Exchange
+from hermes.llm.local.models import find_model
+from hermes.llm.local.uri import ServedModel, parse_uri
 
 if TYPE_CHECKING:
     import aiohttp
 
-HOST = "the local model"
+ENGINE_NAME = "the local model"
 START_SECONDS = 180.0
 CHILD = Path(__file__).with_name("server_process.py")
 _LAST_WORDS = 400
 _UNLOADABLE = "error loading model"
 _TRACEBACK = "Traceback (most recent call last)"
-_NEEDED = 1.15
-"""Memory a model takes, beside its context, as a multiple of its file's size."""
+_MEMORY_FACTOR = 1.15
+"""Memory a model needs without its context, as a multiple of its file size."""
 _CONTEXT_BYTES = 40_000
-"""Per token of context, on the large side for small models."""
+"""Memory per token of context, estimated generously for small models."""
 _MOST_THREADS = 8
 
 
-class Engines:
-    """All embedded models of this process."""
+class LocalEngines:
+    """The embedded models in use by this process."""
 
     def __init__(self) -> None:
-        self._engines: dict[Place, Engine] = {}
+        self._engines: dict[ServedModel, LocalEngine] = {}
 
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
     ) -> Exchange:
-        place, path = parse(url)
-        engine = self._engines.setdefault(place, Engine(place))
+        served, path = parse_uri(url)
+        engine = self._engines.setdefault(served, LocalEngine(served))
         return await engine.send(method, path, headers=headers, body=body)
 
     async def close(self) -> None:
@@ -55,12 +57,12 @@ class Engines:
             await engine.close()
 
 
-class Engine:
-    """A child that loads the file once and stays warm. When it dies the call under way fails with
-    its reason, and the next one starts another."""
+class LocalEngine:
+    """A child process that loads the model once and keeps it loaded. When it dies, the current call
+    fails with the reason, and the next call starts another."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, served: ServedModel) -> None:
+        self._served = served
         self._child: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._session: aiohttp.ClientSession | None = None
@@ -69,16 +71,18 @@ class Engine:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: bytes
     ) -> Exchange:
-        await self._ready()
+        await self._ensure_child()
         assert self._session is not None
-        aiohttp = load()
+        aiohttp = load_aiohttp()
         try:
             response = await self._session.request(
                 method, f"http://local{path}", data=body or None, headers=headers
             )
         except (aiohttp.ClientError, OSError) as error:
-            raise ProviderError(await self.why(unreachable(error, HOST))) from None
-        return _Watched(response, self)
+            raise ProviderError(
+                await self.explain_failure(connection_failure(error, ENGINE_NAME))
+            ) from None
+        return _EngineExchange(response, self)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -86,28 +90,28 @@ class Engine:
             self._session = None
         child, self._child = self._child, None
         if child is not None:
-            await asyncio.to_thread(_end, child, self._folder)
+            await asyncio.to_thread(_end_child, child, self._folder)
 
-    async def _ready(self) -> None:
+    async def _ensure_child(self) -> None:
         child = self._child
         if child is not None and child.poll() is None and self._starting is None:
             return
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
-            self._starting.add_done_callback(self._started)
+            self._starting = asyncio.ensure_future(self._start_child())
+            self._starting.add_done_callback(self._forget_start)
         await asyncio.shield(self._starting)
 
-    def _started(self, task: asyncio.Task[None]) -> None:
+    def _forget_start(self, task: asyncio.Task[None]) -> None:
         self._starting = None
         if not task.cancelled():
-            task.exception()  # whoever waited has seen it
+            task.exception()  # already raised to whoever waited
 
-    async def _start(self) -> None:
+    async def _start_child(self) -> None:
         await self.close()
-        _check(self._place)
+        _check_model(self._served)
         self._folder = Path(tempfile.mkdtemp(prefix="hermes-model-"))
         socket = self._folder / "model.sock"
-        child = self._child = _spawn(self._place, socket, self._folder / "log")
+        child = self._child = _spawn_child(self._served, socket, self._folder / "log")
         assert child.stdout is not None
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -120,7 +124,7 @@ class Engine:
         if line != b"ready\n":
             child.kill()
             await asyncio.to_thread(child.wait)
-            raise ProviderError(_unstarted(self._place, child, self._folder))
+            raise ProviderError(_start_failure(self._served, child, self._folder))
         import aiohttp
 
         self._session = aiohttp.ClientSession(
@@ -129,8 +133,8 @@ class Engine:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def why(self, failure: Failure) -> Failure:
-        """The child's end is a better reason than the broken connection it left."""
+    async def explain_failure(self, failure: Failure) -> Failure:
+        """The failure, with the reason why the child ended if it did."""
         child = self._child
         if child is None:
             return failure
@@ -138,48 +142,49 @@ class Engine:
             await asyncio.wait_for(asyncio.to_thread(child.wait, 2), 3)
         except (TimeoutError, subprocess.TimeoutExpired):
             return failure
-        told = _ending(child, self._folder)
-        return Failure(Kind.NETWORK, f"{HOST} ended unexpectedly: {told}; it is started again")
+        reason = _describe_end(child, self._folder)
+        text = f"{ENGINE_NAME} ended unexpectedly: {reason}; the next call starts it again"
+        return Failure(Kind.NETWORK, text)
 
 
-class _Watched(Exchange):
-    """An answer that says what became of the child when it breaks off."""
+class _EngineExchange(Exchange):
+    """A response that says what happened to the child when it breaks off."""
 
     __slots__ = ("_engine",)
 
-    def __init__(self, response: aiohttp.ClientResponse, engine: Engine) -> None:
-        super().__init__(response, HOST)
+    def __init__(self, response: aiohttp.ClientResponse, engine: LocalEngine) -> None:
+        super().__init__(response, ENGINE_NAME)
         self._engine = engine
 
     async def read(self) -> bytes:
         try:
             return await super().read()
         except ProviderError as error:
-            raise ProviderError(await self._engine.why(error.failure)) from None
+            raise ProviderError(await self._engine.explain_failure(error.failure)) from None
 
 
-def _check(place: Place) -> None:
-    """What would end in a crash is said before."""
+def _check_model(served: ServedModel) -> None:
+    """Raise before the start for what would make the child crash."""
     if find_spec("xllamacpp") is None:
         raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, "the extra `local` is not installed"))
     try:
-        size = Path(place.file).stat().st_size
-        with Path(place.file).open("rb") as file:
+        size = Path(served.file).stat().st_size
+        with Path(served.file).open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        known = find(Path(place.file).name)
+        known = find_model(Path(served.file).name)
         todo = f"; `hermes model pull {known.name}` downloads it" if known else ""
-        told = f"{place.file} cannot be read: {error.strerror}{todo}"
-        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, told)) from None
+        text = f"{served.file} cannot be read: {error.strerror}{todo}"
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text)) from None
     if magic != b"GGUF":
-        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{place.file} is no GGUF file"))
-    needed = int(size * _NEEDED) + place.context * _CONTEXT_BYTES
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{served.file} is not a GGUF file"))
+    needed = int(size * _MEMORY_FACTOR) + served.context * _CONTEXT_BYTES
     free = _free_memory()
     if free is not None and free < needed:
         raise ProviderError(
             Failure(
                 Kind.MODEL_NOT_FOUND,
-                f"{Path(place.file).name} needs about {needed // 10**6} MB of memory, "
+                f"{Path(served.file).name} needs about {needed // 10**6} MB of memory, "
                 f"{free // 10**6} MB are free; use a smaller model",
             )
         )
@@ -195,7 +200,7 @@ def _free_memory() -> int | None:
     return None
 
 
-def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
+def _spawn_child(served: ServedModel, socket: Path, log: Path) -> subprocess.Popen[bytes]:
     threads = max(1, min(_idle_cores(), _MOST_THREADS))
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -204,9 +209,9 @@ def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
                 sys.executable,
                 "-I",
                 str(CHILD),
-                place.file,
+                served.file,
                 str(socket),
-                str(place.context),
+                str(served.context),
                 str(threads),
             ],
             stdin=subprocess.PIPE,
@@ -221,8 +226,8 @@ def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _idle_cores() -> int:
-    """Those nobody else uses: the threads wait for each other at every layer, so that one which
-    must share its core holds up all, and one thread alone is ten times faster."""
+    """The cores that are idle now. The threads wait for each other at every layer, so one that has
+    to share its core slows all down; a single thread is ten times faster then."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -230,8 +235,8 @@ def _idle_cores() -> int:
     return cores - round(os.getloadavg()[0])
 
 
-def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
-    """The child goes when its standard input is closed; it is not waited for in vain."""
+def _end_child(child: subprocess.Popen[bytes], folder: Path) -> None:
+    """Close the child's standard input, which ends it, or kill it after three seconds."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             pipe.close()
@@ -243,26 +248,26 @@ def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unstarted(place: Place, child: subprocess.Popen[bytes], folder: Path) -> Failure:
-    if child.returncode == 1 and _UNLOADABLE in _log(folder):
-        file = Path(place.file)
-        known = find(file.name)
-        todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
-        told = f"{file.name} is incomplete, damaged or of a kind this engine does not know{todo}"
-        return Failure(Kind.MODEL_NOT_FOUND, told)
-    return Failure(Kind.UNKNOWN, f"{HOST} did not start: {_ending(child, folder)}")
+def _start_failure(served: ServedModel, child: subprocess.Popen[bytes], folder: Path) -> Failure:
+    if child.returncode == 1 and _UNLOADABLE in _read_child_log(folder):
+        file = Path(served.file)
+        known = find_model(file.name)
+        todo = f"; delete it and run `hermes model pull {known.name}` again" if known else ""
+        text = f"{file.name} is incomplete, damaged or not supported by this engine{todo}"
+        return Failure(Kind.MODEL_NOT_FOUND, text)
+    return Failure(Kind.UNKNOWN, f"{ENGINE_NAME} did not start: {_describe_end(child, folder)}")
 
 
-def _log(folder: Path) -> str:
+def _read_child_log(folder: Path) -> str:
     try:
         return (folder / "log").read_text("utf-8", "replace").strip()
     except OSError:
         return ""
 
 
-def _ending(child: subprocess.Popen[bytes], folder: Path) -> str:
+def _describe_end(child: subprocess.Popen[bytes], folder: Path) -> str:
     code = child.poll()
-    said, traceback, raised = _log(folder).partition(_TRACEBACK)
+    said, traceback, raised = _read_child_log(folder).partition(_TRACEBACK)
     lines = said.splitlines()[-2:] + raised.splitlines()[-1:] if traceback else said.splitlines()
     last = " ".join(lines[-3:])[-_LAST_WORDS:]
     if code is None:

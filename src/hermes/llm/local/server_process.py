@@ -1,7 +1,7 @@
-"""The process the model runs in: llama.cpp behind a socket file that only its owner can reach."""
+"""The process that runs a model: llama.cpp behind a socket that only its owner can reach."""
 
-# Run by file name, so that it needs nothing of Hermes: `child.py MODEL SOCKET CONTEXT THREADS`. It
-# says `ready` on its standard output, and lives as long as its standard input stays open.
+# Run by file name, without the rest of Hermes: `server_process.py MODEL SOCKET CONTEXT THREADS`.
+# It prints `ready`, and lives as long as its standard input stays open.
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import sys
 from pathlib import Path
 
 CACHE_MIB = 256
-"""Memory for prompts of other conversations, so that going back to one is fast."""
+"""Memory for the prompts of other conversations, so that returning to one is fast."""
 _PARENT_GONE = 1  # PR_SET_PDEATHSIG
 
 
 def main(model: str, socket: str, context: int, threads: int) -> None:
-    def leave(*_: object) -> None:
+    def exit_cleanly(*_: object) -> None:
         with contextlib.suppress(OSError):
             Path(socket).unlink(missing_ok=True)
-            for left in Path(socket).parent.iterdir():
-                left.unlink(missing_ok=True)
+            for leftover in Path(socket).parent.iterdir():
+                leftover.unlink(missing_ok=True)
             Path(socket).parent.rmdir()
         os._exit(0)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, exit_cleanly)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _first_to_go()
+    _ask_to_die_first()
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -48,11 +48,11 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
     while os.read(0, 4096):
         pass
     del server
-    leave()
+    exit_cleanly()
 
 
-def _first_to_go() -> None:
-    """When the parent dies, or memory runs out, this process goes; not somebody else's."""
+def _ask_to_die_first() -> None:
+    """Die with the parent, and before other processes when memory runs out."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_GONE, signal.SIGTERM, 0, 0, 0)
     with contextlib.suppress(OSError):

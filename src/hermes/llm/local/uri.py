@@ -1,4 +1,4 @@
-"""Addresses of embedded models: a file and its context in the place of a host."""
+"""Addresses of embedded models, which name a file and a context length."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from hermes.llm.transport import EMBEDDED
+from hermes.llm.http.transport import EMBEDDED
 
 _HOST = "local-model"
 
 
-class Place(Struct, frozen=True):
-    """What a child is started with."""
+class ServedModel(Struct, frozen=True):
+    """The model a child process serves."""
 
     file: str
     context: int
 
 
-def address(place: Place) -> str:
-    return f"{EMBEDDED}//{_HOST}/{place.context}/{quote(place.file, safe='')}"
+def build_uri(served: ServedModel) -> str:
+    return f"{EMBEDDED}//{_HOST}/{served.context}/{quote(served.file, safe='')}"
 
 
-def parse(url: str) -> tuple[Place, str]:
-    """The place, and the path of a request behind it."""
+def parse_uri(url: str) -> tuple[ServedModel, str]:
+    """The model of an address, and the path of the request."""
     _, _, rest = url.removeprefix(f"{EMBEDDED}//").partition("/")
     context, _, rest = rest.partition("/")
     file, slash, path = rest.partition("/")
-    return Place(unquote(file), int(context)), f"/v1{slash}{path}"
+    return ServedModel(unquote(file), int(context)), f"/v1{slash}{path}"

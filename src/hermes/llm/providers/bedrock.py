@@ -1,7 +1,5 @@
 """Amazon Bedrock."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.anthropic import CLAUDE
 
@@ -9,6 +7,8 @@ PROVIDER = ProviderSpec(
     name="bedrock",
     wire="bedrock",
     base_url="https://bedrock-runtime.{AWS_REGION|AWS_DEFAULT_REGION|=us-east-1}.amazonaws.com",
+    rank=105,
+    wire_reference=True,
     keys=("AWS_BEARER_TOKEN_BEDROCK",),
     auth="aws",
     quirks=Quirks(call_id="word64"),

@@ -1,16 +1,16 @@
 """GitHub Copilot, an aggregator."""
 
-from __future__ import annotations
-
-from hermes.llm.provider_spec import OAuth, ProviderSpec
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec
 from hermes.version import VERSION
 
 PROVIDER = ProviderSpec(
     name="copilot",
     wire="chat",
     base_url="https://api.githubcopilot.com",
+    rank=220,
+    hosts=("api.githubcopilot.com",),
     keys=("COPILOT_GITHUB_TOKEN",),
-    oauth=OAuth(
+    oauth=OAuthSpec(
         flow="device",
         client_id="Iv1.b507a08c87ecfe98",
         device_url="https://github.com/login/device/code",

@@ -1,7 +1,5 @@
 """The Gemini API."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.llm.provider_spec import ProviderSpec, Quirks
@@ -14,13 +12,17 @@ THINKS: dict[str, dict[str, Any]] = {
     "*gemini-2.5*": {"effort": "budget"},
     "*gemini-2.5-pro*": {"efforts": ("minimal", "low", "medium", "high", "xhigh")},
 }
-"""Before 2.5 nothing; there a budget, which the larger model cannot have at zero. The older ones
-are named; what is new takes a level, as the newest do."""
+"""How Gemini models reason: not at all before 2.5, by budget in 2.5 (never zero for Pro), by level
+since then. Older models are listed; unknown ones are treated like the newest."""
 
 PROVIDER = ProviderSpec(
     name="gemini",
     wire="gemini",
     base_url="https://generativelanguage.googleapis.com/v1beta",
+    rank=20,
+    hosts=("generativelanguage.googleapis.com",),
+    model_prefixes=("gemini",),
+    wire_reference=True,
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     aliases=("google",),
     auth="x-goog-api-key",

@@ -1,13 +1,13 @@
 """Groq."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 
 PROVIDER = ProviderSpec(
     name="groq",
     wire="chat",
     base_url="https://api.groq.com/openai/v1",
+    rank=110,
+    hosts=("api.groq.com",),
     keys=("GROQ_API_KEY",),
     models={
         "*gpt-oss*": {"effort": "effort", "efforts": ("low", "medium", "high")},

@@ -1,7 +1,5 @@
 """Moonshot's Kimi."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.llm.provider_spec import ProviderSpec
@@ -16,12 +14,16 @@ KIMI: dict[str, dict[str, Any]] = {
         "thinking_field": "reasoning_content",
     }
 }
-"""Reasoning shares the output budget, so a budget is always given; it must be sent back."""
+"""Reasoning shares the output limit, so one is always set; it must be sent back."""
 
 PROVIDER = ProviderSpec(
     name="kimi",
     wire="chat",
     base_url="https://api.moonshot.ai/v1",
+    rank=40,
+    hosts=("api.moonshot.ai",),
+    model_prefixes=("kimi",),
+    portable_models="kimi-*",
     keys=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
     aliases=("moonshot",),
     models=KIMI,

@@ -1,7 +1,5 @@
 """Kimi in China."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers.kimi import KIMI
 
@@ -9,6 +7,8 @@ PROVIDER = ProviderSpec(
     name="kimi-cn",
     wire="chat",
     base_url="https://api.moonshot.cn/v1",
+    rank=50,
+    hosts=("api.moonshot.cn",),
     keys=("KIMI_CN_API_KEY",),
     models=KIMI,
     docs="https://platform.moonshot.cn/docs",

@@ -1,6 +1,4 @@
-"""The embedded model: llama.cpp in a process of ours, no server and no key."""
-
-from __future__ import annotations
+"""The embedded model: llama.cpp on this machine, without a server or a key."""
 
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 

@@ -1,13 +1,12 @@
 """Ollama on this machine."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="ollama",
     wire="chat",
     base_url="http://127.0.0.1:11434/v1",
+    rank=300,
     auth="none",
     about=("show", "list"),
     quirks=Quirks(calling="text", effort="think", efforts=("none", "low", "medium", "high")),

@@ -1,7 +1,5 @@
 """OpenAI."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.llm.provider_spec import ProviderSpec, Quirks
@@ -19,13 +17,22 @@ GPT: dict[str, dict[str, Any]] = {
     "codex*": {**_REASONS, "efforts": ("low", "medium", "high")},
     "*-chat-latest": {"effort": "omit"},
 }
-"""Which models reason, and how hard they can be asked to. The older ones are named; what is new
-takes what the newest do."""
+"""Which models reason, and with which efforts. Older models are listed; unknown ones are treated
+like the newest."""
 
 PROVIDER = ProviderSpec(
     name="openai",
     wire="responses",
     base_url="{OPENAI_BASE_URL|=https://api.openai.com/v1}",
+    rank=10,
+    hosts=("api.openai.com",),
+    model_prefixes=(
+        "gpt-",
+        "chatgpt-",
+        "o1",
+        "o3",
+        "o4",
+    ),
     keys=("OPENAI_API_KEY",),
     quirks=Quirks(max_tokens_field="max_completion_tokens"),
     models=GPT,

@@ -1,17 +1,17 @@
-"""ChatGPT's Codex backend, for whoever has a ChatGPT account."""
+"""ChatGPT's Codex backend, for users with a ChatGPT account."""
 
-from __future__ import annotations
-
-from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks
 from hermes.llm.providers.openai import GPT
 
 PROVIDER = ProviderSpec(
     name="openai-codex",
     wire="responses",
     base_url="https://chatgpt.com/backend-api/codex",
+    rank=15,
+    hosts=("chatgpt.com",),
     quirks=Quirks(effort="effort", drop=("temperature", "max_output_tokens")),
     models=GPT,
-    oauth=OAuth(
+    oauth=OAuthSpec(
         flow="loopback",
         client_id="app_EMoamEEZ73f0CkXaXp7hrann",
         authorize_url="https://auth.openai.com/oauth/authorize",

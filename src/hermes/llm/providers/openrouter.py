@@ -1,13 +1,15 @@
 """OpenRouter, an aggregator."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ATTRIBUTION, ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="openrouter",
     wire="chat",
     base_url="https://openrouter.ai/api/v1",
+    rank=200,
+    hosts=("openrouter.ai",),
+    vendor_names=True,
+    own_vendor_name=True,
     keys=("OPENROUTER_API_KEY",),
     headers=ATTRIBUTION,
     aggregator=True,

@@ -1,7 +1,5 @@
 """Vertex AI with an API key (express mode)."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.gemini import THINKS
 
@@ -9,6 +7,7 @@ PROVIDER = ProviderSpec(
     name="vertex",
     wire="gemini",
     base_url="https://aiplatform.googleapis.com/v1/publishers/google",
+    hosts=("aiplatform.googleapis.com",),
     auth="x-goog-api-key",
     quirks=Quirks(schema="gemini"),
     models=THINKS,

@@ -1,13 +1,12 @@
 """vLLM on this machine."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="vllm",
     wire="chat",
     base_url="http://127.0.0.1:8000/v1",
+    rank=315,
     auth="none",
     quirks=Quirks(calling="text", effort="think"),
     docs="https://docs.vllm.ai",

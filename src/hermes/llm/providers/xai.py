@@ -1,13 +1,14 @@
 """xAI."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="xai",
     wire="chat",
     base_url="https://api.x.ai/v1",
+    rank=25,
+    hosts=("api.x.ai",),
+    model_prefixes=("grok",),
     keys=("XAI_API_KEY",),
     quirks=Quirks(thinking_replay="drop"),
     models={"grok-3-mini*": {"effort": "effort", "efforts": ("low", "high")}},

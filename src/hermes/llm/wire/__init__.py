@@ -1,4 +1,4 @@
-"""Wire protocols, one sans-IO module each: an Encoder and a Decoder behind the same two shapes."""
+"""Wire protocols, one module each, without IO: an Encoder and a Decoder."""
 
 from __future__ import annotations
 
@@ -6,67 +6,100 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target
-from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire.message_buffer import Tail
+from hermes.core.response_sink import ResponseSink
+from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
+from hermes.llm.index import load_builtin_index
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.message_buffer import MessageBuffer
+from hermes.llm.wire.request_fields import RequestHead
 
 
 class Encoder(Protocol):
-    """Serialises one transcript for one target. `push` gets each closed group of the view once
-    (see llm/view for what a group looks like) and keeps its bytes; `body` joins them."""
+    """Serialises one conversation for one target. It gets each closed group of the HistoryView once
+    and keeps its bytes; `build_body` joins them."""
 
     @property
-    def tail(self) -> Tail:
-        """Its messages as bytes."""
+    def messages(self) -> MessageBuffer:
+        """The encoded messages."""
         ...
 
-    def push(self, group: Message) -> None: ...
+    def add_group(self, group: Message) -> None: ...
 
-    def body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes: ...
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes: ...
 
 
 class Decoder(Protocol):
-    """Fills an Answer. `feed` takes the raw body of a stream in pieces of any size, `close` its
-    end; `whole` takes a complete non-streamed body instead. Raises ProviderError for an error
-    the provider sent in band. Sets `answer.stop`; a stream that broke off gets `died`."""
+    """Fills a ResponseSink. `feed` takes the body of a stream in pieces of any size and `close` its
+    end; `decode_document` takes the body of a response that is not streamed. Raises ProviderError
+    for an error inside the answer. Sets `sink.stop`; a stream that broke off gets `died`."""
 
     activity: int
-    """Data events decoded so far (comments do not count): what the stall watchdog looks at."""
+    """Data events decoded so far, without comments."""
 
     @property
-    def ended(self) -> bool:
-        """The provider has said why it stopped: what breaks off after that is no loss."""
+    def is_finished(self) -> bool:
+        """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
         ...
 
     def feed(self, data: bytes) -> None: ...
     def close(self) -> None: ...
-    def whole(self, body: bytes) -> None: ...
+    def decode_document(self, body: bytes) -> None: ...
 
 
 class Wire(Protocol):
     """What a module of this package provides."""
 
+    FACTS: WireFacts
     STREAM_TYPE: str
     """Content type of its streams."""
     Encoder: Callable[[Target, Quirks], Encoder]
-    Decoder: Callable[[Answer, Quirks], Decoder]
+    Decoder: Callable[[ResponseSink, Quirks], Decoder]
 
-    def url(self, base_url: str, model: str, *, stream: bool) -> str: ...
-    def error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-        """(code, message, param) of a parsed error body; empty strings when it says nothing."""
+    def can_stream(self) -> bool:
+        """Whether the packages needed to read its streams are installed."""
+        ...
+
+    def build_url(self, base_url: str, model: str, *, stream: bool) -> str: ...
+
+    def read_error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+        """(code, message, param) of a parsed error body; empty strings if it has none."""
         ...
 
 
-def load(name: str) -> Wire:
-    """The module is imported when its wire is first used."""
-    return cast(Wire, import_module(f"hermes.llm.wire.{name}"))
+_registered: dict[str, Wire] = {}
+
+
+def wire_names() -> tuple[str, ...]:
+    return (*WIRE_NAMES, *_registered)
+
+
+def check_wire_name(name: str) -> str:
+    """The name of an existing wire, replacing old names; ConfigError when there is none."""
+    found = OLD_WIRE_NAMES.get(name, name)
+    if found not in wire_names():
+        raise ConfigError(f"api_mode {name!r} is unknown; use one of: {', '.join(wire_names())}.")
+    return found
+
+
+def load_wire(name: str) -> Wire:
+    """The module of a wire, imported on first use."""
+    return _registered.get(name) or cast(Wire, import_module(f"{__name__}.{name}"))
+
+
+def wire_facts(name: str) -> WireFacts:
+    """The facts of a wire, without loading it."""
+    return _registered[name].FACTS if name in _registered else load_builtin_index().wires[name]
+
+
+def register_wire(name: str, wire: Wire) -> Callable[[], None]:
+    """Add a wire from outside the package. Call the result to remove it again."""
+    if name in WIRE_NAMES:
+        raise ValueError(f"{name} is a wire of this package")
+    _registered[name] = wire
+
+    def unregister_wire() -> None:
+        _registered.pop(name, None)
+
+    return unregister_wire

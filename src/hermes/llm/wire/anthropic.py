@@ -1,20 +1,36 @@
-"""Anthropic's Messages protocol: where requests go, and what the answers mean."""
+"""Anthropic's Messages protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Stop, Target
-from hermes.llm.lenient_json import dumps, loads
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.core.message import Stop
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.anthropic_encoder import Encoder
-from hermes.llm.wire.base_decoder import Reader, error, fail
-from hermes.llm.wire.convert import arguments, record, records, string, total
+from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.convert import (
+    as_dict,
+    as_dicts,
+    as_text,
+    has_no_content,
+    parse_arguments,
+    sum_counts,
+)
+from hermes.llm.wire.lenient_json import decode_json, encode_json
+from hermes.llm.wire.request_fields import MAX_TOKENS, append_path
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
+FACTS = WireFacts(
+    url_pattern=r"^api\.anthropic\.com(?:/|$)|/anthropic$",
+    list_path="/v1/models",
+    list_marks=("has_more", "first_id"),
+    default_output=MAX_TOKENS,
+    probe=True,
+    typed_errors=True,
+)
 STREAM_TYPE = "text/event-stream"
 _KNOWN = ("text", "thinking", "redacted_thinking", "tool_use")
 _CALL_KEYS = ("type", "id", "name", "input", "cache_control")
@@ -27,208 +43,205 @@ _STOPS: dict[str, Stop] = {
 }
 
 
-def url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/messages"):
-        base += "/messages" if base.endswith("/v1") else "/v1/messages"
-    return base + mark + query
+def build_url(base_url: str, model: str, *, stream: bool) -> str:
+    versioned = base_url.partition("?")[0].rstrip("/").endswith(("/v1", "/messages"))
+    return append_path(base_url, "/messages" if versioned else "/v1/messages")
 
 
-class _Block:
-    """A content block under way: its first form, and the fragments that are not the Answer's."""
+class _ContentBlock:
+    """An open content block: how it started, and the fragments that the sink does not hold."""
 
     __slots__ = ("citations", "input", "kind", "signature", "start")
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
-        self.kind = string(start.get("type"))
+        self.kind = as_text(start.get("type"))
         self.input: list[str] = []
-        self.signature = string(start.get("signature"))
+        self.signature = as_text(start.get("signature"))
         self.citations: list[Any] = []
 
 
-class Decoder(Reader):
-    """Blocks are known by their index; what only the provider can run becomes Native."""
+class Decoder(BaseDecoder):
+    """Blocks are identified by index; those that only the provider can run become Native."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
-        self._open: dict[int, _Block] = {}
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
+        self._open: dict[int, _ContentBlock] = {}
         self._usage: dict[str, Any] = {}
         self._reason = ""
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self._done or self._reason != ""
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         for name, raw in events:
             try:
-                event = loads(raw)
+                event = decode_json(raw)
             except ValueError:
-                event = self._odd(raw)
+                event = self._decode_odd_event(raw)
             if self._done:
                 return
             if isinstance(event, dict):
                 self.activity += 1
-                self._event(name, event)
+                self._decode_event(name, event)
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         if "content" not in value:
-            if error(value, {}) != ("", "", ""):
-                fail(value)
+            if read_error(value, {}) != ("", "", ""):
+                raise_error(value)
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a Messages answer"))
         content = value["content"]
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        for index, block in enumerate(records(content)):
-            self._start(index, block)
-            self._stop(index)
-        self._count(value.get("usage"))
-        self._stopped(value)
+        for index, block in enumerate(as_dicts(content)):
+            self._start_block(index, block)
+            self._stop_block(index)
+        self._count_usage(value.get("usage"))
+        self._read_stop(value)
 
-    def _event(self, name: str, event: dict[str, Any]) -> None:
+    def _decode_event(self, name: str, event: dict[str, Any]) -> None:
         match event.get("type") or name:
             case "content_block_delta":
-                self._delta(_index(event), record(event.get("delta")))
+                self._decode_delta(_block_index(event), as_dict(event.get("delta")))
             case "content_block_start":
-                self._start(_index(event), record(event.get("content_block")))
+                self._start_block(_block_index(event), as_dict(event.get("content_block")))
             case "content_block_stop":
-                self._stop(_index(event))
+                self._stop_block(_block_index(event))
             case "message_start":
-                self._count(record(event.get("message")).get("usage"))
+                self._count_usage(as_dict(event.get("message")).get("usage"))
             case "message_delta":
-                self._stopped(record(event.get("delta")))
-                self._count(event.get("usage"))
+                self._read_stop(as_dict(event.get("delta")))
+                self._count_usage(event.get("usage"))
             case "message_stop":
                 self._done = True
             case "error":
-                fail(event)
+                raise_error(event)
             case _ if "error" in event:
-                fail(event)
+                raise_error(event)
 
     # -- blocks ------------------------------------------------------------------------------
 
-    def _start(self, index: int, start: dict[str, Any]) -> None:
-        block = self._open[index] = _Block(start)
-        answer = self._answer
+    def _start_block(self, index: int, start: dict[str, Any]) -> None:
+        block = self._open[index] = _ContentBlock(start)
+        sink = self._sink
         match block.kind:
             case "text":
-                answer.text(index, string(start.get("text")))
-                for citation in records(start.get("citations")):
-                    self._cite(index, block, citation)
+                sink.add_text(index, as_text(start.get("text")))
+                for citation in as_dicts(start.get("citations")):
+                    self._add_citation(index, block, citation)
             case "thinking":
-                answer.thinking(index, string(start.get("thinking")))
+                sink.add_thinking(index, as_text(start.get("thinking")))
             case "redacted_thinking":
-                answer.extra(index, "thinking", redacted=start.get("data"))
+                sink.add_extra(index, "thinking", redacted=start.get("data"))
             case "tool_use":
-                answer.call(index, id=string(start.get("id")), name=string(start.get("name")))
-                kept = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
-                if kept:
-                    answer.extra(index, "call", **kept)
+                sink.add_call(index, id=as_text(start.get("id")), name=as_text(start.get("name")))
+                extra = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
+                if extra:
+                    sink.add_extra(index, "call", **extra)
             case kind if kind and "input" not in start:
-                answer.native(index, start)
+                sink.set_native(index, start)
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+    def _decode_delta(self, index: int, delta: dict[str, Any]) -> None:
         match delta.get("type"):
             case "text_delta":
-                self._answer.text(index, string(delta.get("text")))
+                self._sink.add_text(index, as_text(delta.get("text")))
             case "thinking_delta":
-                self._answer.thinking(index, string(delta.get("thinking")))
+                self._sink.add_thinking(index, as_text(delta.get("thinking")))
             case "input_json_delta":
                 block = self._open.get(index)
-                piece = string(delta.get("partial_json"))
+                piece = as_text(delta.get("partial_json"))
                 if block is not None and piece:
                     block.input.append(piece)
                     if block.kind == "tool_use":
-                        self._answer.call(index, args=piece)
+                        self._sink.add_call(index, args=piece)
             case "signature_delta":
-                block = self._block(index, "thinking")
-                block.signature = string(delta.get("signature"))
+                block = self._open_block(index, "thinking")
+                block.signature = as_text(delta.get("signature"))
                 if block.kind not in _KNOWN:
                     block.start["signature"] = block.signature
             case "citations_delta":
-                self._cite(index, self._block(index, "text"), delta.get("citation"))
+                self._add_citation(index, self._open_block(index, "text"), delta.get("citation"))
             case _:
-                self._grow(index, delta)
+                self._grow_unknown(index, delta)
 
-    def _block(self, index: int, kind: str) -> _Block:
-        return self._open.setdefault(index, _Block({"type": kind}))
+    def _open_block(self, index: int, kind: str) -> _ContentBlock:
+        return self._open.setdefault(index, _ContentBlock({"type": kind}))
 
-    def _cite(self, index: int, block: _Block, citation: Any) -> None:
+    def _add_citation(self, index: int, block: _ContentBlock, citation: Any) -> None:
         if not block.citations:
-            self._answer.extra(index, "text", citations=block.citations)
+            self._sink.add_extra(index, "text", citations=block.citations)
         block.citations.append(citation)
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> None:
-        """A delta of a kind we have not heard of: its keys are those of the unknown block, and
-        words add up, unless the block is known to send all of them at once."""
+    def _grow_unknown(self, index: int, delta: dict[str, Any]) -> None:
+        """Apply a delta of an unknown kind to an unknown block: texts are appended, except in
+        blocks that send all of their text at once."""
         block = self._open.get(index)
         if block is None or block.kind in _KNOWN:
             return
         for key, value in delta.items():
-            had = block.start.get(key)
-            adds = isinstance(value, str) and isinstance(had, str) and block.kind != "compaction"
+            before = block.start.get(key)
+            adds = isinstance(value, str) and isinstance(before, str) and block.kind != "compaction"
             if key != "type" and value is not None:
-                block.start[key] = had + value if adds else value
+                block.start[key] = before + value if adds else value
 
-    def _stop(self, index: int) -> None:
+    def _stop_block(self, index: int) -> None:
         block = self._open.pop(index, None)
         if block is None:
             return
-        answer = self._answer
+        sink = self._sink
         match block.kind:
             case "thinking":
-                # Also an empty signature: it says the block is complete and may be sent back.
-                answer.extra(index, "thinking", signature=block.signature)
+                # Even an empty signature says that the block is complete and may be sent back.
+                sink.add_extra(index, "thinking", signature=block.signature)
             case "tool_use":
                 if not block.input:
-                    answer.call(index, args=dumps(block.start.get("input") or {}).decode())
+                    sink.add_call(index, args=encode_json(block.start.get("input") or {}).decode())
             case "text" | "redacted_thinking" | "":
                 pass
             case _ if not block.input:
-                answer.native(index, block.start)
+                sink.set_native(index, block.start)
             case _:
-                answer.native(index, {**block.start, "input": arguments("".join(block.input))})
+                sink.set_native(
+                    index, {**block.start, "input": parse_arguments("".join(block.input))}
+                )
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _stopped(self, delta: dict[str, Any]) -> None:
-        self._reason = string(delta.get("stop_reason")) or self._reason
-        details = record(delta.get("stop_details"))
-        said = string(details.get("explanation")) or string(details.get("category"))
-        self._answer.detail = said or self._answer.detail
+    def _read_stop(self, delta: dict[str, Any]) -> None:
+        self._reason = as_text(delta.get("stop_reason")) or self._reason
+        details = as_dict(delta.get("stop_details"))
+        explanation = as_text(details.get("explanation")) or as_text(details.get("category"))
+        self._sink.detail = explanation or self._sink.detail
 
-    def _count(self, usage: Any) -> None:
-        for key, value in record(usage).items():
+    def _count_usage(self, usage: Any) -> None:
+        for key, value in as_dict(usage).items():
             if value is not None:
                 self._usage[key] = value
         usage = self._usage
         read = usage.get("cache_read_input_tokens")
         written = usage.get("cache_creation_input_tokens")
-        self._answer.count(
-            input=total(usage.get("input_tokens"), read, written),
+        self._sink.count_usage(
+            input=sum_counts(usage.get("input_tokens"), read, written),
             output=usage.get("output_tokens"),
             cache_read=read,
             cache_write=written,
-            reasoning=record(usage.get("output_tokens_details")).get("thinking_tokens"),
+            reasoning=as_dict(usage.get("output_tokens_details")).get("thinking_tokens"),
         )
 
-    def _end(self, *, complete: bool) -> None:
-        answer = self._answer
+    def _end_answer(self, *, complete: bool) -> None:
+        sink = self._sink
         if not (complete or self._done or self._reason):
-            answer.stop = "died"
+            sink.stop = "died"
             return
         for index in list(self._open):
-            self._stop(index)
-        answer.stop = _STOPS.get(self._reason) or ("tool_use" if answer.begun_calls else "end")
-        if self._reason == "model_context_window_exceeded":
-            message = answer.message(Target("", "", ""))
-            if not message.calls and not message.text.strip():
-                said = "the conversation does not fit into the model's context window"
-                raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=self._reason))
+            self._stop_block(index)
+        sink.stop = _STOPS.get(self._reason) or ("tool_use" if sink.call_names else "end")
+        if self._reason == "model_context_window_exceeded" and has_no_content(sink):
+            text = "the conversation does not fit into the model's context window"
+            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=self._reason))
 
 
-def _index(event: dict[str, Any]) -> int:
+def _block_index(event: dict[str, Any]) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else 0

@@ -1,150 +1,116 @@
-"""What decoders of the chat and responses protocols share: bodies read as what they are, errors."""
+"""The base of decoders that read server-sent events, and the error bodies of most servers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm import lenient_json as jsonic
-from hermes.llm.errors.classifier import classify
-from hermes.llm.response_builder import Answer
-from hermes.llm.sse import MAX_EVENT, Parser
-from hermes.llm.wire.convert import parsed, record, string
-
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_EVENTS = re.compile(rb"(?:^|[\r\n])(?:data|event):")
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.errors.classifier import classify_error
+from hermes.llm.wire.convert import as_dict, as_text, parse_document
+from hermes.llm.wire.lenient_json import decode_json, to_text
+from hermes.llm.wire.sse import SseParser
 
 
-class Reader:
-    """Hands the events of a stream to `_take`, a complete body to `_body`, and the end of either
-    to `_end`. Content types lie: a stream that is one JSON object is read as such, and the
-    reverse. Nothing behind `[DONE]` is looked at."""
+class BaseDecoder:
+    """Hands the events of a stream to `_decode_events`, a document to `_decode_value`, and the end
+    of either to `_end_answer`. Everything after `[DONE]` is ignored."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, sink: ResponseSink) -> None:
         self.activity = 0
         self.skipped = 0
-        """Events that were no JSON; the stream went on."""
-        self._answer = answer
-        self._sse = Parser()
-        self._begun = False
-        self._plain: list[bytes] | None = None
-        self._size = 0
-        self._near = b""
+        """Events that were not JSON."""
+        self._sink = sink
+        self._sse = SseParser()
         self._done = False
 
     @property
-    def ended(self) -> bool:
-        """Whether the provider has said its last word: what breaks after it is no loss."""
+    def is_finished(self) -> bool:
+        """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
         return self._done
 
     def feed(self, data: bytes) -> None:
-        if not self._begun:
-            start = data.lstrip(_BLANK)[:1]
-            self._begun = bool(start)
-            if start and start in b"{[<":
-                self._plain = []
-        if self._plain is not None:
-            data = self._hold(self._plain, data)
         events = self._sse.feed(data)
         if events and not self._done:
-            self._take(events)
-
-    def _hold(self, plain: list[bytes], data: bytes) -> bytes:
-        """Keep what looks like one JSON object, or like a page, until it ends or turns out to be
-        a stream behind a line of garbage: then all of it is due."""
-        plain.append(data)
-        self.activity += 1
-        self._size += len(data)
-        if self._size > MAX_EVENT:
-            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer is too large"))
-        near = b" " + self._near + data
-        self._near = near[-8:]
-        if not _EVENTS.search(near):
-            return b""
-        self._plain = None
-        return b"".join(plain)
+            self._decode_events(events)
 
     def close(self) -> None:
-        if self._plain is not None:
-            self.whole(b"".join(self._plain))
-            return
         events = self._sse.close()
         if events and not self._done:
-            self._take(events)
-        self._end(complete=False)
+            self._decode_events(events)
+        self._end_answer(complete=False)
 
-    def whole(self, body: bytes) -> None:
-        try:
-            value = jsonic.loads(body)
-        except ValueError:
-            if not _EVENTS.search(body):
-                parsed(body)  # raises what it is instead
-            self._take(self._sse.feed(body) + self._sse.close())
-            self._end(complete=False)
-            return
+    def decode_document(self, body: bytes) -> None:
+        value = parse_document(body)
         self.activity += 1
         if not isinstance(value, dict):
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a JSON object"))
-        self._body(value)
-        self._end(complete=True)
+        self._decode_value(value)
+        self._end_answer(complete=True)
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         raise NotImplementedError
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         raise NotImplementedError
 
-    def _end(self, *, complete: bool) -> None:
+    def _end_answer(self, *, complete: bool) -> None:
         raise NotImplementedError
 
-    def _odd(self, raw: bytes) -> Any:
-        """An event the typed decoder refused: `[DONE]`, no JSON, or JSON of an unexpected shape."""
+    def _decode_odd_event(self, raw: bytes) -> Any:
+        """The value of an event that the typed decoder refused; None for `[DONE]` and non-JSON."""
         if raw.strip() == b"[DONE]":
             self._done = True
             return None
         try:
-            return jsonic.loads(raw)
+            return decode_json(raw)
         except ValueError:
             self.skipped += 1
             return None
 
 
-def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    """(code, message, param) of an error body in any of the shapes servers of these protocols,
-    and the proxies before them, use."""
-    told, message = _told(body)
-    raw = record(told.get("metadata")).get("raw")
-    words = ": ".join([jsonic.text(w) for w in (message, raw) if w])
-    code = next((told[k] for k in ("code", "status_code", "type", "error_type") if told.get(k)), "")
-    if not words and not isinstance(record(body).get("error"), dict):
+def can_stream() -> bool:
+    """Server-sent events need no further package."""
+    return True
+
+
+def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    """(code, message, param) of an error body, in any of the forms that servers and the proxies in
+    front of them use."""
+    error, message = _find_error_object(body)
+    raw = as_dict(error.get("metadata")).get("raw")
+    words = ": ".join([to_text(w) for w in (message, raw) if w])
+    code = next(
+        (error[k] for k in ("code", "status_code", "type", "error_type") if error.get(k)), ""
+    )
+    if not words and not isinstance(as_dict(body).get("error"), dict):
         return "", "", ""
-    return jsonic.text(code), words, string(told.get("param"))
+    return to_text(code), words, as_text(error.get("param"))
 
 
-def _told(body: Any) -> tuple[dict[str, Any], Any]:
-    """The object that tells about the error, and its words."""
+def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
+    """The object that describes the error, and its message."""
     if isinstance(body, list) and body:
         body = body[0]
-    outer = record(body)
+    outer = as_dict(body)
     inner = outer.get("error") or outer.get("errors")
     if isinstance(inner, list) and inner:
         inner = inner[0]
     if isinstance(inner, str) and inner:
         return outer, inner
-    told = record(inner) or record(outer.get("base_resp")) or outer
+    error = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
     names = ("message", "Message", "detail", "msg", "status_msg")
-    if told.get("status_code") == 0:
+    if error.get("status_code") == 0:
         return outer, None
-    return told, next((told[n] for n in names if told.get(n)), None)
+    return error, next((error[n] for n in names if error.get(n)), None)
 
 
-def status_of(body: Any) -> int | None:
-    """The HTTP status an in-band error speaks of."""
-    told, _ = _told(body)
+def find_error_status(body: Any) -> int | None:
+    """The HTTP status that an error inside an answer names."""
+    error, _ = _find_error_object(body)
     for key in ("status_code", "http_status_code", "status", "code"):
-        value = told.get(key)
+        value = error.get(key)
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         if isinstance(value, int) and 400 <= value <= 599:
@@ -152,7 +118,9 @@ def status_of(body: Any) -> int | None:
     return None
 
 
-def fail(body: Any) -> NoReturn:
-    """Raise what an in-band error body says."""
-    code, message, param = error(body, {})
-    raise ProviderError(classify(status=status_of(body), code=code, message=message, param=param))
+def raise_error(body: Any) -> NoReturn:
+    """Raise the classified error of a body inside an answer."""
+    code, message, param = read_error(body, {})
+    raise ProviderError(
+        classify_error(status=find_error_status(body), code=code, message=message, param=param)
+    )

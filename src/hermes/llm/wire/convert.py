@@ -1,4 +1,4 @@
-"""Conversions the codecs of several wire protocols share: arguments, media, counts, bodies."""
+"""Conversions that several wires share: arguments, media, counts and documents."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.message import Media, Message, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
-from hermes.llm import lenient_json as jsonic
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 BUDGETS: dict[Effort, int] = {
     "minimal": 1024,
@@ -18,23 +19,23 @@ BUDGETS: dict[Effort, int] = {
     "high": 16384,
     "xhigh": 24576,
 }
-"""Thinking tokens that stand for an effort where the API wants a number."""
+"""Thinking tokens for each effort, where the API takes a number."""
 
 
-def arguments(args: str) -> dict[str, Any]:
-    """A call's arguments for a wire that takes only objects."""
+def parse_arguments(args: str) -> dict[str, Any]:
+    """The arguments of a call as an object, for wires that accept nothing else."""
     if not args.strip():
         return {}
     try:
-        value = jsonic.loads(args)
+        value = decode_json(args)
     except ValueError:
         value = args
     # Not `{}`: the model must see what it wrote, next to the error it got for it.
     return value if isinstance(value, dict) else {"_not_an_object": value}
 
 
-def inline(media: Media) -> tuple[str, str] | None:
-    """(mime, base64) of media whose bytes we have; None when it is only an address."""
+def inline_data(media: Media) -> tuple[str, str] | None:
+    """(mime, base64) of media whose bytes are known; None: there is only an address."""
     if media.data:
         return media.mime, b64encode(media.data).decode()
     head, comma, data = media.url.partition(",")
@@ -43,19 +44,19 @@ def inline(media: Media) -> tuple[str, str] | None:
     return None
 
 
-def located(media: Media) -> tuple[str, str, str | None]:
-    """(mime, address, base64) of media; the last is None when it is only an address."""
-    held = inline(media)
+def locate_media(media: Media) -> tuple[str, str, str | None]:
+    """(mime, address, base64) of media; base64 is None when there is only an address."""
+    held = inline_data(media)
     if held is None:
         return media.mime, media.url, None
     mime, data = held
     return mime, f"data:{mime};base64,{data}", data
 
 
-def content_of(
+def build_content(
     parts: Sequence[Text | Media], seam: str, *, kind: str, show: Callable[[Media], dict[str, Any]]
 ) -> str | list[dict[str, Any]]:
-    """Texts alone are one text, joined by `seam`; next to media each is a piece of this kind."""
+    """Texts alone are joined by `seam`; beside media each text is a part of this kind."""
     if not any(isinstance(part, Media) for part in parts):
         return seam.join([part.text for part in parts if isinstance(part, Text)])
     return [
@@ -65,15 +66,15 @@ def content_of(
     ]
 
 
-def described(media: Media) -> str:
-    """Words in place of media the protocol has no form for."""
+def describe_media(media: Media) -> str:
+    """A text in place of media that the protocol cannot carry."""
     what = media.name or (media.url if not media.url.startswith("data:") else "") or "a file"
     return f"[{what} ({media.mime}) cannot be shown to this model]"
 
 
-def total(*counts: Any) -> Any:
-    """Sum of those that are there, None when none is; one that cannot be is handed on, so that
-    whoever counts marks the usage as estimated."""
+def sum_counts(*counts: Any) -> Any:
+    """The sum of the counts that are present, None if none is. An impossible count is returned as
+    it is, so that the usage gets marked as estimated."""
     found = [c for c in counts if c is not None]
     for count in found:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
@@ -81,10 +82,10 @@ def total(*counts: Any) -> Any:
     return sum(found) if found else None
 
 
-def parsed(body: bytes) -> Any:
-    """A complete answer body as JSON. Raises what it means when it is none."""
+def parse_document(body: bytes) -> Any:
+    """The JSON of a complete body; raises the ProviderError that fits when it is none."""
     try:
-        return jsonic.loads(body)
+        return decode_json(body)
     except ValueError:
         start = body.lstrip()[:1]
     if start in (b"{", b"["):
@@ -93,53 +94,59 @@ def parsed(body: bytes) -> Any:
     raise ProviderError(Failure(Kind.NOT_API, f"the answer is not JSON: {words}"))
 
 
-def record(value: Any) -> dict[str, Any]:
-    """The value when it is an object; providers send null, or worse, where one is documented."""
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one: providers send null where one is due."""
     return value if isinstance(value, dict) else {}
 
 
-def records(value: Any) -> list[dict[str, Any]]:
+def as_dicts(value: Any) -> list[dict[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
-def string(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def opened(fields: dict[str, Any], last: str) -> bytes:
-    """The fields as JSON, up to the inside of one more: the list the messages go into."""
-    head = jsonic.dumps(fields)[:-1]
+def open_list(fields: dict[str, Any], last: str) -> bytes:
+    """The fields as JSON, followed by the start of one more: the list for the messages."""
+    head = encode_json(fields)[:-1]
     return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
 
 
-class Opening:
-    """How the turn under way began. With a thinking budget an API refuses to go on with a turn
-    whose first answer calls tools without sealed reasoning before them: another model's turn."""
+def has_no_content(sink: ResponseSink) -> bool:
+    """Whether an answer has neither a call nor visible text."""
+    message = sink.build_message(Target("", "", ""))
+    return not message.calls and not message.text.strip()
 
-    __slots__ = ("_next", "bare")
+
+class TurnOpening:
+    """How the current turn began. With a thinking budget, an API refuses to continue a turn whose
+    first answer calls tools without sealed reasoning, as that of another model does."""
+
+    __slots__ = ("_next", "is_bare")
 
     def __init__(self) -> None:
         self._next = True
-        self.bare = False
+        self.is_bare = False
 
-    def copy(self) -> Opening:
-        out = Opening()
-        out._next, out.bare = self._next, self.bare
+    def copy(self) -> TurnOpening:
+        out = TurnOpening()
+        out._next, out.is_bare = self._next, self.is_bare
         return out
 
-    def see(self, group: Message) -> None:
+    def see_group(self, group: Message) -> None:
         if group.role == "user":
             if not any(isinstance(p, ToolReturn) for p in group.parts):
-                self._next, self.bare = True, False
+                self._next, self.is_bare = True, False
         elif self._next:
             self._next = False
             calls = any(isinstance(p, ToolCall) for p in group.parts)
-            self.bare = calls and not any(
-                isinstance(p, Thinking) and sealed(p) for p in group.parts
+            self.is_bare = calls and not any(
+                isinstance(p, Thinking) and is_sealed(p) for p in group.parts
             )
 
 
-def sealed(thought: Thinking) -> bool:
-    """Whether reasoning is complete and came in a block of its own, so that it may go back."""
+def is_sealed(thought: Thinking) -> bool:
+    """Whether reasoning came complete in a block of its own, so that it may be sent back."""
     extra = thought.extra or {}
     return "signature" in extra or "redacted" in extra

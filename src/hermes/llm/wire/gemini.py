@@ -1,4 +1,4 @@
-"""Google's generateContent protocol: where requests go, and what the answers mean."""
+"""Google's generateContent protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Stop, Target
-from hermes.llm.errors.classifier import classify
-from hermes.llm.lenient_json import dumps, loads
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire.base_decoder import Reader
-from hermes.llm.wire.convert import parsed, record, records, string, total
+from hermes.core.message import Stop
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.errors.classifier import classify_error
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.base_decoder import BaseDecoder, can_stream
+from hermes.llm.wire.convert import (
+    as_dict,
+    as_dicts,
+    as_text,
+    has_no_content,
+    parse_document,
+    sum_counts,
+)
 from hermes.llm.wire.gemini_encoder import Encoder
-from hermes.llm.wire.gemini_tool_calls import Partial
+from hermes.llm.wire.gemini_tool_calls import PartialCall
+from hermes.llm.wire.lenient_json import decode_json, encode_json
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
+FACTS = WireFacts(list_path="/models", list_marks=("supportedGenerationMethods",))
 STREAM_TYPE = "text/event-stream"
 _STOPS: dict[str, Stop] = {
     "MAX_TOKENS": "length",
@@ -41,199 +49,195 @@ _MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
 _ROOTS = ("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")
 
 
-def url(base_url: str, model: str, *, stream: bool) -> str:
+def build_url(base_url: str, model: str, *, stream: bool) -> str:
     path = quote(model if model.startswith(_ROOTS) else f"models/{model}", safe="/@.-_")
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     return f"{base_url.rstrip('/')}/{path}:{verb}"
 
 
-def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    """Without `alt=sse` the error of a streaming request comes inside an array."""
+def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    """Without `alt=sse`, the error of a streaming request comes in an array."""
     if isinstance(body, list):
         body = body[0] if body else None
-    inner = record(body).get("error")
+    inner = as_dict(body).get("error")
     if not isinstance(inner, dict):
-        return "", string(inner) or string(record(body).get("message")), ""
-    code = string(inner.get("status")) or str(inner.get("code") or "")
-    message = string(inner.get("message"))
-    for detail in records(inner.get("details")):
-        # The reason and the delay are only here, the message does not always repeat them.
+        return "", as_text(inner) or as_text(as_dict(body).get("message")), ""
+    code = as_text(inner.get("status")) or str(inner.get("code") or "")
+    message = as_text(inner.get("message"))
+    for detail in as_dicts(inner.get("details")):
+        # The message does not always repeat the reason and the delay given here.
         for key in ("reason", "retryDelay"):
-            value = string(detail.get(key))
+            value = as_text(detail.get(key))
             if value and value not in message:
                 message += f" ({key}: {value})"
     return code, message, ""
 
 
-class Decoder(Reader):
-    """Each chunk is a whole answer object with the parts that are new. Text that follows text is
-    one part, unless either is signed: a signature belongs to the part it came with."""
+class Decoder(BaseDecoder):
+    """Each chunk is an answer object with the new parts. Adjacent texts become one part unless
+    either is signed: a signature belongs to the part it came with."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._slot = 0
         self._joins = ""
-        """Which kind of text the next piece may be joined to: text, thinking, or none."""
-        self._partial: Partial | None = None
+        """Kind of the last part if the next piece may be joined to it: text or thinking."""
+        self._partial: PartialCall | None = None
         self._usage: dict[str, Any] = {}
         self._reason = ""
         self._blocked = ""
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self._done or self._reason != ""
 
-    def whole(self, body: bytes) -> None:
-        """Without `alt=sse` a stream is an array of chunks, complete when one says so."""
+    def decode_document(self, body: bytes) -> None:
+        """Without `alt=sse` a stream is an array of chunks, complete when one of them says so."""
         if body.lstrip()[:1] != b"[":
-            super().whole(body)
+            super().decode_document(body)
             return
-        for chunk in records(parsed(body)):
-            self._body(chunk)
-        self._end(complete=False)
+        for chunk in as_dicts(parse_document(body)):
+            self._decode_value(chunk)
+        self._end_answer(complete=False)
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         for _, raw in events:
             try:
-                chunk = loads(raw)
+                chunk = decode_json(raw)
             except ValueError:
-                chunk = self._odd(raw)
+                chunk = self._decode_odd_event(raw)
             if self._done:
                 return
             if isinstance(chunk, dict):
                 self.activity += 1
-                self._chunk(chunk)
+                self._decode_chunk(chunk)
 
-    def _body(self, value: dict[str, Any]) -> None:
-        self._chunk(value)
+    def _decode_value(self, value: dict[str, Any]) -> None:
+        self._decode_chunk(value)
         if not any(key in value for key in _ANSWER):
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a generateContent answer"))
 
-    def _chunk(self, chunk: dict[str, Any]) -> None:
+    def _decode_chunk(self, chunk: dict[str, Any]) -> None:
         if "error" in chunk:
-            self._fail(chunk)
-        feedback = record(chunk.get("promptFeedback"))
-        if reason := string(feedback.get("blockReason")):
+            self._raise_error(chunk)
+        feedback = as_dict(chunk.get("promptFeedback"))
+        if reason := as_text(feedback.get("blockReason")):
             self._blocked = reason
-            self._answer.detail = string(feedback.get("blockReasonMessage")) or reason
-        for candidate in records(chunk.get("candidates")):
+            self._sink.detail = as_text(feedback.get("blockReasonMessage")) or reason
+        for candidate in as_dicts(chunk.get("candidates")):
             if candidate.get("index") in (None, 0):
-                self._candidate(candidate)
-        self._count(chunk.get("usageMetadata"))
+                self._decode_candidate(candidate)
+        self._count_usage(chunk.get("usageMetadata"))
 
-    def _fail(self, chunk: dict[str, Any]) -> None:
-        code, message, param = error(chunk, {})
-        status = record(chunk["error"]).get("code")
+    def _raise_error(self, chunk: dict[str, Any]) -> None:
+        code, message, param = read_error(chunk, {})
+        status = as_dict(chunk["error"]).get("code")
         if not isinstance(status, int) or isinstance(status, bool):
             status = None
-        raise ProviderError(classify(status=status, code=code, message=message, param=param))
+        raise ProviderError(classify_error(status=status, code=code, message=message, param=param))
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _candidate(self, candidate: dict[str, Any]) -> None:
-        for part in records(record(candidate.get("content")).get("parts")):
-            self._part(part)
-        reason = string(candidate.get("finishReason"))
+    def _decode_candidate(self, candidate: dict[str, Any]) -> None:
+        for part in as_dicts(as_dict(candidate.get("content")).get("parts")):
+            self._decode_part(part)
+        reason = as_text(candidate.get("finishReason"))
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self._reason = reason
-        if said := string(candidate.get("finishMessage")):
-            self._answer.detail = said
+        if message := as_text(candidate.get("finishMessage")):
+            self._sink.detail = message
 
-    def _part(self, part: dict[str, Any]) -> None:
+    def _decode_part(self, part: dict[str, Any]) -> None:
         signature = part.get("thoughtSignature")
         if "functionCall" in part:
-            self._call(record(part["functionCall"]), signature)
+            self._decode_call(as_dict(part["functionCall"]), signature)
         elif isinstance(part.get("text"), str):
-            self._text(part["text"], bool(part.get("thought")), signature)
+            self._add_text(part["text"], bool(part.get("thought")), signature)
         elif any(key not in ("thought", "thoughtSignature") for key in part):
-            self._answer.native(self._next(""), part)
+            self._sink.set_native(self._next_slot(""), part)
         elif signature:
-            self._text("", False, signature)
+            self._add_text("", False, signature)
 
-    def _text(self, text: str, thought: bool, signature: Any) -> None:
+    def _add_text(self, text: str, thought: bool, signature: Any) -> None:
         if not text and not signature:
             return
         kind = "thinking" if thought else "text"
-        slot = self._slot if self._joins == kind and not signature else self._next(kind)
+        slot = self._slot if self._joins == kind and not signature else self._next_slot(kind)
         if thought:
-            self._answer.thinking(slot, text)
+            self._sink.add_thinking(slot, text)
         else:
-            self._answer.text(slot, text)
+            self._sink.add_text(slot, text)
         if signature:
             self._joins = ""
-            self._answer.extra(slot, kind, thoughtSignature=signature)
+            self._sink.add_extra(slot, kind, thoughtSignature=signature)
 
-    def _call(self, call: dict[str, Any], signature: Any) -> None:
+    def _decode_call(self, call: dict[str, Any], signature: Any) -> None:
         if self._partial is None or call.get("name"):
-            self._settle()
-            slot = self._begin(call, signature)
+            self._settle_call()
+            slot = self._begin_call(call, signature)
             if call.get("willContinue") or call.get("partialArgs"):
-                self._partial = Partial(slot, call.get("args"))
+                self._partial = PartialCall(slot, call.get("args"))
         elif signature:
-            self._answer.extra(self._partial.slot, "call", thoughtSignature=signature)
+            self._sink.add_extra(self._partial.slot, "call", thoughtSignature=signature)
         if self._partial is not None:
-            self._partial.add(call.get("partialArgs"))
+            self._partial.add_pieces(call.get("partialArgs"))
             if not call.get("willContinue"):
-                self._settle()
+                self._settle_call()
 
-    def _settle(self) -> None:
-        """Nothing more of the arguments that came piece by piece."""
+    def _settle_call(self) -> None:
+        """Complete the call whose arguments came piece by piece."""
         if self._partial is not None:
-            self._answer.set_args(self._partial.slot, dumps(self._partial.args).decode())
+            self._sink.set_args(self._partial.slot, encode_json(self._partial.args).decode())
             self._partial = None
 
-    def _begin(self, call: dict[str, Any], signature: Any) -> int:
-        slot = self._next("")
-        id = string(call.get("id"))
+    def _begin_call(self, call: dict[str, Any], signature: Any) -> int:
+        slot = self._next_slot("")
+        id = as_text(call.get("id"))
         extra = {"id": id} if id else {}
         if signature:
             extra["thoughtSignature"] = signature
-        name, args = string(call.get("name")), dumps(call.get("args") or {}).decode()
-        self._answer.call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
+        name, args = as_text(call.get("name")), encode_json(call.get("args") or {}).decode()
+        self._sink.add_call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
         if extra:
-            self._answer.extra(slot, "call", **extra)
+            self._sink.add_extra(slot, "call", **extra)
         return slot
 
-    def _next(self, joins: str) -> int:
+    def _next_slot(self, joins: str) -> int:
         self._slot += 1
         self._joins = joins
         return self._slot
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _count(self, usage: Any) -> None:
-        for key, value in record(usage).items():
+    def _count_usage(self, usage: Any) -> None:
+        for key, value in as_dict(usage).items():
             if value is not None:
                 self._usage[key] = value
         usage = self._usage
         thoughts = usage.get("thoughtsTokenCount")
-        self._answer.count(
-            input=total(usage.get("promptTokenCount"), usage.get("toolUsePromptTokenCount")),
-            output=total(usage.get("candidatesTokenCount"), thoughts),
+        self._sink.count_usage(
+            input=sum_counts(usage.get("promptTokenCount"), usage.get("toolUsePromptTokenCount")),
+            output=sum_counts(usage.get("candidatesTokenCount"), thoughts),
             cache_read=usage.get("cachedContentTokenCount"),
             reasoning=thoughts,
         )
 
-    def _end(self, *, complete: bool) -> None:
-        answer = self._answer
+    def _end_answer(self, *, complete: bool) -> None:
+        sink = self._sink
         if not (complete or self._reason or self._blocked):
-            answer.stop = "died"
+            sink.stop = "died"
             return
-        self._settle()
+        self._settle_call()
         reason = self._reason or self._blocked
-        answer.stop = _STOPS.get(reason) or ("tool_use" if answer.begun_calls else "end")
+        sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
         if self._blocked and not self._reason:
-            answer.stop = "filtered"
-        if answer.stop == "filtered" and self._nothing():
-            raise ProviderError(Failure(Kind.CONTENT_POLICY, answer.detail or reason, code=reason))
+            sink.stop = "filtered"
+        if sink.stop == "filtered" and has_no_content(self._sink):
+            raise ProviderError(Failure(Kind.CONTENT_POLICY, sink.detail or reason, code=reason))
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise ProviderError(Failure(Kind.REPLAY_REJECTED, answer.detail or reason, code=reason))
-        if reason in _MALFORMED and not answer.begun_calls:
-            # The call the model meant to write is lost: text before it is not a whole answer.
-            if self._nothing():
-                raise ProviderError(Failure(Kind.EMPTY, answer.detail or reason, code=reason))
-            answer.stop = "died"
-
-    def _nothing(self) -> bool:
-        message = self._answer.message(Target("", "", ""))
-        return not message.calls and not message.text.strip()
+            raise ProviderError(Failure(Kind.REPLAY_REJECTED, sink.detail or reason, code=reason))
+        if reason in _MALFORMED and not sink.call_names:
+            # The call that the model wrote is lost, so the text before it is no complete answer.
+            if has_no_content(self._sink):
+                raise ProviderError(Failure(Kind.EMPTY, sink.detail or reason, code=reason))
+            sink.stop = "died"

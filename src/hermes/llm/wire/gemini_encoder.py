@@ -1,4 +1,4 @@
-"""Requests of Google's generateContent protocol, each group of the transcript serialised once."""
+"""Requests of Google's generateContent protocol; each group is serialised once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
-from hermes.llm.wire.convert import BUDGETS, arguments, inline, opened
-from hermes.llm.wire.message_buffer import Forms, Tail
-from hermes.llm.wire.request_fields import Head, shaped
+from hermes.llm.wire.convert import BUDGETS, inline_data, open_list, parse_arguments
+from hermes.llm.wire.lenient_json import encode_json
+from hermes.llm.wire.message_buffer import MessageBuffer, MessageForms
+from hermes.llm.wire.request_fields import HeadCache, RequestHead, shape_fields
+from hermes.llm.wire.tool_schema import fit_schema
 
 EMPTY = "[empty]"
 UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
@@ -41,50 +41,39 @@ _THINKING = frozenset(
     "thinking thinkingConfig thinkingLevel thinkingBudget thinking_config thinking_level "
     "thinking_budget".split()
 )
-"""What refusals call the one field that asks for thoughts."""
+"""The names that refusals use for the one field that asks for thoughts."""
 
 
 class Encoder:
-    """Each closed group is serialised once. The envelope before the contents stays the same, byte
-    for byte, as long as system, tools and settings do."""
+    """Each closed group is serialised once. The bytes before the contents stay the same as long as
+    system prompt, tools and settings do."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._quirks = quirks
-        self.tail = Tail()
+        self.messages = MessageBuffer()
         self._ids: Mapping[str, str] = {}
-        """Ids the provider itself gave to the calls of the last group."""
-        self._head = Head()
+        """Ids that the provider itself gave to the calls of the last group."""
+        self._heads = HeadCache(self._encode_head)
 
-    def push(self, group: Message) -> None:
-        encoded, self._ids = self._encode(group, self._ids)
-        self.tail.push([(encoded, b"")])
+    def add_group(self, group: Message) -> None:
+        encoded, self._ids = self._encode_group(group, self._ids)
+        self.messages.add_messages([(encoded, b"")])
 
-    def body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
-        fresh: list[Forms] = []
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        fresh: list[MessageForms] = []
         ids = self._ids
         for group in pending:
-            encoded, ids = self._encode(group, ids)
+            encoded, ids = self._encode_group(group, ids)
             fresh.append((encoded, b""))
-        head = self._head.get(
-            (system, tuple(tools), settings), lambda: self._fields(system, tools, settings)
-        )
-        return self.tail.joined(head, fresh)
+        return self.messages.join_body(self._heads.get_bytes(head), fresh)
 
-    def _fields(self, system: str, tools: Sequence[ToolSpec], settings: Settings) -> bytes:
-        quirks = self._quirks
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
         fields: dict[str, Any] = {}
-        if system.strip():
-            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        if head.system.strip():
+            fields["systemInstruction"] = {"parts": [{"text": head.system}]}
         if tools and quirks.tools:
-            declared = [_function(tool, quirks) for tool in tools]
+            declared = [_encode_function(tool, quirks) for tool in tools]
             fields["tools"] = [{"functionDeclarations": declared}]
             if settings.tool_choice == "none":
                 fields["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
@@ -93,20 +82,26 @@ class Encoder:
                 if settings.tool:
                     calling["allowedFunctionNames"] = [settings.tool]
                 fields["toolConfig"] = {"functionCallingConfig": calling}
-        config = {k: v for k, v in _config(quirks, settings).items() if k not in quirks.drop}
+        config = {
+            k: v for k, v in _generation_config(quirks, settings).items() if k not in quirks.drop
+        }
         if config:
             fields["generationConfig"] = config
-        return opened(shaped(fields, quirks), "contents")
+        return open_list(shape_fields(fields, quirks), "contents")
 
-    def _encode(self, group: Message, ids: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+    def _encode_group(
+        self, group: Message, ids: Mapping[str, str]
+    ) -> tuple[bytes, Mapping[str, str]]:
         if group.role == "assistant":
-            parts, ids = self._model(group.parts)
+            parts, ids = self._encode_model(group.parts)
         else:
-            parts, ids = _user(group.parts, ids), {}
+            parts, ids = _encode_user(group.parts, ids), {}
         role = "model" if group.role == "assistant" else "user"
-        return dumps({"role": role, "parts": parts or [{"text": EMPTY}]}), ids
+        return encode_json({"role": role, "parts": parts or [{"text": EMPTY}]}), ids
 
-    def _model(self, parts: Sequence[Part]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    def _encode_model(
+        self, parts: Sequence[Part]
+    ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
         keep = self._quirks.thinking_replay == "keep"
         out: list[dict[str, Any]] = []
         ids: dict[str, str] = {}
@@ -120,18 +115,18 @@ class Encoder:
                 case Thinking(text=text):
                     out.append({"text": text, "thought": True, **signed})
                 case ToolCall(id=id, name=name, args=args, extra=extra):
-                    call: dict[str, Any] = {"name": name, "args": arguments(args)}
+                    call: dict[str, Any] = {"name": name, "args": parse_arguments(args)}
                     if extra and extra.get("id"):
                         call["id"] = ids[id] = id
                     out.append({"functionCall": call, **signed})
                 case Native(data=data):
                     out.append(data)
-        self._sign(out)
+        self._sign_first_call(out)
         return out, ids
 
-    def _sign(self, parts: list[dict[str, Any]]) -> None:
-        """Models that take a thinking level refuse calls whose first one has no signature, and
-        the calls of another model have none."""
+    def _sign_first_call(self, parts: list[dict[str, Any]]) -> None:
+        """Add a stand-in signature to the first call: models with thinking levels refuse calls
+        without one, and the calls of other models have none."""
         if self._quirks.effort != "level":
             return
         first = next((p for p in parts if "functionCall" in p), None)
@@ -139,7 +134,7 @@ class Encoder:
             first.setdefault("thoughtSignature", UNSIGNED)
 
 
-def _config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+def _generation_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if limit := settings.max_output or quirks.max_tokens_default:
         config["maxOutputTokens"] = limit
@@ -147,13 +142,13 @@ def _config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
         config["temperature"] = settings.temperature
     if settings.stop:
         config["stopSequences"] = list(settings.stop[:_MAX_STOPS])
-    thinking = _thinking(quirks, settings)
+    thinking = _thinking_config(quirks, settings)
     if thinking and not _THINKING & set(quirks.drop):
         config["thinkingConfig"] = thinking
     return config
 
 
-def _thinking(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+def _thinking_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
     effort = settings.effort
     match quirks.effort:
         case "budget" if effort == "none":
@@ -168,11 +163,11 @@ def _thinking(quirks: Quirks, settings: Settings) -> dict[str, Any]:
             return {}
 
 
-def _function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
-    """JSON Schema goes into `parametersJsonSchema` as it is; `parameters` is the older field that
-    takes a subset, without the empty object."""
+def _encode_function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    """The declaration of a tool. JSON Schema goes into `parametersJsonSchema` unchanged;
+    `parameters` is the older field, which takes a subset and no empty object."""
     out: dict[str, Any] = {"name": tool.name, "description": tool.description}
-    schema = fit(tool.parameters, quirks.schema)
+    schema = fit_schema(tool.parameters, quirks.schema)
     if quirks.schema != "gemini":
         out["parametersJsonSchema"] = schema
     elif schema.get("properties"):
@@ -180,7 +175,7 @@ def _function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
     return out
 
 
-def _user(parts: Sequence[Part], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _encode_user(parts: Sequence[Part], ids: Mapping[str, str]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for part in parts:
         match part:
@@ -189,18 +184,18 @@ def _user(parts: Sequence[Part], ids: Mapping[str, str]) -> list[dict[str, Any]]
                 if id in ids:
                     result["id"] = ids[id]
                 result["response"] = {"error" if failed else "result": part.text}
-                if media := [_media(p) for p in content if isinstance(p, Media)]:
+                if media := [_encode_media(p) for p in content if isinstance(p, Media)]:
                     result["parts"] = media
                 out.append({"functionResponse": result})
             case Text(text=text) if text:
                 out.append({"text": text})
             case Media():
-                out.append(_media(part))
+                out.append(_encode_media(part))
     return out
 
 
-def _media(media: Media) -> dict[str, Any]:
-    held = inline(media)
+def _encode_media(media: Media) -> dict[str, Any]:
+    held = inline_data(media)
     if held:
         return {"inlineData": {"mimeType": held[0], "data": held[1]}}
     return {"fileData": {"mimeType": media.mime, "fileUri": media.url}}

@@ -1,20 +1,20 @@
-"""Function calls whose arguments arrive value by value, each under its path in the object."""
+"""Function calls whose arguments arrive value by value, each with its path in the object."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from hermes.llm.wire.convert import records, string
+from hermes.llm.wire.convert import as_dicts, as_text
 
 _STEP = re.compile(r"""\.?([^.\[\]'"$]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue")
 _MOST = 10_000
-"""Elements of a list: an index beyond it is a mistake, not a list to be filled up."""
+"""Longest list; a larger index is a mistake of the provider."""
 
 
-class Partial:
-    """One call under way. Fragments of a text add up; of other values the last counts."""
+class PartialCall:
+    """An open call. Fragments of a text are joined; of other values the last one counts."""
 
     __slots__ = ("args", "slot")
 
@@ -22,29 +22,29 @@ class Partial:
         self.slot = slot
         self.args: dict[str, Any] = dict(args) if isinstance(args, dict) else {}
 
-    def add(self, pieces: Any) -> None:
-        for piece in records(pieces):
+    def add_pieces(self, pieces: Any) -> None:
+        for piece in as_dicts(pieces):
             steps = [
                 int(at) if at else name or quoted or doubly
-                for name, at, quoted, doubly in _STEP.findall(string(piece.get("jsonPath")))
+                for name, at, quoted, doubly in _STEP.findall(as_text(piece.get("jsonPath")))
             ]
             value = next((piece[k] for k in _VALUES if k in piece), None)
             if steps and isinstance(steps[0], str):
-                _put(self.args, steps, value)
+                _put_value(self.args, steps, value)
 
 
-def _put(inside: Any, steps: list[str | int], value: Any) -> None:
+def _put_value(inside: Any, steps: list[str | int], value: Any) -> None:
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         if isinstance(inside, list) and isinstance(step, int) and step < _MOST:
             inside.extend([None] * (step + 1 - len(inside)))
-            had = inside[step]
+            before = inside[step]
         elif isinstance(inside, dict):
-            step, had = str(step), inside.get(str(step))
+            step, before = str(step), inside.get(str(step))
         else:
             return
         if following is None:
-            joined = isinstance(had, str) and isinstance(value, str)
-            inside[step] = had + value if joined else value
-        elif not isinstance(had, dict | list):
+            joined = isinstance(before, str) and isinstance(value, str)
+            inside[step] = before + value if joined else value
+        elif not isinstance(before, dict | list):
             inside[step] = [] if isinstance(following, int) else {}
         inside = inside[step]

@@ -1,4 +1,4 @@
-"""Messages of a request, only ever added to: their bytes, and cache markers on the last ones."""
+"""The encoded messages of a conversation, with cache markers on the last ones."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 MARKER = {"type": "ephemeral"}
-MARKED = 3
-"""Messages that carry a cache marker besides the system prompt."""
+MAX_MARKED = 3
+"""How many messages carry a cache marker, besides the system prompt."""
 
-Forms = tuple[bytes, bytes]
-"""A message without and with a marker; the second is empty when it can carry none."""
+MessageForms = tuple[bytes, bytes]
+"""A message without and with a marker; the second is empty if it cannot carry one."""
 
 
-class Sent(Struct, frozen=True):
-    """What one request was made of, markers left out. `kept` only ever grows: its first `settled`
-    bytes are this request's."""
+class SentMessages(Struct, frozen=True):
+    """What a request consisted of, without markers. `kept` is shared and only grows; this request
+    had its first `settled` bytes."""
 
     head: bytes
     kept: bytearray
     settled: int
     closed: bytes
-    """Behind that: messages that will not change any more."""
+    """The messages after those that will not change."""
     open: bytes
-    """And those that still may."""
+    """The messages that may still change."""
 
 
-class Tail:
-    """Messages are only ever added. The last that may carry a marker wait in both forms; what lies
-    before them is settled, in its plain one."""
+class MessageBuffer:
+    """Messages are only ever added. The last ones that can carry a marker are kept in both forms,
+    those before them only without."""
 
-    __slots__ = ("_kept", "_marks", "_recent", "sent")
+    __slots__ = ("_kept", "_marks", "_recent", "last_sent")
 
     def __init__(self, *, marks: bool = False) -> None:
         self._kept = bytearray()
-        self._recent: list[Forms] = []
+        self._recent: list[MessageForms] = []
         self._marks = marks
-        self.sent: Sent | None = None
-        """The last request."""
+        self.last_sent: SentMessages | None = None
+        """The last request; None: there was none."""
 
-    def push(self, messages: Iterable[Forms]) -> None:
+    def add_messages(self, messages: Iterable[MessageForms]) -> None:
         recent = self._recent
         recent.extend(messages)
         settled = len(recent)
         if self._marks:
             carriers = [i for i, (_, marked) in enumerate(recent) if marked]
-            settled = carriers[-MARKED] if len(carriers) >= MARKED else 0
+            settled = carriers[-MAX_MARKED] if len(carriers) >= MAX_MARKED else 0
         if settled:
             self._kept += b"".join([plain + b"," for plain, _ in recent[:settled]])
             del recent[:settled]
 
-    def joined(self, head: bytes, pending: Iterable[Forms]) -> bytes:
-        """Everything with `pending` behind it, the last ones marked."""
+    def join_body(self, head: bytes, pending: Iterable[MessageForms]) -> bytes:
+        """The body: `head`, all messages and then `pending`, with markers on the last ones."""
         fresh = list(pending)
-        self.sent = Sent(
+        self.last_sent = SentMessages(
             head,
             self._kept,
             len(self._kept),
@@ -62,10 +62,10 @@ class Tail:
             b",".join([plain for plain, _ in fresh]),
         )
         last: list[bytes] = []
-        left = MARKED
+        markers_left = MAX_MARKED
         for plain, marked in reversed([*self._recent, *fresh]):
-            last.append(marked if marked and left > 0 else plain)
-            left -= bool(marked)
+            last.append(marked if marked and markers_left > 0 else plain)
+            markers_left -= bool(marked)
         if not last:
             return (head + self._kept).removesuffix(b",") + b"]}"
         last.reverse()

@@ -1,4 +1,4 @@
-"""The Responses protocol: where requests go, and what the answers mean."""
+"""The Responses protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from msgspec import Raw, Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.llm import lenient_json as jsonic
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire.base_decoder import Reader, error, fail
-from hermes.llm.wire.convert import record, records, string
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.convert import as_dict, as_dicts, as_text
+from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
+from hermes.llm.wire.request_fields import append_path
 from hermes.llm.wire.responses_encoder import Encoder
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
+FACTS = WireFacts(family="chat", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
 NO_TERMINAL = "the provider did not emit a terminal response, and nothing usable before the end"
 _TEXT_DELTA = "response.output_text.delta"
@@ -27,20 +29,16 @@ _TERMINAL = frozenset(
 _INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
 _SEAM = "\n\n"
-"""Between the parts of one reasoning item."""
+"""Separates the parts of a reasoning item."""
 
 
-def url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/responses"):
-        base += "/responses"
-    return base + mark + query
+def build_url(base_url: str, model: str, *, stream: bool) -> str:
+    return append_path(base_url, "/responses")
 
 
-class Event(Struct, gc=False):
-    """A stream event: the keys that mean something. The response object stays unparsed: it echoes
-    instructions and tools in every frame and matters only in the last."""
+class ResponseEvent(Struct, gc=False):
+    """The keys of a stream event that matter. The response object stays unparsed: it echoes
+    instructions and tools in every event and matters only in the last."""
 
     type: Any = ""
     delta: Any = None
@@ -56,256 +54,256 @@ class Event(Struct, gc=False):
     response: Raw = Raw()
 
 
-_decode = msgspec.json.Decoder(Event).decode
+_decode = msgspec.json.Decoder(ResponseEvent).decode
 
 
-class _Item:
-    """An output item as far as it is known."""
+class _OutputItem:
+    """What is known about an output item."""
 
     __slots__ = ("done", "key", "kind", "part", "source")
 
     def __init__(self, item: dict[str, Any]) -> None:
-        self.kind = string(item.get("type"))
-        self.key = _key(item)
+        self.kind = as_text(item.get("type"))
+        self.key = _item_key(item)
         self.done = False
         self.source = ""
-        """Which of its texts a reasoning item is read from: summary or content."""
+        """Where the text of a reasoning item is read from: summary or content."""
         self.part: Any = None
 
 
-class Decoder(Reader):
-    """One answer, built from the items as they are done; their place is `output_index`, and item
-    ids mean nothing across frames. The terminal frame gives status and usage, and completes only
-    items that were begun and never finished."""
+class Decoder(BaseDecoder):
+    """Builds an answer from the items as they are finished, ordered by `output_index`; item ids
+    mean nothing across events. The terminal event gives status and usage, and completes only items
+    that were begun and not finished."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
-        self._items: dict[int, _Item] = {}
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
+        self._items: dict[int, _OutputItem] = {}
         self._moved: dict[int, int] = {}
-        """Output index as sent -> ours, where a server uses one index for several items."""
+        """Sent output index -> our index, for servers that use one index for several items."""
         self._latest = 0
         self._refusals: dict[tuple[int, int], list[str]] = {}
-        self._said = False
+        self._has_text = False
         self._ended = False
         self._response: dict[str, Any] = {}
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self._ended
 
     # -- streams -----------------------------------------------------------------------------
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         pieces: list[str] = []
-        at = index = None
+        position = index = None
         count = 0
         for name, raw in events:
             count += 1
             try:
                 event = _decode(raw)
             except (ValueError, RecursionError):
-                value = self._odd(raw)
+                value = self._decode_odd_event(raw)
                 if self._done:
                     break
                 if not isinstance(value, dict):
                     count -= 1
                     continue
-                event = _convert(value)
+                event = _convert_event(value)
             # The common case first: this runs for every token.
             if event.type == _TEXT_DELTA and event.delta.__class__ is str:
-                if event.output_index != at or event.content_index != index:
-                    self._text(at, index, pieces)
-                    pieces, at, index = [], event.output_index, event.content_index
+                if event.output_index != position or event.content_index != index:
+                    self._add_text(position, index, pieces)
+                    pieces, position, index = [], event.output_index, event.content_index
                 pieces.append(event.delta)
                 continue
             if pieces:
-                self._text(at, index, pieces)
+                self._add_text(position, index, pieces)
                 pieces = []
             if not self._ended:
-                self._event(event, raw, name)
+                self._decode_event(event, raw, name)
         self.activity += count
         if pieces:
-            self._text(at, index, pieces)
+            self._add_text(position, index, pieces)
 
-    def _text(self, sent: Any, index: Any, pieces: list[str]) -> None:
+    def _add_text(self, sent: Any, index: Any, pieces: list[str]) -> None:
         if pieces and not self._ended:
-            self._answer.text(self._text_slot(self._index(sent), index), "".join(pieces))
-            self._said = True
+            self._sink.add_text(self._text_slot(self._item_index(sent), index), "".join(pieces))
+            self._has_text = True
 
-    def _event(self, event: Event, raw: bytes, name: str) -> None:
-        kind = string(event.type)
+    def _decode_event(self, event: ResponseEvent, raw: bytes, name: str) -> None:
+        kind = as_text(event.type)
         if kind in _TERMINAL:
-            self._terminal(record(jsonic.loads(bytes(event.response) or b"null")))
+            self._decode_terminal(as_dict(decode_json(bytes(event.response) or b"null")))
         elif not kind.startswith("response."):
-            body = jsonic.loads(raw)
-            if "error" in (kind, name) or event.error or (not kind and any(error(body, {}))):
-                fail(body)
+            body = decode_json(raw)
+            if "error" in (kind, name) or event.error or (not kind and any(read_error(body, {}))):
+                raise_error(body)
         elif kind.startswith("response.output_item."):
-            self._output_item(kind, event.output_index, record(event.item))
+            self._output_item(kind, event.output_index, as_dict(event.item))
         elif kind.startswith("response.reasoning"):
-            self._reasoning(kind, event)
+            self._decode_reasoning(kind, event)
         elif kind.startswith("response.function_call_arguments."):
-            self._arguments(kind, event)
+            self._decode_arguments(kind, event)
         else:
-            self._part(kind, event)
+            self._decode_part(kind, event)
 
-    def _part(self, kind: str, event: Event) -> None:
-        at, part = self._index(event.output_index), record(event.part)
+    def _decode_part(self, kind: str, event: ResponseEvent) -> None:
+        position, part = self._item_index(event.output_index), as_dict(event.part)
         match kind:
             case "response.output_text.done":
-                self._whole_text(at, event.content_index, string(event.text))
+                self._complete_text(position, event.content_index, as_text(event.text))
             case "response.content_part.done" if part.get("type") == "output_text":
-                self._whole_text(at, event.content_index, string(part.get("text")))
+                self._complete_text(position, event.content_index, as_text(part.get("text")))
             case "response.refusal.delta":
-                self._refused(at, event.content_index).append(string(event.delta))
+                self._refusal_pieces(position, event.content_index).append(as_text(event.delta))
             case "response.refusal.done":
-                self._refused(at, event.content_index)[:] = [string(event.refusal)]
+                self._refusal_pieces(position, event.content_index)[:] = [as_text(event.refusal)]
 
     # -- items -------------------------------------------------------------------------------
 
-    def _index(self, sent: Any) -> int:
-        """Servers that leave the index out mean the item under way."""
+    def _item_index(self, sent: Any) -> int:
+        """Our index of an item; without a sent one it is the latest item."""
         return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
 
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
-        at = self._index(sent)
-        known = self._items.get(at)
+        position = self._item_index(sent)
+        known = self._items.get(position)
         added = kind.endswith(".added")
-        if known and known.done and (added or known.key != _key(item)):
-            known, at = None, max(self._items) + 1
+        if known and known.done and (added or known.key != _item_key(item)):
+            known, position = None, max(self._items) + 1
             if isinstance(sent, int):
-                self._moved[sent] = at
+                self._moved[sent] = position
         elif known and added and not isinstance(sent, int):
-            known, at = None, max(self._items) + 1
+            known, position = None, max(self._items) + 1
         if known is None:
-            self._items[at] = _Item(item)
-        self._latest = at
+            self._items[position] = _OutputItem(item)
+        self._latest = position
         if not added:
-            self._finish(at, item)
+            self._finish_item(position, item)
         elif item.get("type") == "function_call":
-            self._call(at, item)
+            self._start_call(position, item)
 
-    def _under_way(self, at: int, kind: str) -> _Item:
-        """The item, also when nobody announced it."""
-        item = self._items.get(at)
+    def _current_item(self, position: int, kind: str) -> _OutputItem:
+        """The item at this index, added if it was not announced."""
+        item = self._items.get(position)
         if item is None:
-            item = self._items[at] = _Item({"type": kind})
+            item = self._items[position] = _OutputItem({"type": kind})
         return item
 
-    def _finish(self, at: int, item: dict[str, Any]) -> None:
-        known = self._under_way(at, "")
-        known.kind, known.key, known.done = string(item.get("type")), _key(item), True
+    def _finish_item(self, position: int, item: dict[str, Any]) -> None:
+        known = self._current_item(position, "")
+        known.kind, known.key, known.done = as_text(item.get("type")), _item_key(item), True
         match known.kind:
             case "message":
-                self._message(at, item)
+                self._finish_message(position, item)
             case "reasoning":
-                self._thought(at, item, known)
+                self._finish_reasoning(position, item, known)
             case "function_call":
-                self._call(at, item)
-                if args := jsonic.text(item.get("arguments")):
-                    self._answer.set_args((at, "call"), args)
+                self._start_call(position, item)
+                if args := to_text(item.get("arguments")):
+                    self._sink.set_args((position, "call"), args)
             case _:
-                self._answer.native((at, "native"), item)
-                self._answer.place((at, "native"), (at, 0))
+                self._sink.set_native((position, "native"), item)
+                self._sink.set_order((position, "native"), (position, 0))
 
-    def _message(self, at: int, item: dict[str, Any]) -> None:
+    def _finish_message(self, position: int, item: dict[str, Any]) -> None:
         content = item.get("content")
-        parts = records(content) or [{"type": "output_text", "text": content}]
+        parts = as_dicts(content) or [{"type": "output_text", "text": content}]
         phase = item.get("phase")
         for index, part in enumerate(parts):
             if part.get("type") == "refusal":
-                self._refused(at, index)[:] = [string(part.get("refusal"))]
-            elif text := string(part.get("text")):
-                self._whole_text(at, index, text)
+                self._refusal_pieces(position, index)[:] = [as_text(part.get("refusal"))]
+            elif text := as_text(part.get("text")):
+                self._complete_text(position, index, text)
                 if phase:
-                    self._answer.extra((at, "text", index), "text", phase=phase)
+                    self._sink.add_extra((position, "text", index), "text", phase=phase)
 
-    def _call(self, at: int, item: dict[str, Any]) -> None:
-        slot = (at, "call")
-        id = string(item.get("call_id")) or string(item.get("id"))
-        self._answer.call(slot, id=id, name=string(item.get("name")))
-        self._answer.place(slot, (at, 0))
+    def _start_call(self, position: int, item: dict[str, Any]) -> None:
+        slot = (position, "call")
+        id = as_text(item.get("call_id")) or as_text(item.get("id"))
+        self._sink.add_call(slot, id=id, name=as_text(item.get("name")))
+        self._sink.set_order(slot, (position, 0))
         extra = {k: v for k, v in item.items() if k not in _CALL_KEYS and v}
         if extra:
-            self._answer.extra(slot, "call", **extra)
+            self._sink.add_extra(slot, "call", **extra)
 
-    def _arguments(self, kind: str, event: Event) -> None:
-        at = self._index(event.output_index)
-        item = self._under_way(at, "function_call")
+    def _decode_arguments(self, kind: str, event: ResponseEvent) -> None:
+        position = self._item_index(event.output_index)
+        item = self._current_item(position, "function_call")
         if item.kind != "function_call" or item.done:
             return
-        self._answer.place((at, "call"), (at, 0))
+        self._sink.set_order((position, "call"), (position, 0))
         if kind.endswith(".delta"):
-            self._answer.call((at, "call"), args=string(event.delta))
-        elif args := jsonic.text(event.arguments):
-            self._answer.set_args((at, "call"), args)
+            self._sink.add_call((position, "call"), args=as_text(event.delta))
+        elif args := to_text(event.arguments):
+            self._sink.set_args((position, "call"), args)
 
-    def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
-        """A message may hold several texts; a refusal may stand between them."""
+    def _text_slot(self, position: int, index: Any) -> tuple[int, str, int]:
+        """The slot of one text of a message, which may have several with refusals in between."""
         index = index if isinstance(index, int) else 0
-        slot = (at, "text", index)
-        self._answer.place(slot, (at, index))
+        slot = (position, "text", index)
+        self._sink.set_order(slot, (position, index))
         return slot
 
-    def _whole_text(self, at: int, index: Any, text: str) -> None:
+    def _complete_text(self, position: int, index: Any, text: str) -> None:
         if text:
-            self._answer.complete(self._text_slot(at, index), "text", text)
-            self._said = True
+            self._sink.complete_part(self._text_slot(position, index), "text", text)
+            self._has_text = True
 
-    def _refused(self, at: int, index: Any) -> list[str]:
-        return self._refusals.setdefault((at, index if isinstance(index, int) else 0), [])
+    def _refusal_pieces(self, position: int, index: Any) -> list[str]:
+        return self._refusals.setdefault((position, index if isinstance(index, int) else 0), [])
 
     # -- reasoning ---------------------------------------------------------------------------
 
-    def _reasoning(self, kind: str, event: Event) -> None:
+    def _decode_reasoning(self, kind: str, event: ResponseEvent) -> None:
         if not kind.endswith(".delta"):
             return
-        at = self._index(event.output_index)
-        item = self._under_way(at, "reasoning")
+        position = self._item_index(event.output_index)
+        item = self._current_item(position, "reasoning")
         summary = "summary" in kind
         source, part = (
             ("summary", event.summary_index) if summary else ("content", event.content_index)
         )
-        if item.source in ("", source) and (piece := string(event.delta)):
+        if item.source in ("", source) and (piece := as_text(event.delta)):
             if item.source and item.part != part:
                 piece = _SEAM + piece
             item.source, item.part = source, part
-            self._answer.thinking((at, "thought"), piece)
-            self._answer.place((at, "thought"), (at, 0))
+            self._sink.add_thinking((position, "thought"), piece)
+            self._sink.set_order((position, "thought"), (position, 0))
 
-    def _thought(self, at: int, item: dict[str, Any], known: _Item) -> None:
-        slot = (at, "thought")
-        self._answer.place(slot, (at, 0))
-        texts = {k: _SEAM.join(_texts(item.get(k))) for k in ("content", "summary")}
+    def _finish_reasoning(self, position: int, item: dict[str, Any], known: _OutputItem) -> None:
+        slot = (position, "thought")
+        self._sink.set_order(slot, (position, 0))
+        texts = {k: _SEAM.join(_part_texts(item.get(k))) for k in ("content", "summary")}
         text = texts[known.source] if known.source else texts["content"] or texts["summary"]
         if text:
-            self._answer.complete(slot, "thinking", text)
-        kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
-        if "content" in kept and "encrypted_content" not in kept and item.get("id"):
-            # Open reasoning is not stored by anyone, and servers that return it want its id.
-            kept["id"] = item["id"]
-        if kept or item.get("summary"):
-            self._answer.extra(slot, "thinking", summary=item.get("summary") or [], **kept)
+            self._sink.complete_part(slot, "thinking", text)
+        extra = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
+        if "content" in extra and "encrypted_content" not in extra and item.get("id"):
+            # Open reasoning is not stored anywhere; servers that return it require its id.
+            extra["id"] = item["id"]
+        if extra or item.get("summary"):
+            self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **extra)
 
     # -- complete bodies and the end ---------------------------------------------------------
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         if not isinstance(value.get("output"), list) and not value.get("status"):
-            if not any(error(value, {})):
+            if not any(read_error(value, {})):
                 raise ProviderError(Failure(Kind.NOT_API, "the answer is no response object"))
-            fail(value)
-        self._terminal(value)
-        if not self._items and (text := string(value.get("output_text"))):
-            self._whole_text(0, 0, text)
+            raise_error(value)
+        self._decode_terminal(value)
+        if not self._items and (text := as_text(value.get("output_text"))):
+            self._complete_text(0, 0, text)
 
-    def _terminal(self, response: dict[str, Any]) -> None:
+    def _decode_terminal(self, response: dict[str, Any]) -> None:
         self._ended = True
         self._response = response
-        usage = record(response.get("usage"))
+        usage = as_dict(response.get("usage"))
         received, generated = (
-            record(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
+            as_dict(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
         )
-        self._answer.count(
+        self._sink.count_usage(
             input=usage.get("input_tokens"),
             output=usage.get("output_tokens"),
             cache_read=received.get("cached_tokens"),
@@ -313,57 +311,70 @@ class Decoder(Reader):
             reasoning=generated.get("reasoning_tokens"),
             cost=usage.get("cost"),
         )
-        output = records(response.get("output"))
-        kinds = {at: item.kind for at, item in self._items.items()}
-        if all(at < len(output) and output[at].get("type") == k for at, k in kinds.items()):
-            for at, item in enumerate(output):
-                if at not in self._items or not self._items[at].done:
-                    self._finish(at, item)
+        output = as_dicts(response.get("output"))
+        kinds = {position: item.kind for position, item in self._items.items()}
+        if all(
+            position < len(output) and output[position].get("type") == k
+            for position, k in kinds.items()
+        ):
+            for position, item in enumerate(output):
+                if position not in self._items or not self._items[position].done:
+                    self._finish_item(position, item)
         if response.get("error"):
-            fail(response)
+            raise_error(response)
         if response.get("status") == "failed":
             raise ProviderError(Failure(Kind.SERVER, "the response failed without a reason"))
 
-    def _end(self, *, complete: bool) -> None:
-        answer = self._answer
-        answer.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
-        calls = [at for at, item in self._items.items() if item.kind == "function_call"]
-        cut = [at for at in calls if not self._items[at].done and not self._whole(at)]
+    def _end_answer(self, *, complete: bool) -> None:
+        sink = self._sink
+        sink.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
+        calls = [position for position, item in self._items.items() if item.kind == "function_call"]
+        cut = [
+            position
+            for position in calls
+            if not self._items[position].done and not self._has_whole_args(position)
+        ]
         if self._ended:
-            answer.stop = self._stop(calls)
+            sink.stop = self._stop_reason(calls)
         elif cut:
-            answer.stop = "died"
-        elif calls or self._said or answer.detail:
-            answer.stop = self._stop(calls)
+            sink.stop = "died"
+        elif calls or self._has_text or sink.detail:
+            sink.stop = self._stop_reason(calls)
         else:
             raise ProviderError(Failure(Kind.NO_TERMINAL, NO_TERMINAL))
 
-    def _stop(self, calls: list[int]) -> Stop:
-        why = string(record(self._response.get("incomplete_details")).get("reason"))
+    def _stop_reason(self, calls: list[int]) -> Stop:
+        why = as_text(as_dict(self._response.get("incomplete_details")).get("reason"))
         stop = _INCOMPLETE.get(why, "end")
         if calls:
-            return "length" if stop == "length" and not self._whole(max(calls)) else "tool_use"
+            return (
+                "length"
+                if stop == "length" and not self._has_whole_args(max(calls))
+                else "tool_use"
+            )
         if self._response.get("status") == "cancelled":
             return "died"
-        return "filtered" if self._answer.detail else stop
+        return "filtered" if self._sink.detail else stop
 
-    def _whole(self, at: int) -> bool:
+    def _has_whole_args(self, position: int) -> bool:
         """Whether a call's arguments are complete."""
         try:
-            return isinstance(msgspec.json.decode(self._answer.args((at, "call"))), dict)
+            return isinstance(msgspec.json.decode(self._sink.get_args((position, "call"))), dict)
         except (ValueError, RecursionError):
             return False
 
 
-def _convert(value: dict[str, Any]) -> Event:
-    """An event the typed decoder refused, with what can be used of it."""
-    known = {k: v for k, v in value.items() if k in Event.__struct_fields__ and k != "response"}
-    return Event(**known, response=Raw(jsonic.dumps(value.get("response"))))
+def _convert_event(value: dict[str, Any]) -> ResponseEvent:
+    """The usable parts of an event that the typed decoder refused."""
+    known = {
+        k: v for k, v in value.items() if k in ResponseEvent.__struct_fields__ and k != "response"
+    }
+    return ResponseEvent(**known, response=Raw(encode_json(value.get("response"))))
 
 
-def _key(item: dict[str, Any]) -> tuple[str, str]:
-    return string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
+def _item_key(item: dict[str, Any]) -> tuple[str, str]:
+    return as_text(item.get("type")), as_text(item.get("call_id")) or as_text(item.get("id"))
 
 
-def _texts(parts: Any) -> list[str]:
-    return [text for part in records(parts) if (text := string(part.get("text")))]
+def _part_texts(parts: Any) -> list[str]:
+    return [text for part in as_dicts(parts) if (text := as_text(part.get("text")))]

@@ -11,7 +11,7 @@ from hermes.server.http.response_schemas import ObjectList
 from hermes.server.openapi import build_document
 from hermes.server.route import Route, RouteServices
 from hermes.server.turns.sessions import SOURCE
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 
 async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -45,7 +45,7 @@ async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamRespo
 async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the tools of the agent by toolset."""
     config = services.runtime.setup.config
-    tools = select(services.settings.toolsets, platform=SOURCE, settings=config.tools)
+    tools = select_tools(services.settings.toolsets, platform=SOURCE, settings=config.tools)
     groups: dict[str, list[dict[str, str]]] = {}
     for tool in tools.values():
         entry = {"name": tool.name, "description": tool.description, "risk": tool.risk}

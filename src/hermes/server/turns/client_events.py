@@ -44,7 +44,7 @@ class ClientEvents:
         """The events that are available now, without waiting."""
         found = [*self._ready]
         self._ready.clear()
-        for event in self._channel.ready():
+        for event in self._channel.drain_events():
             found += self._filter_event(event)
         return found
 

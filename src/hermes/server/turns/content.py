@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.core.image_size import MOST_PIXELS, oversized
+from hermes.core.image_size import MOST_PIXELS, is_oversized
 from hermes.core.message import Media, Message, Text
 from hermes.net.errors import EgressError
 from hermes.net.ip_ranges import is_disguised_ipv4, is_reachable
@@ -93,7 +93,7 @@ def _parse_data_url(url_tail: str, field: str) -> Media:
         raw = base64.b64decode(data.rstrip("=") + "=" * (-len(data.rstrip("=")) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise bad_request(f"{field}: the image is not valid base64.", field) from None
-    if oversized(raw):
+    if is_oversized(raw):
         raise bad_request(
             f"{field}: the image has more than {MOST_PIXELS // 1_000_000} megapixels.", field
         )

@@ -26,7 +26,7 @@ from hermes.core.events import (
     TurnEvent,
     TurnResult,
 )
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.object_store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
@@ -153,7 +153,7 @@ class Run:
                 await asyncio.sleep(0)  # its turn is about to start
         if self._session is None or not self._session.busy:
             raise ApiError(409, "This run is not running.", code="not_running")
-        self._session.submit(user(text), "steer")
+        self._session.submit(user_message(text), "steer")
 
     async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
         """Answer this approval, or the oldest pending one if no id is given. An approval that can

@@ -13,8 +13,16 @@ from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
-from hermes.llm.endpoints.catalog import Choice, resolve
-from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, Tier, facts, merged
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.model_facts import (
+    UNKNOWN,
+    ModelFacts,
+    Prices,
+    PriceTier,
+    find_facts,
+    merge_facts,
+)
+from hermes.llm.endpoints.resolver import resolve_chain
 
 SONNET = ("anthropic", "claude-sonnet-4-5")
 
@@ -22,7 +30,9 @@ SONNET = ("anthropic", "claude-sonnet-4-5")
 # -- prices --------------------------------------------------------------------------------
 
 PLAIN = Prices(3.0, 15.0, 0.3, 3.75)
-TIERED = Prices(1.0, 10.0, 0.1, None, None, (Tier(200, 2.0, 20.0, 0.2, None), Tier(400, 4, 40)))
+TIERED = Prices(
+    1.0, 10.0, 0.1, None, None, (PriceTier(200, 2.0, 20.0, 0.2, None), PriceTier(400, 4, 40))
+)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +58,16 @@ TIERED = Prices(1.0, 10.0, 0.1, None, None, (Tier(200, 2.0, 20.0, 0.2, None), Ti
     ],
 )
 def test_costs(prices: Prices, usage: Usage, dollars: float) -> None:
-    assert prices.cost(usage) == pytest.approx(dollars, abs=1e-12)
+    assert prices.cost_of(usage) == pytest.approx(dollars, abs=1e-12)
 
 
 @pytest.mark.parametrize("prices", [PLAIN, TIERED, Prices(1.0, 2.0, reasoning=8.0)])
 def test_nothing_costs_more_than_the_most(prices: Prices) -> None:
-    most = prices.most(300, 50)
+    most = prices.max_cost(300, 50)
     for read in (0, 150, 300):
         for written in (0, 300 - read):
             for thought in (0, 50):
-                assert prices.cost(Usage(300, 50, read, written, thought)) <= most + 1e-12
+                assert prices.cost_of(Usage(300, 50, read, written, thought)) <= most + 1e-12
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
@@ -87,18 +97,18 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     ],
 )
 def test_one_model_under_its_names(provider: str, model: str, like: tuple[str, str]) -> None:
-    found = facts(provider, model)
-    assert found == facts(*like) and found.context and found.prices
+    found = find_facts(provider, model)
+    assert found == find_facts(*like) and found.context and found.prices
 
 
 def test_slugs_of_aggregators() -> None:
-    direct = facts(*SONNET)
-    slug = facts("openrouter", "anthropic/claude-sonnet-4.5")
+    direct = find_facts(*SONNET)
+    slug = find_facts("openrouter", "anthropic/claude-sonnet-4.5")
     assert slug.prices and direct.prices and slug.prices.input == direct.prices.input
     assert slug.images and slug.tools and slug.reasoning
-    routed = facts("openrouter", "anthropic/claude-sonnet-4.5:nitro")
+    routed = find_facts("openrouter", "anthropic/claude-sonnet-4.5:nitro")
     assert routed.context == slug.context and routed.prices is None, "its price is another"
-    listed = facts("nous", "anthropic/claude-sonnet-4.5")
+    listed = find_facts("nous", "anthropic/claude-sonnet-4.5")
     assert listed.context == slug.context and listed.prices is None
 
 
@@ -119,32 +129,36 @@ def test_slugs_of_aggregators() -> None:
     ],
 )
 def test_what_is_not_listed_is_not_known(provider: str, model: str) -> None:
-    assert facts(provider, model) == UNKNOWN
+    assert find_facts(provider, model) == UNKNOWN
 
 
 def test_what_runs_here_costs_nothing_and_what_is_passed_on_is_not_known() -> None:
     for name in ("ollama", "lmstudio", "llamacpp", "vllm"):
-        found = facts(name, "qwen3:8b")
+        found = find_facts(name, "qwen3:8b")
         assert found.prices == Prices(0.0, 0.0, 0.0, 0.0) and found.context is None
-    assert facts("ollama", "gpt-oss:120b-cloud").prices is None
+    assert find_facts("ollama", "gpt-oss:120b-cloud").prices is None
 
 
 def test_subscriptions_have_no_price_per_token() -> None:
-    assert facts("copilot", "gpt-4.1").prices is None and facts("copilot", "gpt-4.1").context
-    assert facts("openai-codex", "gpt-5.1-codex").prices is None
+    assert (
+        find_facts("copilot", "gpt-4.1").prices is None and find_facts("copilot", "gpt-4.1").context
+    )
+    assert find_facts("openai-codex", "gpt-5.1-codex").prices is None
 
 
 def test_what_the_endpoint_says_counts_before_the_table() -> None:
     known = ModelFacts(100, 10, True, True, False, PLAIN)
-    assert merged(known, ModelFacts(context=50)) == ModelFacts(50, 10, True, True, False, PLAIN)
-    assert merged(UNKNOWN, known) == known and merged(known, UNKNOWN) == known
+    assert merge_facts(known, ModelFacts(context=50)) == ModelFacts(
+        50, 10, True, True, False, PLAIN
+    )
+    assert merge_facts(UNKNOWN, known) == known and merge_facts(known, UNKNOWN) == known
 
 
 # -- endpoints -----------------------------------------------------------------------------
 
 
 def endpoint(config: Config, **env: str):  # type: ignore[no-untyped-def]
-    return resolve(config, Secrets(env, {}), Choice())[0]
+    return resolve_chain(config, Secrets(env, {}), ModelChoice())[0]
 
 
 def test_an_endpoint_knows_its_model() -> None:
@@ -195,25 +209,25 @@ def test_a_server_of_ones_own_is_free_only_at_home(url: str, free: bool) -> None
 
 
 def test_the_table_is_small_and_quick_to_read() -> None:
-    from hermes.llm.endpoints import model_facts as models
+    from hermes.llm.endpoints import model_facts
 
-    assert models._FILE.stat().st_size < 300_000
-    models._data.cache_clear()
-    models._globs.cache_clear()
+    assert model_facts._FILE.stat().st_size < 300_000
+    model_facts._read_data.cache_clear()
+    model_facts._glob_lines.cache_clear()
     begin = time.process_time()
-    assert facts(*SONNET).context
+    assert find_facts(*SONNET).context
     assert time.process_time() - begin < 0.1
 
 
 def test_every_line_can_be_read() -> None:
-    from hermes.llm.endpoints import model_facts as models
+    from hermes.llm.endpoints import model_facts
 
-    sections = models._data().decode().split("\n@")[1:-1]
+    sections = model_facts._read_data().decode().split("\n@")[1:-1]
     names = [s.partition("\n")[0].partition("\t")[0] for s in sections]
     assert len(names) == len(set(names)) > 30
     for section in sections:
         for line in section.split("\n")[1:]:
-            found = models._parse(line)
+            found = model_facts._parse_model_line(line)
             assert found.context is None or found.context > 0
             if found.prices is not None:
                 assert found.prices.input >= 0 and found.prices.output >= 0
@@ -222,12 +236,12 @@ def test_every_line_can_be_read() -> None:
 
 
 def test_every_row_of_the_table_is_a_provider() -> None:
-    from hermes.llm.endpoints import model_facts as models
-    from hermes.llm.endpoints.catalog import find
+    from hermes.llm.endpoints import model_facts
+    from hermes.llm.providers import find_provider
 
-    names = {s.partition("\n")[0] for s in models._data().decode().split("\n@")[1:-1]}
+    names = {s.partition("\n")[0] for s in model_facts._read_data().decode().split("\n@")[1:-1]}
     rows = {n.partition("\t")[0] for n in names} - {"local"}
-    assert [n for n in rows if find(n) is None] == []
+    assert [n for n in rows if find_provider(n) is None] == []
 
 
 def test_the_table_can_be_built_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.core.errors import CODES, Failure, Kind
-from hermes.llm.errors.classifier import MAX_MESSAGE, classify
+from hermes.llm.errors.classifier import MAX_MESSAGE, classify_error
 
 LOOP_CODES = """auth, billing, rate_limited, overloaded, server_error, network, stalled, tls,
 context_overflow, payload_too_large, bad_request, model_not_found, content_policy,
@@ -25,7 +25,7 @@ def test_every_kind_has_a_public_code() -> None:
 
 
 def say(status: int | None, message: str = "", code: str = "", param: str = "") -> Failure:
-    return classify(status=status, code=code, message=message, param=param)
+    return classify_error(status=status, code=code, message=message, param=param)
 
 
 OVERFLOWS: list[tuple[int | None, str, str, int | None]] = [
@@ -422,7 +422,7 @@ def test_images(message: str, param: str) -> None:
     ],
 )
 def test_f37_retry_after(headers: dict[str, str], message: str, wait: float | None) -> None:
-    got = classify(status=429, message=message, headers=headers).retry_after
+    got = classify_error(status=429, message=message, headers=headers).retry_after
     assert got == (pytest.approx(wait) if wait is not None else None)
 
 
@@ -432,24 +432,24 @@ def test_f37_retry_after_as_a_date_is_measured_by_the_servers_clock() -> None:
         "Date": formatdate(base, usegmt=True),
         "Retry-After": formatdate(base + 90, usegmt=True),
     }
-    assert classify(status=429, headers=headers).retry_after == 90
+    assert classify_error(status=429, headers=headers).retry_after == 90
     past = {"Retry-After": formatdate(time.time() - 90, usegmt=True)}
-    assert classify(status=429, headers=past).retry_after is None
+    assert classify_error(status=429, headers=past).retry_after is None
     soon = {"Retry-After": formatdate(time.time() + 90, usegmt=True)}
-    assert classify(status=503, headers=soon).retry_after == pytest.approx(90, abs=3)
+    assert classify_error(status=503, headers=soon).retry_after == pytest.approx(90, abs=3)
 
 
 def test_reset_as_epoch_and_as_timestamp() -> None:
     now = {"Date": formatdate(1_900_000_000, usegmt=True), "X-RateLimit-Remaining": "0"}
     for reset in ("1900000012", "1900000012000"):
-        got = classify(status=429, headers={**now, "X-RateLimit-Reset": reset}).retry_after
+        got = classify_error(status=429, headers={**now, "X-RateLimit-Reset": reset}).retry_after
         assert got == 12
     headers = {
         **now,
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "2030-03-17T17:46:52Z",
     }
-    assert classify(status=429, headers=headers).retry_after == 12
+    assert classify_error(status=429, headers=headers).retry_after == 12
 
 
 # -- what came -----------------------------------------------------------------------------------
@@ -473,7 +473,7 @@ def test_the_provider_s_words_are_kept_and_bounded() -> None:
     st.text(max_size=9),
 )
 def test_anything_is_classified(status: int | None, code: str, message: str, param: str) -> None:
-    failure = classify(
+    failure = classify_error(
         status=status, code=code, message=message, param=param, headers={"Retry-After": code}
     )
     assert len(failure.message) <= MAX_MESSAGE
@@ -485,7 +485,7 @@ def test_anything_is_classified(status: int | None, code: str, message: str, par
     "piece", ["max_tokens ", "thinking signature ", "image ", "tool ", "a " * 9]
 )
 def test_long_messages_do_not_blow_up_the_patterns(piece: str) -> None:
-    classify(status=400, message="warm up")
+    classify_error(status=400, message="warm up")
     start = time.process_time()
-    classify(status=400, message=piece * 20_000)
+    classify_error(status=400, message=piece * 20_000)
     assert time.process_time() - start < 1.0

@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes.cli.repl.markdown.styled_text import BAD, BOLD, DIM, GOOD, MARK, Piece
 from hermes.cli.terminal.text import one_line, parse_arguments, strip_controls
 from hermes.core.message import ToolCall, ToolReturn
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 _EXIT_STATUS = re.compile(r"\[exit status (\d+)\]\s*\Z")
 _KILLED = re.compile(r"\[(killed by \w+|timed out after [^\]]+)\]\s*\Z")
@@ -50,7 +50,7 @@ def describe_outcome(result: ToolReturn, duration: float) -> ToolOutcome:
 def _summary_line(result: ToolReturn, text: str) -> str:
     """The last line of a command's output; the first line of anything else."""
     if result.name == "read_file" and (count := len(_NUMBERED_LINE.findall(text))):
-        return counted(count, "line")
+        return format_plural(count, "line")
     if result.name in _SHELL_TOOLS and not result.error:
         return text.rstrip().rsplit("\n", 1)[-1]
     return next((line for line in text.split("\n", 50) if line.strip()), "")
@@ -108,4 +108,4 @@ def colour_diff(rows: list[str]) -> list[list[Piece]]:
 
 
 def _count_more(count: int, what: str = "line") -> list[list[Piece]]:
-    return [[(DIM, f"  … {counted(count, f'more {what}')}")]] if count > 0 else []
+    return [[(DIM, f"  … {format_plural(count, f'more {what}')}")]] if count > 0 else []

@@ -97,7 +97,7 @@ def compose_message(
     """
     from hermes.cli.prompt_input import read_image
     from hermes.core.errors import ConfigError
-    from hermes.core.message import user
+    from hermes.core.message import user_message
 
     media: list[Media] = []
     blocks: list[str] = []
@@ -122,7 +122,7 @@ def compose_message(
             continue
         room -= len(block)
         blocks.append(block)
-    return user("\n\n".join([text, *blocks]), *media), problems
+    return user_message("\n\n".join([text, *blocks]), *media), problems
 
 
 def find_references(text: str, cwd: Path) -> list[tuple[str, Path]]:
@@ -165,18 +165,18 @@ def _file_block(name: str, path: Path, room: int) -> str:
 
 
 def _folder_block(name: str, path: Path) -> str:
-    from hermes.core.text import counted
+    from hermes.core.text import format_plural
 
     entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     rows = [entry.name + "/" * entry.is_dir() for entry in entries[:_MAX_ENTRIES]]
     more = f"\n[and {len(entries) - _MAX_ENTRIES} more]" if len(entries) > _MAX_ENTRIES else ""
-    count = counted(len(entries), "entry", "entries")
+    count = format_plural(len(entries), "entry", "entries")
     return f"[{name.rstrip('/')}/, {count}]\n{quote_untrusted_text(chr(10).join(rows))}{more}"
 
 
 def quote_untrusted_text(text: str) -> str:
     """A file as a quotation: nothing in it is hidden or passes for words of the user."""
     from hermes.cli.terminal.transcript import fence_text
-    from hermes.core.untrusted_text import inert
+    from hermes.core.untrusted_text import make_inert
 
-    return fence_text(inert(text))
+    return fence_text(make_inert(text))

@@ -1,4 +1,4 @@
-"""Requests to authorisation servers: forms out, JSON in, failures as Failures without secrets."""
+"""Requests to authorisation servers: forms out, JSON in, failures without secrets."""
 
 from __future__ import annotations
 
@@ -13,64 +13,65 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.redaction.redactor import Redactor
-from hermes.llm.auth.oauth.tokens import Token, claim
-from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport, loopback
+from hermes.llm.auth.oauth.tokens import Token, decode_claims, read_claim
+from hermes.llm.hosts import is_loopback
+from hermes.llm.http.transport import Transport
+from hermes.llm.provider_spec import OAuthSpec
 from hermes.version import VERSION
 
 SECONDS = 30.0
-_MOST = 1 << 20
+_LARGEST_RESPONSE = 1 << 20
 
 
-class Said(Struct, frozen=True):
-    """What a server answered."""
+class TokenResponse(Struct, frozen=True):
+    """The JSON a server answered with."""
 
     status: int
     body: dict[str, Any]
     host: str
 
     @property
-    def error(self) -> str:
-        """Its code; some answer 200 to what is an error."""
+    def error_code(self) -> str:
+        """The error code; empty: none. Some servers send one with status 200."""
         code = self.body.get("error")
-        if isinstance(code, dict):  # not as the standard has it, but some do
+        if isinstance(code, dict):  # not what the standard says, but some do it
             code = code.get("code") or code.get("type")
         return code if isinstance(code, str) else ""
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         value = self.body.get(name)
         return value if isinstance(value, str) else ""
 
-    def number(self, name: str) -> float:
+    def get_number(self, name: str) -> float:
         value = self.body.get(name)
         return float(value) if isinstance(value, (int, float)) and value > 0 else 0.0
 
 
-async def post(
+async def post_fields(
     transport: Transport, url: str, fields: Mapping[str, str], *, json: bool = False
-) -> Said:
+) -> TokenResponse:
     if json:
         body, kind = msgspec.json.encode(fields), "application/json"
     else:
         body, kind = urlencode(fields).encode(), "application/x-www-form-urlencoded"
-    return await _ask(transport, "POST", url, body, {"Content-Type": kind})
+    return await _send_request(transport, "POST", url, body, {"Content-Type": kind})
 
 
-async def get(transport: Transport, url: str, headers: Mapping[str, str]) -> Said:
-    return await _ask(transport, "GET", url, b"", headers)
+async def fetch_json(transport: Transport, url: str, headers: Mapping[str, str]) -> TokenResponse:
+    return await _send_request(transport, "GET", url, b"", headers)
 
 
-async def _ask(
+async def _send_request(
     transport: Transport, method: str, url: str, body: bytes, headers: Mapping[str, str]
-) -> Said:
-    guarded(url)
+) -> TokenResponse:
+    require_https(url)
     host = urlsplit(url).netloc
     head = {"Accept": "application/json", "User-Agent": f"hermes/{VERSION}", **headers}
     try:
         async with asyncio.timeout(SECONDS):
             exchange = await transport.send(method, url, headers=head, body=body)
             try:
-                raw = await exchange.all(_MOST)
+                raw = await exchange.read_all(_LARGEST_RESPONSE)
             finally:
                 exchange.close()
     except TimeoutError:
@@ -80,75 +81,75 @@ async def _ask(
         decoded = msgspec.json.decode(raw)
     except ValueError:
         decoded = None
-    return Said(exchange.status, decoded if isinstance(decoded, dict) else {}, host)
+    return TokenResponse(exchange.status, decoded if isinstance(decoded, dict) else {}, host)
 
 
-def guarded(url: str) -> None:
-    """Tokens never travel in the clear."""
+def require_https(url: str) -> None:
+    """Raise ConfigError for an address where a token would travel unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and loopback(parts.hostname or "")):
-        raise ConfigError(f"{url!r} is no address to log in at: it must begin with https://.")
+    if parts.scheme != "https" and not (
+        parts.scheme == "http" and is_loopback(parts.hostname or "")
+    ):
+        raise ConfigError(f"{url!r} cannot be used to log in: it must begin with https://.")
 
 
-def refused(said: Said, what: str, secrets: Collection[str] = ()) -> ProviderError:
-    """Why a server gave no token. Its words are kept, ours are not among them."""
-    words = said.text("error_description") or said.error or f"status {said.status}"
-    words = Redactor(secrets).clean(" ".join(words.split()))[:200]
-    kind = Kind.SERVER if said.status >= 500 else Kind.AUTH
-    if said.status == 429:
+def build_refusal(
+    response: TokenResponse, what: str, secrets: Collection[str] = ()
+) -> ProviderError:
+    """Why a server issued no token, in its own words with our secrets removed."""
+    words = (
+        response.get_text("error_description") or response.error_code or f"status {response.status}"
+    )
+    words = Redactor(secrets).redact(" ".join(words.split()))[:200]
+    kind = Kind.SERVER if response.status >= 500 else Kind.AUTH
+    if response.status == 429:
         kind = Kind.RATE_LIMITED
-    return ProviderError(Failure(kind, f"{what}: {said.host} said: {words}", said.status))
+    return ProviderError(Failure(kind, f"{what}: {response.host} said: {words}", response.status))
 
 
-def token_of(said: Said, row: OAuth, before: Token | None = None) -> Token | None:
-    """The token in an answer; None: it has none. What it does not renew stays."""
-    access = said.text("access_token")
-    if said.status != 200 or said.error or not access:
+def extract_token(
+    response: TokenResponse, spec: OAuthSpec, before: Token | None = None
+) -> Token | None:
+    """The token in a response, completed from the one before it; None: there is none."""
+    access = response.get_text("access_token")
+    if response.status != 200 or response.error_code or not access:
         return None
     now = time.time()
-    life = said.number("expires_in")
-    account = claim(said.text("id_token"), row.account_claim) or claim(access, row.account_claim)
+    life = response.get_number("expires_in")
+    claim = spec.account_claim
+    account = read_claim(response.get_text("id_token"), claim) or read_claim(access, claim)
     return Token(
         access,
-        said.text("refresh_token") or (before.refresh if before is not None else ""),
-        now + life if life else _expiry(access),
+        response.get_text("refresh_token") or (before.refresh if before is not None else ""),
+        now + life if life else _read_expiry(access),
         now,
         account or (before.account if before is not None else ""),
-        row.token_url,
+        spec.token_url,
         before.origin if before is not None else "",
     )
 
 
-def _expiry(access: str) -> float:
-    """As a token says that is a JWT; 0: it does not say."""
-    from base64 import urlsafe_b64decode
-
-    parts = access.split(".")
-    if len(parts) != 3:
-        return 0.0
-    try:
-        found = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
-        return 0.0
-    end = found.get("exp") if isinstance(found, dict) else None
+def _read_expiry(access: str) -> float:
+    """The expiry in the token itself if it is a JWT; 0: not stated."""
+    end = decode_claims(access).get("exp")
     return float(end) if isinstance(end, (int, float)) else 0.0
 
 
-async def exchanged(transport: Transport, row: OAuth, login: Token) -> Token:
-    """The short-lived token for a login whose own token calls are not made with. The login's is
-    kept as what gets the next one."""
-    headers = {"Authorization": f"token {login.refresh}", **row.headers}
-    said = await get(transport, row.exchange_url, headers)
-    access = said.text("token")
-    if said.status != 200 or not access:
+async def exchange_token(transport: Transport, spec: OAuthSpec, login: Token) -> Token:
+    """Exchange a login's token for the short-lived one that calls are made with. The login's token
+    is kept to obtain the next one."""
+    headers = {"Authorization": f"token {login.refresh}", **spec.headers}
+    response = await fetch_json(transport, spec.exchange_url, headers)
+    access = response.get_text("token")
+    if response.status != 200 or not access:
         what = "the account has no access, or the login was revoked"
-        raise refused(said, what, (login.refresh,))
+        raise build_refusal(response, what, (login.refresh,))
     return Token(
         access,
         login.refresh,
-        said.number("expires_at"),
+        response.get_number("expires_at"),
         time.time(),
         login.account,
-        row.token_url,
+        spec.token_url,
         login.origin,
     )

@@ -1,4 +1,4 @@
-"""The tokens of one login: a value, and the private file all processes share."""
+"""The tokens of one login: the value, and the private file that all processes share."""
 
 from __future__ import annotations
 
@@ -13,62 +13,69 @@ from msgspec import Struct
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import replace_file
 
-AHEAD = 60.0
-"""Seconds before its end at which a token is renewed."""
+RENEW_AHEAD = 60.0
+"""Seconds before its expiry at which a token is renewed."""
 
 
 class Token(Struct, frozen=True, omit_defaults=True):
-    """What calls are made with, and what gets the next one."""
+    """The token that calls are made with, and the refresh token that gets the next one."""
 
     access: str
     refresh: str = ""
     expires: float = 0.0
-    """0: nobody says."""
+    """0: not stated."""
     obtained: float = 0.0
     account: str = ""
     server: str = ""
-    """The token endpoint it came from: no other is ever sent it."""
+    """The token endpoint that issued it; no other ever receives it."""
     origin: str = ""
-    """The program it was adopted from; empty: a login of our own."""
+    """The program it was adopted from; empty: a login made here."""
 
     def __repr__(self) -> str:
         return f"Token(server={self.server!r})"
 
-    def due(self, now: float) -> bool:
-        """Whether it is about to run out. One that lives for less than two minutes is renewed
-        half-way."""
+    def is_due(self, now: float) -> bool:
+        """Whether it should be renewed now. A token that lives for less than two minutes is renewed
+        halfway."""
         if not self.expires:
             return False
         life = max(0.0, self.expires - self.obtained)
-        return now >= self.expires - min(AHEAD, life / 2)
+        return now >= self.expires - min(RENEW_AHEAD, life / 2)
 
-    def dead(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         return bool(self.expires) and now >= self.expires
 
 
-def read(file: Path) -> Token | None:
-    """None: there is none, or it cannot be read."""
+def load_token(file: Path) -> Token | None:
+    """The stored token; None: there is none, or it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Token)
     except (OSError, ValueError):
         return None
 
 
-def write(file: Path, token: Token) -> None:
-    """Durable when it returns; OSError when that failed."""
+def save_token(file: Path, token: Token) -> None:
+    """Store the token durably; OSError when that failed."""
     make_private_folder(file.parent)
     replace_file(file, msgspec.json.encode(token))
 
 
-def claim(jwt: str, path: tuple[str, ...]) -> str:
-    """A text inside a token that came straight from its maker; it proves nothing to others."""
+def decode_claims(jwt: str) -> Mapping[str, Any]:
+    """The claims of a JWT, unverified: only for a token that came straight from its issuer. Empty:
+    it is no JWT."""
     parts = jwt.split(".")
-    if len(parts) != 3 or not path:
-        return ""
+    if len(parts) != 3:
+        return {}
     try:
-        value: Any = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        found = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
-        return ""
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def read_claim(jwt: str, path: tuple[str, ...]) -> str:
+    """The text at that path in a JWT; empty: there is none."""
+    value: Any = decode_claims(jwt)
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""

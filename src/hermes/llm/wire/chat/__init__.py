@@ -1,4 +1,4 @@
-"""The Chat Completions protocol: where requests go, and what the answers mean."""
+"""The Chat Completions protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.llm import lenient_json as jsonic
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire.base_decoder import Reader, error, fail
+from hermes.core.response_sink import ResponseSink
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
 from hermes.llm.wire.chat.encoder import Encoder
-from hermes.llm.wire.chat.tool_calls import Calls
-from hermes.llm.wire.convert import record, records, string, total
+from hermes.llm.wire.chat.tool_calls import ToolCallAssembler
+from hermes.llm.wire.convert import as_dict, as_dicts, as_text, sum_counts
+from hermes.llm.wire.lenient_json import decode_json, to_text
+from hermes.llm.wire.request_fields import append_path
 
 if TYPE_CHECKING:
-    from hermes.llm.wire.chat.schema_decoder import Steps
-    from hermes.llm.wire.chat.text_calls import SpokenCalls
+    from hermes.llm.wire.chat.schema_decoder import SchemaDecoder
+    from hermes.llm.wire.chat.text_calls import TextCallDecoder
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
+FACTS = WireFacts(server_path="/v1", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
 _FULL = "model_context_window_exceeded"
 _STOPS: dict[str, Stop] = {
@@ -38,21 +40,17 @@ _STOPS: dict[str, Stop] = {
     "network_error": "died",
     "insufficient_system_resource": "died",
 }
-"""All other reasons are a normal end."""
+"""All other stop reasons are a normal end."""
 _TEXT = "text"
 _THOUGHT = "thought"
 
 
-def url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/chat/completions"):
-        base += "/chat/completions"
-    return base + mark + query
+def build_url(base_url: str, model: str, *, stream: bool) -> str:
+    return append_path(base_url, "/chat/completions")
 
 
 class Delta(Struct, gc=False):
-    """A streamed delta or a complete message: the keys that mean something, whatever their type."""
+    """The keys of a streamed delta or a complete message that matter, of any type."""
 
     content: Any = None
     reasoning_content: Any = None
@@ -64,7 +62,7 @@ class Delta(Struct, gc=False):
     audio: Any = None
 
 
-class Choice(Struct, gc=False):
+class ChunkChoice(Struct, gc=False):
     index: Any = None
     delta: Delta | None = None
     message: Delta | None = None
@@ -74,7 +72,7 @@ class Choice(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    choices: list[Choice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: Any = None
     error: Any = None
     x_groq: Any = None
@@ -83,30 +81,32 @@ class Chunk(Struct, gc=False):
 _decode = msgspec.json.Decoder(Chunk).decode
 
 
-class Decoder(Reader):
-    """One answer. Text of one read is handed on in one piece; of everything else the last word
-    counts, and null never takes anything back."""
+class Decoder(BaseDecoder):
+    """Passes on the text of one read in one piece. Of everything else the last value counts; null
+    never overwrites anything."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._choice: Any = None
         self._finish = ""
         self._field = ""
         self._refusal: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._pieces: list[list[str]] = []
-        """Text fragments of each of the details."""
-        self._calls = Calls(answer)
-        self._said = _listener(answer, quirks)
-        self._say = self._said.feed if self._said else partial(answer.text, _TEXT)
+        """The text fragments of each detail."""
+        self._calls = ToolCallAssembler(sink)
+        self._text_calls = _open_text_decoder(sink, quirks)
+        self._add_text = (
+            self._text_calls.feed if self._text_calls else partial(sink.add_text, _TEXT)
+        )
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self._done or self._finish != ""
 
     # -- streams -----------------------------------------------------------------------------
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         texts: list[str] = []
         count = 0
         for name, raw in events:
@@ -114,15 +114,15 @@ class Decoder(Reader):
             try:
                 chunk = _decode(raw)
             except (ValueError, RecursionError):
-                value = self._odd(raw)
+                value = self._decode_odd_event(raw)
                 if self._done:
                     break
                 if value is None:
                     count -= 1
                     continue
-                chunk = _convert(value)
+                chunk = _convert_chunk(value)
             choices = chunk.choices
-            # The common case first, and nothing in it twice: this runs for every token.
+            # The common case first, without any repeated lookup: this runs for every token.
             if choices and not (chunk.usage or chunk.error or name):
                 delta = choices[0].delta
                 if (
@@ -143,210 +143,217 @@ class Decoder(Reader):
                     texts.append(delta.content)
                     continue
             if texts:
-                self._say("".join(texts))
+                self._add_text("".join(texts))
                 texts = []
-            self._chunk(chunk, name, raw)
+            self._decode_chunk(chunk, name, raw)
         self.activity += count
         if texts:
-            self._say("".join(texts))
+            self._add_text("".join(texts))
 
-    def _chunk(self, chunk: Chunk, name: str, raw: bytes) -> None:
-        self._count(chunk)
+    def _decode_chunk(self, chunk: Chunk, name: str, raw: bytes) -> None:
+        self._count_usage(chunk)
         if chunk.error or name == "error":
-            fail(jsonic.loads(raw))
-        if words := string(record(chunk.x_groq).get("error")):
-            fail({"error": words})
+            raise_error(decode_json(raw))
+        if words := as_text(as_dict(chunk.x_groq).get("error")):
+            raise_error({"error": words})
         if not chunk.choices:
-            if chunk.choices is None and any(error(body := jsonic.loads(raw), {})):
-                fail(body)
+            if chunk.choices is None and any(read_error(body := decode_json(raw), {})):
+                raise_error(body)
             return
-        choice = self._ours(chunk.choices)
+        choice = self._own_choice(chunk.choices)
         if choice is None:
             return
         if choice.delta is not None:
-            self._delta(choice.delta)
-        elif choice.message is not None and self._answer.empty:
-            self._message(choice.message)
-        self._ending(choice)
+            self._decode_delta(choice.delta)
+        elif choice.message is not None and self._sink.is_empty:
+            self._decode_message(choice.message)
+        self._read_ending(choice)
 
-    def _ours(self, choices: list[Choice]) -> Choice | None:
-        """Of several answers to one request the first to speak is heard, to its end."""
+    def _own_choice(self, choices: list[ChunkChoice]) -> ChunkChoice | None:
+        """The choice to read; if there are several, the one that came first."""
         if self._choice is None:
-            self._choice = (choices[0].index or 0) if self._answer.empty else 0
+            self._choice = (choices[0].index or 0) if self._sink.is_empty else 0
         return next((c for c in choices if (c.index or 0) == self._choice), None)
 
-    def _ending(self, choice: Choice) -> None:
+    def _read_ending(self, choice: ChunkChoice) -> None:
         if choice.finish_reason:
-            self._finish = jsonic.text(choice.finish_reason).lower()
+            self._finish = to_text(choice.finish_reason).lower()
         if choice.error:
-            fail({"error": choice.error})
+            raise_error({"error": choice.error})
 
     # -- complete bodies ---------------------------------------------------------------------
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         if value.get("error") or not isinstance(value.get("choices"), list):
-            if not any(error(value, {})):
+            if not any(read_error(value, {})):
                 raise ProviderError(Failure(Kind.NOT_API, "the answer is no chat completion"))
-            fail(value)
-        chunk = _convert(value)
-        self._count(chunk)
+            raise_error(value)
+        chunk = _convert_chunk(value)
+        self._count_usage(chunk)
         if chunk.choices:
             choice = chunk.choices[0]
-            self._message(choice.message or choice.delta or Delta())
-            self._ending(choice)
+            self._decode_message(choice.message or choice.delta or Delta())
+            self._read_ending(choice)
 
-    def _message(self, message: Delta) -> None:
-        """In a complete message each element of `tool_calls` is a call, whatever its index."""
-        calls, message.tool_calls = records(message.tool_calls), None
-        details, message.reasoning_details = records(message.reasoning_details), None
+    def _decode_message(self, message: Delta) -> None:
+        """Decode a complete message, in which each element of `tool_calls` is a call."""
+        calls, message.tool_calls = as_dicts(message.tool_calls), None
+        details, message.reasoning_details = as_dicts(message.reasoning_details), None
         if details and not (message.reasoning_content or message.reasoning):
-            self._think("".join([_words(d) for d in details]), "reasoning_details")
-        self._delta(message)
+            self._add_thinking("".join([_detail_text(d) for d in details]), "reasoning_details")
+        self._decode_delta(message)
         self._details = [dict(d) for d in details]
         for call in calls:
-            self._calls.add({**call, "index": len(self._calls)})
+            self._calls.add_fragment({**call, "index": len(self._calls)})
 
     # -- pieces of the answer ----------------------------------------------------------------
 
-    def _delta(self, delta: Delta) -> None:
+    def _decode_delta(self, delta: Delta) -> None:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._reason(delta)
+            self._decode_reasoning(delta)
         if isinstance(delta.content, str):
-            self._say(delta.content)
+            self._add_text(delta.content)
         elif delta.content:
-            self._listed(delta.content)
-        elif words := string(record(delta.audio).get("transcript")):
-            self._say(words)
+            self._decode_list(delta.content)
+        elif words := as_text(as_dict(delta.audio).get("transcript")):
+            self._add_text(words)
         if isinstance(delta.refusal, str) and delta.refusal:
             self._refusal.append(delta.refusal)
-        for fragment in records(delta.tool_calls):
-            self._calls.add(fragment)
+        for fragment in as_dicts(delta.tool_calls):
+            self._calls.add_fragment(fragment)
         if delta.function_call:
-            function = record(delta.function_call)
+            function = as_dict(delta.function_call)
             if function.get("name") or function.get("arguments"):
-                self._calls.add({"index": -1, "function": function})
+                self._calls.add_fragment({"index": -1, "function": function})
 
-    def _listed(self, content: Any) -> None:
-        """Content as a list: reasoning and text side by side."""
+    def _decode_list(self, content: Any) -> None:
+        """Decode content that is a list of reasoning and text."""
         items = content if isinstance(content, list) else [content]
-        for item in records([{"text": i} if isinstance(i, str) else i for i in items]):
+        for item in as_dicts([{"text": i} if isinstance(i, str) else i for i in items]):
             match item.get("type"):
                 case "thinking":
                     inner = item.get("thinking")
-                    words = [string(t.get("text")) for t in records(inner)] or [string(inner)]
-                    self._think("".join(words), "content")
+                    words = [as_text(t.get("text")) for t in as_dicts(inner)] or [as_text(inner)]
+                    self._add_thinking("".join(words), "content")
                 case "text" | "output_text" | None:
-                    self._say(string(item.get("text")))
+                    self._add_text(as_text(item.get("text")))
                 case "refusal":
-                    self._refusal.append(string(item.get("refusal")))
+                    self._refusal.append(as_text(item.get("refusal")))
 
-    def _reason(self, delta: Delta) -> None:
-        """The same words may stand in two fields, of one delta or of two: they count once."""
-        details = records(delta.reasoning_details)
-        if words := string(delta.reasoning_content):
-            self._think(words, "reasoning_content")
-        elif words := string(delta.reasoning):
-            self._think(words, "reasoning")
+    def _decode_reasoning(self, delta: Delta) -> None:
+        """Decode reasoning; the same text may be in two fields of one or two deltas and counts
+        once."""
+        details = as_dicts(delta.reasoning_details)
+        if words := as_text(delta.reasoning_content):
+            self._add_thinking(words, "reasoning_content")
+        elif words := as_text(delta.reasoning):
+            self._add_thinking(words, "reasoning")
         elif details and self._field in ("", "reasoning_details"):
-            self._think("".join([_words(d) for d in details]), "reasoning_details")
+            self._add_thinking("".join([_detail_text(d) for d in details]), "reasoning_details")
         for detail in details:
-            self._detail(detail)
+            self._add_detail(detail)
 
-    def _think(self, words: str, field: str) -> None:
-        self._answer.thinking(_THOUGHT, words)
+    def _add_thinking(self, words: str, field: str) -> None:
+        self._sink.add_thinking(_THOUGHT, words)
         if field != self._field:
             self._field = field
-            self._answer.extra(_THOUGHT, "thinking", field=field)
+            self._sink.add_extra(_THOUGHT, "thinking", field=field)
 
-    def _detail(self, fragment: dict[str, Any]) -> None:
-        """Fragments of one detail add up, so that it goes back whole."""
-        at = self._detail_of(fragment)
-        if at is None:
+    def _add_detail(self, fragment: dict[str, Any]) -> None:
+        """Join the fragments of a detail, so that it can be sent back whole."""
+        position = self._find_detail(fragment)
+        if position is None:
             self._details.append(dict(fragment))
-            self._pieces.append([_words(fragment)])
+            self._pieces.append([_detail_text(fragment)])
             return
-        detail = self._details[at]
-        self._pieces[at].append(_words(fragment))
+        detail = self._details[position]
+        self._pieces[position].append(_detail_text(fragment))
         for name, value in fragment.items():
             if name not in detail or (value and name not in ("text", "summary")):
                 detail[name] = value
 
-    def _detail_of(self, fragment: dict[str, Any]) -> int | None:
-        """Where the detail is that a fragment continues: same type, same index; without index,
-        the one before it. Encrypted ones come whole."""
+    def _find_detail(self, fragment: dict[str, Any]) -> int | None:
+        """Index of the detail that a fragment continues: same type and index, or without an index
+        the last one. Encrypted details come complete."""
         if "data" in fragment:
             return None
         kind, index, id = (fragment.get(k) for k in ("type", "index", "id"))
-        for at in range(len(self._details) - 1, -1, -1):
-            detail = self._details[at]
+        for position in range(len(self._details) - 1, -1, -1):
+            detail = self._details[position]
             same = (detail.get("type"), detail.get("index")) == (kind, index)
             if same and (not id or detail.get("id") in (None, id)):
-                return at
+                return position
             if index is None:
                 return None
         return None
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _count(self, chunk: Chunk) -> None:
-        usage = chunk.usage or (chunk.x_groq and record(chunk.x_groq).get("usage"))
+    def _count_usage(self, chunk: Chunk) -> None:
+        usage = chunk.usage or (chunk.x_groq and as_dict(chunk.x_groq).get("usage"))
         if not usage and chunk.choices:
             usage = chunk.choices[0].usage
         if isinstance(usage, dict):
-            self._answer.count(**counted(usage))
+            self._sink.count_usage(**read_usage(usage))
 
-    def _end(self, *, complete: bool) -> None:
-        answer = self._answer
-        if self._said:
-            self._said.close()
+    def _end_answer(self, *, complete: bool) -> None:
+        sink = self._sink
+        if self._text_calls:
+            self._text_calls.close()
         if self._details:
             for detail, pieces in zip(self._details, self._pieces, strict=False):
                 words = "summary" if "summary" in detail else "text"
                 if words in detail:
                     detail[words] = "".join(pieces)
-            answer.extra(_THOUGHT, "thinking", reasoning_details=self._details)
-        answer.detail = "".join(self._refusal)
+            sink.add_extra(_THOUGHT, "thinking", reasoning_details=self._details)
+        sink.detail = "".join(self._refusal)
         if not (complete or self._finish or self._done):
-            answer.stop = "died"
+            sink.stop = "died"
             return
-        answer.stop = self._stop()
+        sink.stop = self._stop_reason()
 
-    def _stop(self) -> Stop:
+    def _stop_reason(self) -> Stop:
         reason = _STOPS.get(self._finish, "end")
         if reason == "died":
-            words = f"the provider broke the answer off: {self._finish}"
+            words = f"the provider broke off the answer: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
-        if self._finish == _FULL and self._answer.empty:
+        if self._finish == _FULL and self._sink.is_empty:
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._finish, code=self._finish))
-        if self._calls or (self._said and self._said.calls):
-            cut = self._calls.cut if self._calls else self._said is not None and self._said.cut
+        if self._calls or (self._text_calls and self._text_calls.calls):
+            cut = (
+                self._calls.is_cut
+                if self._calls
+                else self._text_calls is not None and self._text_calls.is_cut
+            )
             return "length" if reason == "length" and cut else "tool_use"
         return "filtered" if self._refusal else reason
 
 
-def _listener(answer: Answer, quirks: Quirks) -> Steps | SpokenCalls | None:
-    """Who reads the text where calls may stand in it."""
+def _open_text_decoder(
+    sink: ResponseSink, quirks: Quirks
+) -> SchemaDecoder | TextCallDecoder | None:
+    """The decoder of text that may contain calls; None: it does not."""
     match quirks.calling:
         case "schema" if quirks.tools:
-            from hermes.llm.wire.chat.schema_decoder import Steps
+            from hermes.llm.wire.chat.schema_decoder import SchemaDecoder
 
-            return Steps(answer, _TEXT)
-        case "text" if answer.offered:
-            from hermes.llm.wire.chat.text_calls import SpokenCalls
+            return SchemaDecoder(sink, _TEXT)
+        case "text" if sink.offered_tools:
+            from hermes.llm.wire.chat.text_calls import TextCallDecoder
 
-            return SpokenCalls(answer, _TEXT)
+            return TextCallDecoder(sink, _TEXT)
         case _:
             return None
 
 
-def _convert(value: Any) -> Chunk:
-    """JSON of an unexpected shape: what can be used of it."""
-    value = record(value)
-    choices: list[Choice] = []
-    for choice in records(value.get("choices")):
+def _convert_chunk(value: Any) -> Chunk:
+    """The usable parts of a chunk of unexpected shape."""
+    value = as_dict(value)
+    choices: list[ChunkChoice] = []
+    for choice in as_dicts(value.get("choices")):
         delta, message = choice.get("delta"), choice.get("message")
         choices.append(
-            Choice(
+            ChunkChoice(
                 choice.get("index"),
                 msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
                 msgspec.convert(message, Delta) if isinstance(message, dict) else None,
@@ -358,31 +365,33 @@ def _convert(value: Any) -> Chunk:
     return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))
 
 
-def _words(detail: dict[str, Any]) -> str:
-    return string(detail.get("text")) or string(detail.get("summary"))
+def _detail_text(detail: dict[str, Any]) -> str:
+    return as_text(detail.get("text")) or as_text(detail.get("summary"))
 
 
-def counted(usage: dict[str, Any]) -> dict[str, Any]:
-    """Our counts from a usage object, under all the names servers use."""
-    prompt = record(usage.get("prompt_tokens_details")) or record(usage.get("input_tokens_details"))
-    completion = record(usage.get("completion_tokens_details"))
-    completion = completion or record(usage.get("output_tokens_details"))
+def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
+    """Our counts from a usage object, under all the field names servers use."""
+    prompt = as_dict(usage.get("prompt_tokens_details")) or as_dict(
+        usage.get("input_tokens_details")
+    )
+    completion = as_dict(usage.get("completion_tokens_details"))
+    completion = completion or as_dict(usage.get("output_tokens_details"))
     sent = usage.get("prompt_tokens", usage.get("input_tokens"))
     output = usage.get("completion_tokens", usage.get("output_tokens"))
-    reasoning = _largest(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
-    if reasoning and total(sent, output, reasoning) == usage.get("total_tokens"):
-        output = total(output, reasoning)  # here reasoning is on top of the completion
+    reasoning = _largest_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    if reasoning and sum_counts(sent, output, reasoning) == usage.get("total_tokens"):
+        output = sum_counts(output, reasoning)  # here the completion does not include the reasoning
     return {
         "input": sent,
         "output": output,
-        "cache_read": _largest(
+        "cache_read": _largest_count(
             prompt.get("cached_tokens"),
             usage.get("prompt_cache_hit_tokens"),
             usage.get("num_cached_tokens"),
             usage.get("cached_tokens"),
             usage.get("cache_read_input_tokens"),
         ),
-        "cache_write": _largest(
+        "cache_write": _largest_count(
             prompt.get("cache_write_tokens"),
             prompt.get("cache_creation_input_tokens"),
             prompt.get("cache_creation_tokens"),
@@ -393,7 +402,7 @@ def counted(usage: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _largest(*counts: Any) -> Any:
-    """One number under several names; None when it has none of them."""
+def _largest_count(*counts: Any) -> Any:
+    """The largest of counts that mean the same; None: there is none."""
     found = [c for c in counts if isinstance(c, int | float)]
     return max(found) if found else None

@@ -1,13 +1,14 @@
-"""What a model forced into steps said: answers as they stream, calls when they are whole."""
+"""Decodes the steps of a model forced into a schema: text as it streams, calls at the end."""
 
 from __future__ import annotations
 
 import json
 import re
 
-from hermes.llm import lenient_json as jsonic
-from hermes.llm.response_builder import Answer
+from hermes.core.response_sink import ResponseSink
+from hermes.core.text import replace_invalid
 from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
+from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 _BEGIN = rf'\s*\{{\s*(?:"{ABOUT}"\s*:\s*"[a-z]*"\s*,\s*)?'
 _ANSWERING = re.compile(rf'{_BEGIN}"{ANSWER}"\s*:\s*"')
@@ -15,106 +16,106 @@ _CALLING = re.compile(rf'{_BEGIN}"{TOOL}"\s*:\s*"([^"\\]+)"')
 _RUN = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HIGH = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})$")
 _ENOUGH = 64
-"""Characters after which an object that answers would have begun to."""
+"""Characters after which an object with an answer would have begun it."""
 
 
-class Steps:
-    """Feeds an Answer from text that should be one step. Text that is none is passed on as it
-    is: not every endpoint enforces what it is asked to enforce."""
+class SchemaDecoder:
+    """Fills a sink from text that should be one step. Other text is passed on unchanged, because
+    not every endpoint enforces the schema."""
 
-    def __init__(self, answer: Answer, slot: str) -> None:
-        self._answer = answer
+    def __init__(self, sink: ResponseSink, slot: str) -> None:
+        self._sink = sink
         self._slot = slot
-        self._feed = self._begin
+        self._feed = self._feed_start
         self._head = ""
         self._held: list[str] = []
         self._tail = ""
         self.calls = 0
-        self.cut = False
-        """Whether the last call is not complete."""
+        self.is_cut = False
+        """Whether the last call is incomplete."""
 
     def feed(self, text: str) -> None:
         if text:
             self._feed(text)
 
     def close(self) -> None:
-        """The end: what was held back is a call, or text after all."""
-        if self._feed == self._stream:
-            self._say(self._tail)
-        elif self._feed in (self._begin, self._hold):
-            self._settle("".join((self._head, *self._held)))
-        self._feed, self._head, self._held, self._tail = self._drop, "", [], ""
+        """End the text: what was held back is a call, or text after all."""
+        if self._feed == self._feed_answer:
+            self._add_escaped_text(self._tail)
+        elif self._feed in (self._feed_start, self._feed_held):
+            self._settle_held("".join((self._head, *self._held)))
+        self._feed, self._head, self._held, self._tail = self._drop_text, "", [], ""
 
     # -- states ----------------------------------------------------------------------------
 
-    def _begin(self, text: str) -> None:
+    def _feed_start(self, text: str) -> None:
         self._head += text
         if match := _ANSWERING.match(self._head):
-            self._feed = self._stream
-            self._stream(self._head[match.end() :])
+            self._feed = self._feed_answer
+            self._feed_answer(self._head[match.end() :])
         elif self._head.strip() and not self._head.lstrip().startswith("{"):
-            self._feed = self._pass
-            self._pass(self._head)
+            self._feed = self._pass_text
+            self._pass_text(self._head)
         elif len(self._head) > _ENOUGH:
-            self._feed = self._hold
+            self._feed = self._feed_held
 
-    def _hold(self, text: str) -> None:
+    def _feed_held(self, text: str) -> None:
         self._held.append(text)
 
-    def _pass(self, text: str) -> None:
-        self._answer.text(self._slot, text)
+    def _pass_text(self, text: str) -> None:
+        self._sink.add_text(self._slot, text)
 
-    def _drop(self, text: str) -> None:
-        """Behind the answer only the object's end can come."""
+    def _drop_text(self, text: str) -> None:
+        """Ignore what follows the answer: it can only be the end of the object."""
 
-    def _stream(self, text: str) -> None:
-        """Inside the string: everything up to its quote, except an escape cut in the middle."""
+    def _feed_answer(self, text: str) -> None:
+        """Pass on the string up to its closing quote, without an escape that is cut off."""
         text = self._tail + text
         while True:
             end = _match_end(text)
             ready, self._tail = text[:end], text[end:]
             if not self._tail.startswith('"') and (half := _HIGH.search(ready)):
                 ready, self._tail = ready[: half.start(1)], half[1] + self._tail
-            self._say(ready)
+            self._add_escaped_text(ready)
             if self._tail.startswith('"'):
-                self._tail, self._feed = "", self._drop
+                self._tail, self._feed = "", self._drop_text
                 return
-            if not _broken(self._tail):
+            if not _is_broken_escape(self._tail):
                 return
-            self._pass(self._tail[0])  # an escape JSON does not know: the backslash was meant
+            self._pass_text(self._tail[0])  # no escape in JSON: the backslash is meant literally
             text = self._tail[1:]
 
-    def _say(self, escaped: str) -> None:
+    def _add_escaped_text(self, escaped: str) -> None:
         if not escaped:
             return
         try:
             plain = json.loads(f'"{escaped}"', strict=False)
-        except ValueError:  # cut in an escape
+        except ValueError:  # cut off inside an escape
             plain = escaped
-        self._pass(jsonic.clean(plain))
+        self._pass_text(replace_invalid(plain))
 
-    def _settle(self, said: str) -> None:
+    def _settle_held(self, said: str) -> None:
         try:
-            value = jsonic.loads(said)
+            value = decode_json(said)
         except ValueError:
             value = None
         if isinstance(value, dict):
             value.pop(ABOUT, None)
             name = value.pop(TOOL, None)
             if isinstance(name, str) and name:
-                self._call(name, jsonic.dumps(value).decode())
+                self._add_call(name, encode_json(value).decode())
                 return
             answer = value.get(ANSWER)
-            self._pass(answer if isinstance(answer, str) else said)
+            self._pass_text(answer if isinstance(answer, str) else said)
         elif begun := _CALLING.match(said):
-            self.cut = True
-            self._call(begun[1], "{" + said[begun.end() :].lstrip(", "))
+            self.is_cut = True
+            self._add_call(begun[1], "{" + said[begun.end() :].lstrip(", "))
         else:
-            self._pass(said)
+            self._pass_text(said)
 
-    def _call(self, name: str, args: str) -> None:
+    def _add_call(self, name: str, args: str) -> None:
         self.calls += 1
-        self._answer.call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
+        self._sink.add_call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
 
 
 def _match_end(text: str) -> int:
@@ -122,8 +123,8 @@ def _match_end(text: str) -> int:
     return match.end() if match else 0
 
 
-def _broken(tail: str) -> bool:
-    """Whether an escape begins here that no further text can make legal."""
+def _is_broken_escape(tail: str) -> bool:
+    """Whether this starts with an escape that no further text can complete."""
     if len(tail) < 2 or tail[0] != "\\":
         return False
     if tail[1] != "u":

@@ -8,16 +8,16 @@ from typing import Any
 
 from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
-from hermes.llm.wire.convert import arguments, described, record
+from hermes.llm.wire.convert import as_dict, describe_media, parse_arguments
 
 ABOUT = "about"
 ANSWER = "answer"
 TOOL = "tool"
 KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
-"""What a step is about is said first: a small model that has said "computer" goes on to look
-instead of inventing."""
-FEW = 5
-"""Tools a small model can tell apart; used where the endpoint names no favourites."""
+"""A step first says what it is about: a small model that has said "computer" then calls a tool
+instead of inventing an answer."""
+MAX_TOOLS = 5
+"""How many tools a small model can tell apart, if the endpoint names no favourites."""
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
@@ -32,8 +32,8 @@ _HINTS = {
     "read_file": "show the text of one file",
     "write_file": "create or replace one file",
 }
-"""Shorter than what the tools say of themselves, which is written for models that read it all."""
-_SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+"""Shorter than the tools' own descriptions, which are written for larger models."""
+_EXAMPLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("", "hello", "Hello! What can I do for you?", {}),
     (
         "",
@@ -62,109 +62,111 @@ _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
     ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
 )
-"""Tool, what is said to the model, its answer or its call. Their order was measured: what comes
-last weighs most, and an answer without a tool must be among it (docs/local-model.md)."""
+"""Tool, message to the model, and its answer or its call. The order was measured: the last examples
+weigh most, and one without a tool must be among them (docs/local-model.md)."""
 
 
-def offered(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
-    """The few a small model gets to see: the favourites that are there, else the first ones."""
-    usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required(t))]
-    return [t for t in usable if t.name in favourites] or usable[:FEW]
+def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
+    """The tools offered to a small model: the favourites, else the first ones."""
+    usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required_names(t))]
+    return [t for t in usable if t.name in favourites] or usable[:MAX_TOOLS]
 
 
-def form(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """What the endpoint must force the answer into: an answer, or a call of one of the tools.
-    Optional arguments are left out: a small model fills them with anything."""
+def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """The schema to enforce: an answer, or a call of one of the tools. Optional arguments are left
+    out, because a small model fills them with anything."""
     subjects = [KNOWLEDGE, RESULT] if tools else [KNOWLEDGE]
-    steps = [_object({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
+    steps = [_object_schema({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
     for tool in tools:
-        properties = record(tool.parameters.get("properties"))
-        given = {name: properties.get(name, {}) for name in _required(tool)}
-        steps.append(_object({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}))
+        properties = as_dict(tool.parameters.get("properties"))
+        given = {name: properties.get(name, {}) for name in _required_names(tool)}
+        steps.append(
+            _object_schema({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given})
+        )
     schema = {"anyOf": steps} if tools else steps[0]
     wrapped = {"name": "step", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": wrapped}
 
 
-def opening(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
-    """The system message and the examples. For the same tools always the same bytes, so that a
-    server which keeps what it has read reads it once; what a session adds comes last."""
+def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
+    """The system message and the examples. They are the same bytes for the same tools, so that a
+    server with a prompt cache reads them once; text of the session comes last."""
     lines = [_HEAD]
     if tools:
         lines.append(_WITH_TOOLS)
-        lines += [_line(tool) for tool in tools]
+        lines += [_tool_line(tool) for tool in tools]
         lines.append(_AFTER)
     if system:
         lines.append(system)
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {tool.name for tool in tools}
-    for tool, said, answer, args in _SHOTS:
+    for tool, said, answer, args in _EXAMPLES:
         if tool and tool not in names:
             continue
-        step = _answer(answer, result=bool(tool)) if answer else _call(tool, args)
-        heard = result(tool, said) if tool and answer else said
-        messages.append({"role": "user", "content": heard})
-        messages.append({"role": "assistant", "content": _written(step)})
+        step = _answer_step(answer, result=bool(tool)) if answer else _call_step(tool, args)
+        message = format_result(tool, said) if tool and answer else said
+        messages.append({"role": "user", "content": message})
+        messages.append({"role": "assistant", "content": _encode_step(step)})
     return messages
 
 
-def told(group: Message, before: Message) -> Iterable[dict[str, Any]]:
-    """A group of the conversation in the form of the examples."""
+def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
+    """The messages of a group, in the form of the examples."""
     if group.role == "assistant":
         after = any(isinstance(part, ToolReturn) for part in before.parts)
-        yield {"role": "assistant", "content": "\n".join(_steps(group.parts, after))}
+        yield {"role": "assistant", "content": "\n".join(_encode_steps(group.parts, after))}
         return
     words: list[str] = []
     for part in group.parts:
         match part:
             case ToolReturn(name=name, content=content):
-                words.append(result(name, "".join(_words(content))))
+                words.append(format_result(name, "".join(_content_texts(content))))
             case Text() | Media():
-                words += _words([part])
+                words += _content_texts([part])
             case _:
                 pass
     yield {"role": "user", "content": "\n\n".join(words)}
 
 
-def result(tool: str, text: str) -> str:
+def format_result(tool: str, text: str) -> str:
     return f"Result of {tool}:\n{text.strip() or '(no output)'}"
 
 
-def _answer(text: str, *, result: bool) -> dict[str, Any]:
+def _answer_step(text: str, *, result: bool) -> dict[str, Any]:
     return {ABOUT: RESULT if result else KNOWLEDGE, ANSWER: text}
 
 
-def _call(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def _call_step(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
     return {ABOUT: COMPUTER, TOOL: tool, **args}
 
 
-def _steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
+def _encode_steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
     for part in parts:
         match part:
             case Text(text=text) if text.strip():
-                yield _written(_answer(text, result=result))
+                yield _encode_step(_answer_step(text, result=result))
             case ToolCall(name=name, args=args):
-                yield _written(_call(name, arguments(args)))
+                yield _encode_step(_call_step(name, parse_arguments(args)))
             case _:
                 pass
 
 
-def _words(parts: Iterable[Text | Media]) -> list[str]:
-    return [p.text if isinstance(p, Text) else described(p) for p in parts]
+def _content_texts(parts: Iterable[Text | Media]) -> list[str]:
+    return [p.text if isinstance(p, Text) else describe_media(p) for p in parts]
 
 
-def _line(tool: ToolSpec) -> str:
+def _tool_line(tool: ToolSpec) -> str:
     hint = _HINTS.get(tool.name) or tool.description.partition(". ")[0][:_LONGEST_HINT]
-    example = _call(tool.name, {name: name.upper() for name in _required(tool)})
-    return f"{_written(example)} - {hint}"
+    example = _call_step(tool.name, {name: name.upper() for name in _required_names(tool)})
+    return f"{_encode_step(example)} - {hint}"
 
 
-def _required(tool: ToolSpec) -> list[str]:
+def _required_names(tool: ToolSpec) -> list[str]:
     names = tool.parameters.get("required")
     return [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -173,6 +175,6 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _written(step: dict[str, Any]) -> str:
-    """With the spaces a model puts there: its own words are then found in the cache again."""
+def _encode_step(step: dict[str, Any]) -> str:
+    """The step as JSON with spaces, as a model writes it, so that the prompt cache matches."""
     return json.dumps(step, ensure_ascii=False)
