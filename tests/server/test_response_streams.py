@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_gets_an_incomplete_response(tmp_path: Path) 
         async with a.open_stream("POST", PATH, body) as reading:
             got = await reading.until(b"Half")
         identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 2)
+        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 30)
         await wait_until_idle(a)
         stored = (await a.get(f"{PATH}/{identity}")).json
         assert stored["status"] == "incomplete" and text_of(stored) == "Half"

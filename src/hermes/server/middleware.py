@@ -51,21 +51,21 @@ class Middleware:
         try:
             response = await self._dispatch_request(request, route, path_params)
         except ApiError as error:
-            response = _build_error_response(error)
+            response = _error_response(error)
         except web.HTTPException as error:
-            response = _build_error_response(ApiError(error.status, error.reason))
+            response = _error_response(ApiError(error.status, error.reason))
         except ConfigError as error:
-            response = _build_error_response(ApiError(500, self._redact(str(error)), code="config"))
+            response = _error_response(ApiError(500, self._redact(str(error)), code="config"))
         except HermesError as error:
             text = self._redact(str(error))
             log.warning("%s failed: %s", request.path, text)
-            response = _build_error_response(ApiError(500, text, code="internal"))
+            response = _error_response(ApiError(500, text, code="internal"))
         except ConnectionError:
             raise
         except Exception as error:
             log.exception("%s %s crashed", request.method, request.path)
             text = self._redact(str(error)) or type(error).__name__
-            response = _build_error_response(
+            response = _error_response(
                 ApiError(500, f"Internal error: {text[:300]}", code="internal")
             )
         if not response.prepared:
@@ -185,7 +185,7 @@ def _body_size_error(limit: int) -> ApiError:
     return _closing_error(413, f"The request is larger than {limit:,} bytes.", "request_too_large")
 
 
-def _build_error_response(error: ApiError) -> web.Response:
+def _error_response(error: ApiError) -> web.Response:
     response = web.Response(
         body=error.encode_envelope(),
         status=error.status,

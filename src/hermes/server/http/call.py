@@ -36,18 +36,12 @@ class ApiCall(Struct, frozen=True):
 
     def read_session_headers(self) -> tuple[str, str]:
         """The session id and the session key, each empty when the request sends none."""
-        return self._read_name_header("X-Hermes-Session-Id"), self._read_name_header(
-            "X-Hermes-Session-Key"
-        )
+        return self._read_header("X-Hermes-Session-Id"), self._read_header("X-Hermes-Session-Key")
 
-    def _read_name_header(self, header: str) -> str:
+    def _read_header(self, header: str) -> str:
         name = self.request.headers.get(header, "").strip()
         if name and not self.principal.has_key:
-            raise ApiError(
-                403,
-                f"{header} is only allowed when the server has an API key.",
-                code="key_required",
-            )
+            raise ApiError(403, f"{header} requires a server with a key.", code="key_required")
         return check_name(name, header)
 
 
@@ -55,8 +49,7 @@ def check_name(name: str, field: str, param: str | None = None) -> str:
     """Return the name if it is short plain text; a 400 otherwise."""
     if len(name) > MAX_NAME_LENGTH or not is_plain_text(name):
         raise bad_request(
-            f"{field} must have at most {MAX_NAME_LENGTH} characters and no control characters.",
-            param,
+            f"{field} allows at most {MAX_NAME_LENGTH} characters, no control characters.", param
         )
     return name
 

@@ -104,9 +104,7 @@ def _read_key_header(call: ApiCall) -> str:
     if len(keys) > 1:
         raise bad_request(f"Send only one {HEADER} header.")
     if not 0 < len(keys[0]) <= MAX_KEY_LENGTH or not keys[0].isprintable():
-        raise bad_request(
-            f"{HEADER} must have 1 to {MAX_KEY_LENGTH} characters and no control characters."
-        )
+        raise bad_request(f"{HEADER} allows 1 to {MAX_KEY_LENGTH} printable characters.")
     return keys[0]
 
 

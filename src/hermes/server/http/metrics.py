@@ -24,9 +24,7 @@ class _Counter:
     def render(self) -> Iterator[str]:
         yield from _render_metric_head(self._name, "counter", self._description)
         for values, count in sorted(self.values.items()):
-            yield _render_sample_line(
-                self._name, count, **dict(zip(self._labels, values, strict=True))
-            )
+            yield _render_sample(self._name, count, **dict(zip(self._labels, values, strict=True)))
 
 
 class _Durations:
@@ -47,9 +45,9 @@ class _Durations:
         for bound, count in zip((*BUCKETS, None), self.counts, strict=True):
             below += count
             limit = "+Inf" if bound is None else f"{bound:g}"
-            yield _render_sample_line("request_seconds_bucket", below, route=route, le=limit)
-        yield _render_sample_line("request_seconds_sum", self.total, route=route)
-        yield _render_sample_line("request_seconds_count", below, route=route)
+            yield _render_sample("request_seconds_bucket", below, route=route, le=limit)
+        yield _render_sample("request_seconds_sum", self.total, route=route)
+        yield _render_sample("request_seconds_count", below, route=route)
 
 
 class Metrics:
@@ -105,7 +103,7 @@ class Metrics:
             yield from counter.render()
         for name, read in sorted(self._gauges.items()):
             yield from _render_metric_head(name, "gauge", "Right now.")
-            yield _render_sample_line(name, read())
+            yield _render_sample(name, read())
 
 
 def _render_metric_head(name: str, kind: str, description: str) -> Iterator[str]:
@@ -113,7 +111,7 @@ def _render_metric_head(name: str, kind: str, description: str) -> Iterator[str]
     yield f"# TYPE hermes_{name} {kind}"
 
 
-def _render_sample_line(name: str, value: float, **labels: str) -> str:
+def _render_sample(name: str, value: float, **labels: str) -> str:
     inner = ",".join(f'{key}="{_escape_label_value(text)}"' for key, text in labels.items())
     number = f"{value:.15g}"
     return f"hermes_{name}{{{inner}}} {number}" if inner else f"hermes_{name} {number}"

@@ -14,6 +14,7 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
 
+_MISSING_KEY = "Missing API key. Send the header Authorization: Bearer KEY."
 _BURST_SECONDS = 10.0
 """How many seconds' worth of requests may arrive at once."""
 
@@ -54,11 +55,7 @@ class Principals:
             if hmac.compare_digest(digest, principal.digest):
                 found = principal
         if found is None or scheme.lower() != "bearer" or not key.strip():
-            text = (
-                "Invalid API key."
-                if headers
-                else "Missing API key. Send the header Authorization: Bearer KEY."
-            )
+            text = "Invalid API key." if headers else _MISSING_KEY
             raise ApiError(
                 401, text, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             )
@@ -109,9 +106,7 @@ def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
                 "in the environment or in .env."
             )
         if entry.name in keys or key in keys.values():
-            raise ConfigError(
-                f"platforms.api_server.keys: {entry.name} or its key is listed twice."
-            )
+            raise ConfigError(f"platforms.api_server.keys: {entry.name} is listed twice.")
         keys[entry.name] = key
     return keys
 

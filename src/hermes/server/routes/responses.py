@@ -30,11 +30,7 @@ from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
 from hermes.server.turns.response_input import parse_input
 from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, build_items
-from hermes.server.turns.stored_responses import (
-    CONVERSATION_KIND,
-    ResponseStore,
-    StoredResponse,
-)
+from hermes.server.turns.stored_responses import CONVERSATION_KIND, ResponseStore, StoredResponse
 from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
 
 TOOL_ITEMS_HEADER = "X-Hermes-Tool-Items"
@@ -151,8 +147,7 @@ async def _prepare_turn(
     response = _create_response_object(
         body, services.model, instructions, client_tools=tools is not None
     )
-    default = services.settings.tool_items
-    hosted = _choose_hosted_tools(call, body, default) if tools is None else ()
+    hosted = _choose_hosted_tools(call, body, services.settings.tool_items) if tools is None else ()
     return _ResponseTurn(
         owner, request, response, past, instructions, hosted, is_stored, conversation
     )

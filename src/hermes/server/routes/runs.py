@@ -163,11 +163,7 @@ def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:
     """The run, or None if it has ended; 409 if another server works on it."""
     run = runs.active.get(state.run_id)
     if run is None and not state.has_ended:
-        raise ApiError(
-            409,
-            "This run belongs to another server of this home; send the request there.",
-            code="elsewhere",
-        )
+        raise ApiError(409, "This run belongs to another server of this home.", code="elsewhere")
     return run
 
 

@@ -134,9 +134,8 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a session."""
-    return json_response(
-        _describe_session(await _find_session(call, services.runtime.store.sessions))
-    )
+    meta = await _find_session(call, services.runtime.store.sessions)
+    return json_response(_describe_session(meta))
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:

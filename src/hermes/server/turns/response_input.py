@@ -45,14 +45,12 @@ def _parse_items(
         if not isinstance(item, dict):
             raise bad_request(f"{item_field} must be an object.", item_field)
         role = item.get("role")
-        if role in ("user", "assistant"):
-            messages.append(
-                Message(role, parse_content(item.get("content"), f"{item_field}.content"))
-            )
-        elif role in ("system", "developer"):
-            system.append(
-                Message("user", parse_content(item.get("content"), f"{item_field}.content")).text
-            )
+        if role in ("user", "assistant", "system", "developer"):
+            parts = parse_content(item.get("content"), f"{item_field}.content")
+            if role in ("user", "assistant"):
+                messages.append(Message(role, parts))
+            else:
+                system.append(Message("user", parts).text)
         elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
