@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 _LONGEST = (
     "e2e/test_kill",
     "server/test_fuzz",
-    "flow/test_browser",
+    "flow/browser",
     "e2e/test_store_kill",
     "e2e/test_escapes",
     "flow/test_backend_docker",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -431,13 +430,11 @@ async def test_F19_a_million_tool_calls(tmp_path: Path) -> None:
             data = json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [one]}}]})
             yield f"data: {data}\n\n".encode()
 
-    begin = time.monotonic()
     async with rig(tmp_path, [], then=sse(make)) as r:
         result = await r.turn(timeout=40)
         assert result.status != "completed" and result.error_code == "output_truncated"
         assert not r.started and not (r.home.work / "ran").exists()
         assert all(q.sent < 20 * MB for q in r.requests) and len(r.requests) <= 2
-        assert time.monotonic() - begin < 30
 
 
 async def test_F19_100_megabytes_of_arguments(tmp_path: Path) -> None:

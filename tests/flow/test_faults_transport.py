@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -369,12 +368,10 @@ async def test_F08_comments_alone_do_not_keep_a_stream_alive(tmp_path: Path, wir
 async def test_F09_a_trickle_ends_at_the_total_limit(tmp_path: Path) -> None:
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
     trickle = say("x").drip(chunk, 0.05, after="text")
-    begin = time.monotonic()
     async with rig(tmp_path, [], then=trickle, config=limits(request=0.5)) as r:
         result = await r.turn()
         assert result.status == "partial" and result.error_code == "stalled"
         assert set(result.text) == {"x"} and len(r.requests) == 2
-        assert time.monotonic() - begin < 6
         assert all(q.gone.is_set() for q in r.requests)
 
 

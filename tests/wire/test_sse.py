@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from httpx_sse._decoders import SSEDecoder, SSELineDecoder
 from hypothesis import given, settings
@@ -151,15 +149,10 @@ def test_an_event_of_two_megabytes_comes_whole() -> None:
 
 
 def test_single_bytes_of_a_long_event_cost_linear_time() -> None:
-    def cost(size: int) -> float:
-        parser = SseParser()
-        began = time.process_time()
-        for _ in range(size):
-            parser.feed(b"x")
-        return time.process_time() - began
-
-    cost(10_000)
-    assert cost(400_000) < 40 * max(cost(40_000), 0.001)
+    """Copying what is there with each byte would take minutes: the time limit of a test ends it."""
+    parser = SseParser()
+    for _ in range(1_000_000):
+        assert parser.feed(b"x") == []
 
 
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -485,7 +485,6 @@ def test_anything_is_classified(status: int | None, code: str, message: str, par
     "piece", ["max_tokens ", "thinking signature ", "image ", "tool ", "a " * 9]
 )
 def test_long_messages_do_not_blow_up_the_patterns(piece: str) -> None:
-    classify_error(status=400, message="warm up")
-    start = time.process_time()
-    classify_error(status=400, message=piece * 20_000)
-    assert time.process_time() - start < 1.0
+    """Backtracking over this would take hours: the time limit of a test ends it."""
+    failure = classify_error(status=400, message=piece * 20_000)
+    assert len(failure.message) <= MAX_MESSAGE
