@@ -127,7 +127,7 @@ def processes(folder: Path) -> list[int]:
 
 def go_on(request: Received) -> Reply:
     """Reads the rest of a page that came in parts."""
-    found = re.search(r"browser_snapshot offset=(\d+) goes on", answers(request)[-1])
+    found = re.search(r"continue with browser_snapshot offset=(\d+)", answers(request)[-1])
     number = len(answers(request)) + 20
     return use(number, "snapshot", offset=int(found[1])) if found else say("done")
 
@@ -222,7 +222,7 @@ async def test_a_page_is_read_and_driven(
         assert 'option "Medium" [selected]' in got[20] and "it has: 'S', 'Medium'" in got[21]
         assert "use browser_click" in got[22] and "asks for a file" in got[23]
         assert "Focus:" in got[24] and "Enter, Tab" in got[25]
-        assert "browser_vision" in got[26] and "on the page any more" in got[27]
+        assert "browser_vision" in got[26] and "no longer on the page" in got[27]
         assert "a file to download" in got[28]
         said = told_to_children(scratch)
         assert "--remote-debugging-pipe" in said and "--remote-debugging-port" not in said
@@ -318,7 +318,7 @@ async def test_nothing_leads_around_the_door(
         async def none(*_: Any) -> None:
             return None
 
-        monkeypatch.setattr(_browser, "_walls", none)
+        monkeypatch.setattr(_browser, "_build_root_policy", none)
     async with forbidden() as (port, udp, came):
         bad = f"http://127.0.0.1:{port}"
         page = ATTEMPTS.replace("BAD", bad).replace("PORT", str(port)).replace("UDP", str(udp))
@@ -436,14 +436,14 @@ async def test_a_stuck_page_a_crash_and_idleness_are_said(
 ) -> None:
     hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
 
-    patience = _browser._STUCK
+    patience = _browser._ACTION_TIMEOUT
 
     def impatient(request: Received) -> Reply:
-        monkeypatch.setattr(_browser, "_STUCK", 0.5)
+        monkeypatch.setattr(_browser, "_ACTION_TIMEOUT", 0.5)
         return on(1, "click", 'button "Hang"')(request)
 
     def patient(request: Received) -> Reply:
-        monkeypatch.setattr(_browser, "_STUCK", patience)
+        monkeypatch.setattr(_browser, "_ACTION_TIMEOUT", patience)
         return use(2, "navigate", url=site.base + "/a")
 
     def kill(request: Received) -> Reply:
@@ -595,14 +595,14 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
     ],
 )
 def test_why_an_element_could_not_be_used_is_said(raised: str, said: str) -> None:
-    told = _browser.reason(Exception(raised))
+    told = _browser.describe_error(Exception(raised))
     assert said in told and "Timeout" not in told and "Call log" not in told
 
 
 def test_schemas_are_short() -> None:
-    from hermes.tools.registry import select
+    from hermes.tools.registry import select_tools
 
-    tools = select(["browser", "vision"])
+    tools = select_tools(["browser", "vision"])
     assert sorted(tools) == sorted(
         ["vision_analyze"]
         + [

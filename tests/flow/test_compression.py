@@ -17,7 +17,7 @@ from hermes.app.agents import Options
 from hermes.core.message import Message, ToolReturn, user_message
 from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, tool
-from hermes.tools.todo import recall
+from hermes.tools.todo import restore_todos
 from tests.kit import WIRES, Gate, Provider, Received, Reply, Tokens, call, say, status
 from tests.kit.bodies import check_legal, max_tokens, messages, system
 from tests.kit.rig import Rig, rig
@@ -285,7 +285,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
         assert (await r.turn(TASK)).status == "completed" and model.asked
         assert all("read shelf b" in q.body.decode() for q in model.main[2:])
         again = await r.runtime.open_session(resume=r.session.id, cwd=r.home.work)
-        assert [t.content[:12] for t in recall(again.transcript.history.messages)] == [
+        assert [t.content[:12] for t in restore_todos(again.transcript.history.messages)] == [
             "read shelf a", "read shelf b", "read shelf c",
         ]  # fmt: skip
         await again.close()

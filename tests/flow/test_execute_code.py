@@ -339,7 +339,7 @@ def test_no_words_of_a_schema_become_code(name: str, text: str, fields: dict[str
     spec = ToolSpec(name, text, {"properties": fields, "required": list(fields)[:1]})
     made: list[tuple[str, dict[str, Any]]] = []
     space: dict[str, Any] = {"_call": lambda *given: made.append(given)}
-    exec(_stubs.module([spec]), space)
+    exec(_stubs.make_stub_module([spec]), space)
     functions = [k for k, v in space.items() if callable(v) and k not in ("_call", "ToolError")]
     assert functions in ([], [name])
     if functions:

@@ -71,8 +71,8 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
 
 
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.tools._background._MOMENT", 10.0)
-    monkeypatch.setattr("hermes.tools._background._QUIET", 0.4)
+    monkeypatch.setattr("hermes.tools._background._SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("hermes.tools._background._QUIET_SECONDS", 0.4)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "ask.py").write_text(
         "import os, sys\nprint(sys.stdin.isatty(), os.get_terminal_size())\n"
@@ -152,7 +152,7 @@ async def test_the_log_is_paged(tmp_path: Path) -> None:
         parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
         assert parts[1].text.startswith("801\n") and "lines 801-1000 of 1000]" in parts[1].text
         assert parts[2].text.startswith("10\n11\n[p1 exited")
-        assert "go on with offset=12]" in parts[2].text
+        assert "continue with offset=12]" in parts[2].text
 
 
 async def test_no_secret_is_shown_from_a_log_or_a_saved_output(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hermes.net.fetcher import FetchedPage
 from hermes.net.page_text import decode_body, read_page
 from hermes.net.web_access import WebAccess, open_web_access
 from hermes.tools._services import OPEN_WEB
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 from tests.kit.tools import tool_context
 
 
@@ -83,7 +83,7 @@ def context(tmp_path: Path, web_: WebAccess | None) -> ToolContext:
     return tool_context(tmp_path, tmp_path, services=services)
 
 
-TOOLS = select(["web"])
+TOOLS = select_tools(["web"])
 
 
 async def use(name: str, ctx: ToolContext, **args: Any) -> str:
@@ -434,10 +434,10 @@ async def test_long_pages_come_in_parts_of_one_text(site: Site, tmp_path: Path) 
     ctx = context(tmp_path, web_for(site))
     url = site.put("/long", "".join(f"{n:07d}\n" for n in range(10_000)), "text/plain")
     first = await use("web_extract", ctx, url=url, max_chars=30_000)
-    assert "[characters 0-30000 of 80000; go on with offset=30000]" in first
+    assert "[characters 0-30000 of 80000; continue with offset=30000]" in first
     site.put("/long", "changed", "text/plain")
     second = await use("web_extract", ctx, url=url, offset=30_000, max_chars=99_999)
-    assert "[characters 30000-75000 of 80000; go on with offset=75000]" in second
+    assert "[characters 30000-75000 of 80000; continue with offset=75000]" in second
     third = await use("web_extract", ctx, url=url, offset=75_000)
     assert "[characters 75000-80000 of 80000]" in third and "0009999\n" in third
     assert "[nothing at 90000: 80000 characters]" in await use(

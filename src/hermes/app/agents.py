@@ -25,7 +25,7 @@ from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import Transport
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 if TYPE_CHECKING:
     from hermes.llm.endpoints.local_servers import LocalServer
@@ -103,7 +103,7 @@ class Agents:
 
     def build_agent_without_model(self, options: Options, platform: str) -> Agent:
         """An agent without a model, for commands that need no answer."""
-        tools = select(options.toolsets, platform=platform, settings=self._setup.config.tools)
+        tools = select_tools(options.toolsets, platform=platform, settings=self._setup.config.tools)
         return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
@@ -119,15 +119,18 @@ class Agents:
         endpoints = [self.learned_limits.apply_to(endpoint) for endpoint in found]
         for endpoint in endpoints:
             self._recall_limit(endpoint)
-        tools = select(options.toolsets, platform=platform, settings=config.tools)
+        tools = select_tools(options.toolsets, platform=platform, settings=config.tools)
         tools = self._backends.filter_tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length
         context_window.check_window(endpoints[0], window)
+        few = options.toolsets is None and context_window.is_small_window(window)
         return Agent(
             tuple(map(self.get_client, endpoints)),
             tools,
-            tools.offered(few=options.toolsets is None and context_window.is_small_window(window)),
+            tools.list_specs(
+                few=options.toolsets is None and context_window.is_small_window(window)
+            ),
             Settings(max_output=endpoints[0].max_output, effort=effort),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,

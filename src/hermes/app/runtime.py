@@ -37,7 +37,7 @@ from hermes.core.untrusted_text import wrapper_mark
 from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
-from hermes.tools.todo import TODO_LIST, recall
+from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.net.web_access import WebAccess
@@ -270,7 +270,7 @@ class Runtime:
         if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:
-            services.set(TODO_LIST, recall(history.messages))
+            services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
         return Session(self.services, settings, transcript, workspace, services)
 

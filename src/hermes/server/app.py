@@ -29,7 +29,7 @@ from hermes.server.http.principals import Principal, Principals, checked_keys
 from hermes.server.http.route import Route
 from hermes.server.turns.runs import end_lost
 from hermes.server.turns.sessions import SOURCE
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ class Server:
     def tools(self) -> Mapping[str, Tool[Any]]:
         """Those a session of this server has."""
         config = self.runtime.setup.config
-        return select(self.settings.toolsets, platform=SOURCE, settings=config.tools)
+        return select_tools(self.settings.toolsets, platform=SOURCE, settings=config.tools)
 
     @contextmanager
     def running(self, principal: Principal) -> Iterator[None]:

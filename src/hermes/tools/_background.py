@@ -1,4 +1,4 @@
-"""The commands in the background that a session may see."""
+"""Access of a session's tools to its background commands."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ if TYPE_CHECKING:
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.exec.process.background_records import ProcessState
 
-SHOWN = 40_000
-"""Bytes of new output a model is shown."""
-_MOMENT = 0.8
-_QUIET = 0.15
-_BREATH = 0.03
+MAX_SHOWN_BYTES = 40_000
+"""Bytes of new output that a model is shown."""
+_SETTLE_SECONDS = 0.8
+_QUIET_SECONDS = 0.15
+_POLL_SECONDS = 0.03
 
 
-def opened(ctx: ToolContext) -> tuple[BackgroundProcesses, ProcessOwner]:
+def require_processes(ctx: ToolContext) -> tuple[BackgroundProcesses, ProcessOwner]:
     share = ctx.services.get(PROCESSES)
     if share is None:
-        raise ToolError("Nothing can be left running here; nothing was done.")
+        raise ToolError("This session cannot run background commands; nothing was done.")
     return share(ctx.session_id)
 
 
-async def settled(processes: BackgroundProcesses, state: ProcessState, before: int) -> ProcessState:
-    """What follows within a moment: until it has ended, or has said something (beyond these bytes)
-    and is quiet."""
+async def wait_until_quiet(
+    processes: BackgroundProcesses, state: ProcessState, known_bytes: int
+) -> ProcessState:
+    """Wait briefly: until the command has ended, or has printed more than `known_bytes` and then
+    nothing for a while."""
     from hermes.exec.process.background_records import count_output
 
-    began = heard = time.monotonic()
+    started = last_output = time.monotonic()
     size = count_output(state.folder)
-    while state.running and time.monotonic() - began < _MOMENT:
-        state = await processes.wait(state, _BREATH)
+    while state.running and time.monotonic() - started < _SETTLE_SECONDS:
+        state = await processes.wait(state, _POLL_SECONDS)
         now = count_output(state.folder)
         if now != size:
-            size, heard = now, time.monotonic()
-        elif size != before and time.monotonic() - heard > _QUIET:
+            size, last_output = now, time.monotonic()
+        elif size != known_bytes and time.monotonic() - last_output > _QUIET_SECONDS:
             break
     return state
 
 
-def report(state: ProcessState, *, nothing: str = "(no new output)") -> str:
-    """What it has written since it was last shown, and how it is."""
+def report_output(state: ProcessState, *, placeholder: str = "(no new output)") -> str:
+    """The output since the last report, and the state of the command."""
     from hermes.exec.process.background_records import take_new_output
 
-    text = take_new_output(state, SHOWN).rstrip("\n") or nothing
+    text = take_new_output(state, MAX_SHOWN_BYTES).rstrip("\n") or placeholder
     return f"{text}\n[{state.record.id} {state.describe(time.time())}]".lstrip("\n")
 
 
-async def tidied(ctx: ToolContext) -> None:
-    """Beside a command, now and then: files of old outputs are removed."""
+async def clean_up_outputs(ctx: ToolContext) -> None:
+    """Remove the files of old outputs, when that is due."""
     from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
     if is_cleanup_due(ctx.workspace.outputs):

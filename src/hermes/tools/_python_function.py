@@ -1,4 +1,4 @@
-"""Tools made of Python functions: the schema comes from the signature and the docstring."""
+"""Makes tools of Python functions: the schema comes from the signature and the docstring."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from msgspec import Meta, Struct
 
 from hermes.core.tool import Risk, Tool, ToolContext, tool
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Notes?|Examples?):$")
-_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-_SPHINX = re.compile(r":param\s+(?:[^:]*\s)?(\w+):\s*(.*)")
-_SIMPLE = (str, int, float, bool, type(None))
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_SECTION_HEADER = re.compile(
+    r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Notes?|Examples?):$"
+)
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?(\w+):\s*(.*)")
+_IMMUTABLE_TYPES = (str, int, float, bool, type(None))
 
 
 class FunctionOptions(Struct, frozen=True):
-    """What the author of a function says about it as a tool; empty: as the function says."""
+    """Options of a function as a tool; an empty name or description is taken from the function."""
 
     name: str = ""
     description: str = ""
@@ -32,9 +34,9 @@ class FunctionOptions(Struct, frozen=True):
 
 
 def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[Any]:
-    """A tool that calls the function; TypeError when it cannot be one."""
+    """A tool that calls the function. Raises TypeError when the function cannot be a tool."""
     name = options.name or getattr(function, "__name__", "")
-    if not _NAME.fullmatch(name):
+    if not _TOOL_NAME.fullmatch(name):
         raise TypeError(
             f"{name or function!r} cannot be the name of a tool: use up to 64 letters, digits, _ "
             "and -, beginning with a letter. Set one with @hermes.tool(name=...)."
@@ -42,8 +44,8 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
     description, notes = read_docstring(inspect.getdoc(function) or "")
 
     async def run(p: Struct, ctx: ToolContext) -> str:
-        given = {field: getattr(p, field) for field in p.__struct_fields__}
-        return _encode_result(await call_function(function, **given))
+        arguments = {field: getattr(p, field) for field in p.__struct_fields__}
+        return _encode_result(await call_function(function, **arguments))
 
     try:
         run.__annotations__["p"] = _make_params(name, function, notes)
@@ -54,7 +56,7 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
             timeout=options.timeout,
             asks=f"every call of {name} needs approval" if options.needs_approval else "",
         )(run)
-        made.spec  # noqa: B018 - a type that has no schema is found now, not by the first turn
+        made.spec  # noqa: B018 - a type without a schema fails now, not in the first turn
     except (TypeError, NameError) as error:
         problem = str(error).splitlines()[-1]
         raise TypeError(f"{name} cannot be a tool: {problem}") from None
@@ -62,8 +64,8 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
 
 
 async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What the function returns. One that is not async runs in a thread, so that it may block; a
-    cancellation does not stop that thread."""
+    """Call the function. One that is not async runs in a thread, so it may block; cancellation
+    does not stop that thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
     result = await asyncio.to_thread(function, *args, **kwargs)
@@ -71,19 +73,19 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and what is said of each parameter, as Google or Sphinx write it."""
+    """The description and the notes on parameters, in Google or Sphinx style."""
     description: list[str] = []
     notes: dict[str, list[str]] = {}
     target, section, margin = description, "", 0
     for line in text.splitlines():
         words, indent = line.strip(), len(line) - len(line.lstrip())
-        entry = _SPHINX.fullmatch(words)
-        if found := _SECTION.fullmatch(line):
+        entry = _SPHINX_ENTRY.fullmatch(words)
+        if found := _SECTION_HEADER.fullmatch(line):
             target, section, margin = [], found[1], 0
             continue
         if section in ("Args", "Arguments", "Parameters") and words:
             margin = margin or indent
-            entry = _GOOGLE.fullmatch(words) if indent <= margin else entry
+            entry = _GOOGLE_ENTRY.fullmatch(words) if indent <= margin else entry
         if entry:
             target = notes.setdefault(entry[1], [])
             words = entry[2]
@@ -104,7 +106,7 @@ def _make_params(name: str, function: Callable[..., Any], notes: dict[str, str])
         default = each.default
         if default is each.empty:
             default = msgspec.NODEFAULT
-        elif not isinstance(default, _SIMPLE):
+        elif not isinstance(default, _IMMUTABLE_TYPES):
             default = msgspec.field(default_factory=repeat(default).__next__)
         fields.append((each.name, kind, default))
     return msgspec.defstruct(name, fields, kw_only=True, frozen=True)

@@ -1,4 +1,4 @@
-"""Commands of a session that run on another backend than this machine."""
+"""Commands of a session that run on a remote backend."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
 
 _CLIENTS: ServiceKey[dict[str, CommandSpec]] = ServiceKey("backend clients")
-"""The clients of commands in the background, by the names these got."""
+"""The clients of background commands, by the ids of the commands."""
 
 
 def resolve_folder(workdir: str | None, backend: CommandBackend) -> Path:
-    """The folder in the backend's own paths; whether it exists is seen there."""
+    """The folder as a path of the backend, which also finds out whether it exists."""
     if workdir and "\0" in workdir:
         raise ToolError("workdir contains a NUL character; nothing was run.")
     if workdir and workdir.startswith("~"):
@@ -28,11 +28,11 @@ def resolve_folder(workdir: str | None, backend: CommandBackend) -> Path:
 
 
 async def require_confinement(ctx: ToolContext, backend: CommandBackend) -> None:
-    """ToolError where `sandbox.required` is set and the backend does not confine commands."""
+    """Raise ToolError when `sandbox.required` is set and the backend does not confine commands."""
     if ctx.workspace.sandbox_required and not await backend.is_confined():
         raise ToolError(
-            f"sandbox.required is true, but commands run {backend.location}, which confines them "
-            "to nothing. Nothing was run."
+            f"sandbox.required is true, but commands run {backend.location}, which does not "
+            "confine them. Nothing was run."
         )
 
 
@@ -42,7 +42,7 @@ def remember_client(ctx: ToolContext, name: str, client: CommandSpec) -> None:
 
 
 async def end_client(ctx: ToolContext, name: str) -> None:
-    """End what a background command started on the backend: ending its client does not."""
+    """End a background command on the backend: ending its client does not."""
     backend, clients = ctx.services.get(BACKEND), ctx.services.get(_CLIENTS)
     if backend is not None and clients is not None and name in clients:
         await backend.end_command(clients.pop(name))

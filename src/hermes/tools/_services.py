@@ -1,4 +1,4 @@
-"""The services that the runtime gives to the tools of a session."""
+"""The services that the runtime provides to the tools of a session."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 STORE: ServiceKey[Store] = ServiceKey("store")
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
-"""Opens the process's one access to the web, when it is first needed."""
+"""Opens the process's only access to the web, when it is first needed."""
 PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]] = ServiceKey(
     "processes"
 )
 """The background commands that the session with this id may see."""
 BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
-"""Where commands run; an empty slot: on this machine."""
+"""Where commands run; not set: on this machine."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
 
 

@@ -8,8 +8,8 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 
 MAX_CHOICES = 8
-WAIT = 3600.0
-_NOBODY = (
+MAX_WAIT = 3600.0
+_NO_ANSWER = (
     "Nobody can answer now. Decide yourself and say what you assumed, or end your turn with the "
     "question."
 )
@@ -24,7 +24,7 @@ class Params(Struct, frozen=True):
     "Ask the user when you cannot go on without an answer; they may also answer in their own "
     "words.",
     exclusive=True,
-    timeout=WAIT,
+    timeout=MAX_WAIT,
 )
 async def clarify(p: Params, ctx: ToolContext) -> ToolResult:
     question = p.question.strip()
@@ -33,6 +33,6 @@ async def clarify(p: Params, ctx: ToolContext) -> ToolResult:
     choices = tuple(dict.fromkeys(c.strip() for c in p.choices or () if c.strip()))[:MAX_CHOICES]
     answer = await ctx.user.ask(question, choices)
     if answer is None:
-        return ToolResult(_NOBODY, error=True)
-    said = answer.strip()
-    return ToolResult(f"The user answers: {said}" if said else "The user gave an empty answer.")
+        return ToolResult(_NO_ANSWER, error=True)
+    text = answer.strip()
+    return ToolResult(f"The user answers: {text}" if text else "The user gave an empty answer.")

@@ -1,18 +1,17 @@
-"""Edits text files: replaces a piece of one, or applies a patch to several, all or nothing."""
+"""Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
-from hermes.tools._files.paths import resolve
+from hermes.tools._files.paths import resolve_path
 
-_EITHER = "Give either path, old and new, or patch; nothing was changed."
+_USAGE = "Nothing was changed. Give either path, old and new, or patch."
 
 
 class Params(Struct, frozen=True):
@@ -23,44 +22,44 @@ class Params(Struct, frozen=True):
     patch: str | None = None
 
 
-def _key(p: Params, cwd: Path) -> tuple[str, ...]:
-    return tuple(str(resolve(raw, cwd)) for raw in _paths(p))
+def _list_locks(p: Params, cwd: Path) -> tuple[str, ...]:
+    return tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p))
 
 
-def _paths(p: Params) -> list[str]:
+def _list_paths(p: Params) -> list[str]:
     if not p.patch:
         if not p.path:
-            raise ToolError(_EITHER)
+            raise ToolError(_USAGE)
         return [p.path]
-    from hermes.tools._edit.v4a import parse
+    from hermes.tools._edit.v4a import parse_patch
 
-    return [raw for change in parse(p.patch) for raw in (change.path, change.to) if raw]
+    return [raw for change in parse_patch(p.patch) for raw in (change.path, change.new_path) if raw]
 
 
 @tool(
     "Edit files: replace `old` (unique, or `all`) by `new` in `path`, or apply a V4A `patch` "
     "(*** Begin Patch ...) to several files, all or none.",
     risk="write",
-    key=_key,
+    key=_list_locks,
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
-        raise ToolError(_EITHER)
+        raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
-        raise ToolError("Give old and new (an empty `new` deletes `old`); nothing was changed.")
-    return await asyncio.to_thread(_run, p, ctx.workspace)
+        raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
+    return await asyncio.to_thread(_apply_changes, p, ctx.workspace)
 
 
-def _run(p: Params, workspace: Workspace) -> ToolResult:
+def _apply_changes(p: Params, workspace: Workspace) -> ToolResult:
     from hermes.tools._edit.file_changes import FileChanges
 
     files = FileChanges(workspace)
     if p.patch:
-        from hermes.tools._edit.v4a import parse
+        from hermes.tools._edit.v4a import parse_patch
 
-        for change in parse(p.patch):
-            files.change(change)
+        for change in parse_patch(p.patch):
+            files.apply_change(change)
     else:
-        files.replace(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
+        files.replace_text(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
     files.commit()
-    return files.report(os.path.realpath(workspace.cwd))
+    return files.build_result()

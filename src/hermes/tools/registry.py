@@ -1,7 +1,7 @@
-"""Finds tools by their file names and imports the chosen ones."""
+"""Finds tools by their file names and imports the selected ones."""
 
-# `tools/NAME.py` defines the Tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET. A
-# name with a leading underscore, and this module, are no tools.
+# `tools/NAME.py` defines the tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET.
+# Modules with a leading underscore, and this one, define no tools.
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ALL = "all"
 NONE = "none"
 SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
-_NEEDS = {"browser": ("playwright", "browser")}
-"""Toolset or tool -> the module it cannot do without, and the extra that brings it."""
-_GROUPS = {
+_REQUIRED_EXTRAS = {"browser": ("playwright", "browser")}
+"""Toolset or tool -> the module it needs, and the extra that installs it."""
+_ALIASES = {
     "file": ("read_file", "write_file", "patch", "search_files"),
     "code_execution": ("execute_code",),
 }
-"""Names people bring along for several tools, or for one that is called otherwise here."""
-_FEW = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
-_HARMLESS_ONLY = frozenset({"webhook"})
-"""Platforms whose messages come from programs: without a word from the operator they only read."""
+"""Names from other agents for several tools, or for one with another name here."""
+_SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
+_READ_ONLY_PLATFORMS = frozenset({"webhook"})
+"""Platforms whose messages come from programs: by default they get only tools that read."""
 
 
 class Tools(Mapping[str, Tool[Any]]):
-    """The tools of a session, sorted; those outside `core` are imported when they are needed."""
+    """The tools of a session, sorted by name; each is imported when it is first needed."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         self._modules = dict(sorted(modules.items()))
@@ -44,7 +44,7 @@ class Tools(Mapping[str, Tool[Any]]):
     def __getitem__(self, name: str) -> Tool[Any]:
         found = self._loaded.get(name)
         if found is None:
-            found = self._loaded[name] = _load(name, self._modules[name])
+            found = self._loaded[name] = _import_tool(name, self._modules[name])
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -59,127 +59,132 @@ class Tools(Mapping[str, Tool[Any]]):
     def without(self, names: Collection[str]) -> Tools:
         return Tools({name: m for name, m in self._modules.items() if name not in names})
 
-    def offered(self, *, few: bool = False) -> tuple[ToolSpec, ...]:
-        """What requests declare: `core`, and the rest only when there is no way to search it;
-        `few`: only what a small model cannot do without."""
+    def list_specs(self, *, few: bool = False) -> tuple[ToolSpec, ...]:
+        """The specs that requests declare: `core`, and the others only when `tool_search` is not
+        selected. `few`: only what a small model needs."""
         if few:
-            return tuple(self[name].spec for name in self if name in _FEW)
-        core = catalog()[CORE]
+            return tuple(self[name].spec for name in self if name in _SMALL_MODEL_TOOLS)
+        core = list_toolsets()[CORE]
         searched = SEARCH in self._modules
         return tuple(self[name].spec for name in self if name in core or not searched)
 
 
 @cache
-def catalog() -> Mapping[str, Mapping[str, str]]:
-    """Toolset -> tool -> module, without importing any."""
+def list_toolsets() -> Mapping[str, Mapping[str, str]]:
+    """Toolset -> tool -> module; imports none of them."""
     root = Path(__file__).parent
     folders = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "_.")
-    found = {CORE: _modules(root, _PACKAGE)}
-    found.update({name: _modules(root / name, f"{_PACKAGE}.{name}") for name in folders})
+    found = {CORE: _list_modules(root, _PACKAGE)}
+    found.update({name: _list_modules(root / name, f"{_PACKAGE}.{name}") for name in folders})
     return found
 
 
-def _modules(folder: Path, package: str) -> dict[str, str]:
+def _list_modules(folder: Path, package: str) -> dict[str, str]:
     names = sorted(p.stem for p in folder.iterdir() if p.suffix == ".py" and p.name[0] != "_")
     return {name: f"{package}.{name}" for name in names if f"{package}.{name}" != __name__}
 
 
-def select(
+def select_tools(
     toolsets: Sequence[str] | None, *, platform: str = "", settings: Settings | None = None
 ) -> Tools:
-    """The tools of these toolsets (or tools, by name), nothing for `none`; by default everything
-    that is on for the platform. What was turned off stays off, and what is asked for by a name
-    that gives nothing is an error.
+    """The tools of these toolsets or with these names; by default everything that is on for the
+    platform. What was turned off stays off. Raises ConfigError for a name that gives no tool.
 
-    The order depends only on what is selected: it is part of the cached prefix of a request.
+    The order depends only on the selection: it is part of the cached prefix of a request.
     """
     settings = settings or Settings()
     if toolsets is None:
-        return Tools({n: m for n, s, m in _rows() if not off(n, s, settings, platform)})
+        return Tools(
+            {n: m for n, s, m in _list_rows() if not explain_absence(n, s, settings, platform)}
+        )
     chosen: dict[str, str] = {}
     for word in toolsets:
         if word == NONE:
             continue
-        group = _GROUPS.get(word, ())
-        rows = [(n, s, m) for n, s, m in _rows() if word in (ALL, n, s) or n in group]
+        group = _ALIASES.get(word, ())
+        rows = [(n, s, m) for n, s, m in _list_rows() if word in (ALL, n, s) or n in group]
         if not rows:
-            raise ConfigError(unknown(word))
-        reasons = [_barred(n, s, settings, platform) for n, s, _ in rows]
+            raise ConfigError(describe_unknown_name(word))
+        reasons = [_explain_refusal(n, s, settings, platform) for n, s, _ in rows]
         if all(reasons):
             raise ConfigError(f"{word} cannot be used: {reasons[0]}.")
         chosen.update({n: m for (n, _, m), why in zip(rows, reasons, strict=True) if not why})
     return Tools(chosen)
 
 
-def off(name: str, toolset: str, settings: Settings, platform: str) -> str:
-    """Why this tool is not there by default on the platform; empty when it is."""
-    if why := _barred(name, toolset, settings, platform):
+def explain_absence(name: str, toolset: str, settings: Settings, platform: str) -> str:
+    """Why the platform does not have this tool by default; empty when it has."""
+    if why := _explain_refusal(name, toolset, settings, platform):
         return why
-    if platform not in _HARMLESS_ONLY:
+    if platform not in _READ_ONLY_PLATFORMS:
         return ""
-    if _said(name, toolset, settings.platforms.get(platform)):
+    if _find_setting(name, toolset, settings.platforms.get(platform)):
         return ""
-    risk = load(name).risk
+    risk = load_tool(name).risk
     return "" if risk == "read" else f"{platform} only reads, unless it is enabled there"
 
 
-def load(name: str) -> Tool[Any]:
-    """The tool of this name, selected or not."""
-    return _load(name, next(tools[name] for tools in catalog().values() if name in tools))
+def load_tool(name: str) -> Tool[Any]:
+    """The tool with this name, selected or not."""
+    return _import_tool(
+        name, next(tools[name] for tools in list_toolsets().values() if name in tools)
+    )
 
 
-def unavailable(name: str, toolset: str) -> str:
-    """What is missing on this machine; empty when nothing is."""
-    module, extra = _NEEDS.get(name) or _NEEDS.get(toolset) or ("", "")
-    if not module or _installed(module):
+def explain_missing_extra(name: str, toolset: str) -> str:
+    """Which extra is missing on this machine; empty when none is."""
+    module, extra = _REQUIRED_EXTRAS.get(name) or _REQUIRED_EXTRAS.get(toolset) or ("", "")
+    if not module or _is_installed(module):
         return ""
     return f"the extra `{extra}` is not installed"
 
 
 @cache
-def _installed(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     from importlib.util import find_spec
 
     return find_spec(module) is not None
 
 
-def unknown(word: str) -> str:
-    """The sentence about a word that is neither a toolset nor a tool."""
+def describe_unknown_name(name: str) -> str:
+    """The error sentence for a name that is neither a toolset nor a tool."""
     from difflib import get_close_matches
 
-    names = [*catalog(), *(name for name, _, _ in _rows()), ALL, NONE]
-    valid = [name for name in names if name != word]
-    near = get_close_matches(word.casefold(), valid, n=1)
+    known = [*list_toolsets(), *(row[0] for row in _list_rows()), ALL, NONE]
+    valid = [other for other in known if other != name]
+    near = get_close_matches(name.casefold(), valid, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Valid: {', '.join(valid)}."
-    return f"There is no toolset or tool {word!r}. {hint}"
+    return f"There is no toolset or tool {name!r}. {hint}"
 
 
-def unknown_words(settings: Settings) -> list[str]:
+def list_unknown_names(settings: Settings) -> list[str]:
     """Names in the configuration that are neither a toolset nor a tool."""
-    known = {name for toolset, tools in catalog().items() for name in (toolset, *tools)}
+    known = {name for toolset, tools in list_toolsets().items() for name in (toolset, *tools)}
     selections: list[Selection] = [settings, *settings.platforms.values()]
     words = {word for s in selections for word in (*s.enabled, *s.disabled)}
     return sorted(words - known)
 
 
-def _rows() -> list[tuple[str, str, str]]:
+def _list_rows() -> list[tuple[str, str, str]]:
     """Tool, toolset, module."""
-    return [(name, s, module) for s, tools in catalog().items() for name, module in tools.items()]
+    return [
+        (name, s, module) for s, tools in list_toolsets().items() for name, module in tools.items()
+    ]
 
 
-def _barred(name: str, toolset: str, settings: Settings, platform: str) -> str:
-    """Why it cannot be had even when it is asked for."""
-    here = _said(name, toolset, settings.platforms.get(platform))
-    if here is False:
+def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
+    """Why the tool cannot be used even when it is selected by name; empty when it can."""
+    on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
+    if on_platform is False:
         return f"turned off for {platform}"
-    if here is None and _said(name, toolset, settings) is False:
+    if on_platform is None and _find_setting(name, toolset, settings) is False:
         return "turned off; `hermes tools enable` turns it on"
-    return unavailable(name, toolset)
+    return explain_missing_extra(name, toolset)
 
 
-def _said(name: str, toolset: str, selection: Selection | None) -> bool | None:
-    """What the configuration says about a tool: its own name counts before its toolset's, and
-    no before yes."""
+def _find_setting(name: str, toolset: str, selection: Selection | None) -> bool | None:
+    """Whether the configuration enables the tool; None: not configured. Its own name counts
+    before that of its toolset, and disabled before enabled."""
     if selection is None:
         return None
     for word in (name, toolset):
@@ -190,7 +195,7 @@ def _said(name: str, toolset: str, selection: Selection | None) -> bool | None:
     return None
 
 
-def _load(name: str, module: str) -> Tool[Any]:
+def _import_tool(name: str, module: str) -> Tool[Any]:
     found = getattr(import_module(module), name)
     if not isinstance(found, Tool) or found.name != name:
         raise TypeError(f"{module} does not define the tool {name}")

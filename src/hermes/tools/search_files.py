@@ -14,18 +14,24 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._files.paths import check, check_unopened, describe_missing, resolve
+from hermes.tools._files.paths import (
+    check_access,
+    check_unopened_file,
+    describe_missing,
+    display_path,
+    resolve_path,
+)
 
 if TYPE_CHECKING:
-    from hermes.tools._files.ripgrep import Line, Query
+    from hermes.tools._files.ripgrep import FoundLine, SearchQuery
 
-LIMIT = 100
+DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 MAX_CONTEXT = 10
 MAX_CHARS = 40_000
-_WIDTH = 300
-"""Characters of a line that are shown."""
-_MULTILINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+_MAX_LINE_CHARS = 300
+"""Longer lines are cut around the match."""
+_LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
 class Params(Struct, frozen=True):
@@ -39,128 +45,134 @@ class Params(Struct, frozen=True):
 
 @tool("Search file contents by regex or, with kind=names, names by glob. Skips what git ignores.")
 async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.tools._files.ripgrep import SECONDS, Query
+    from hermes.tools._files.ripgrep import TIMEOUT, SearchQuery
 
     if not p.pattern:
         raise ToolError("The pattern is empty.")
-    root = resolve(p.path or ".", ctx.workspace.cwd)
-    check(root, ctx.workspace, write=False)
+    root = resolve_path(p.path or ".", ctx.workspace.cwd)
+    check_access(root, ctx.workspace, write=False)
     if not root.exists():
         raise ToolError(describe_missing(root))
-    query = Query(
+    query = SearchQuery(
         root,
         p.pattern,
         p.glob or "",
         min(max(p.context or 0, 0), MAX_CONTEXT),
-        min(max(p.limit or LIMIT, 1), MAX_LIMIT),
+        min(max(p.limit or DEFAULT_LIMIT, 1), MAX_LIMIT),
     )
-    _readable(query)
-    found = _Found(query, ctx)
+    _require_searchable(query)
+    found = _MatchList(query, ctx)
     try:
-        async with asyncio.timeout(SECONDS):
-            await (_names if p.kind == "names" else _contents)(query, ctx, found)
+        async with asyncio.timeout(TIMEOUT):
+            await (_search_names if p.kind == "names" else _search_contents)(query, ctx, found)
     except TimeoutError:
-        found.notes.append(f"stopped after {SECONDS:g} s or too much output; narrow the search")
+        found.notes.append(f"stopped after {TIMEOUT:g} s or too much output; narrow the search")
     except OSError as error:
         raise ToolError(f"Cannot search {root}: {error.strerror}.") from None
-    return found.result(p)
+    return found.build_result(p)
 
 
-def _readable(query: Query) -> None:
-    from hermes.tools._files.ripgrep import LARGEST
-    from hermes.tools._files.walk import KERNEL
+def _require_searchable(query: SearchQuery) -> None:
+    from hermes.tools._files.ripgrep import MAX_FILE_BYTES
+    from hermes.tools._files.walk import KERNEL_FOLDERS
 
-    if any(str(folder) in KERNEL for folder in (query.root, *query.root.parents)):
-        raise ToolError(f"{query.root} holds no ordinary files; use terminal.")
-    if query.only and query.root.stat().st_size > LARGEST:
-        raise ToolError(f"{query.root} is larger than {LARGEST >> 20} MB; use terminal (grep).")
+    if any(str(folder) in KERNEL_FOLDERS for folder in (query.root, *query.root.parents)):
+        raise ToolError(f"{query.root} has no ordinary files; use terminal.")
+    if query.single_file and query.root.stat().st_size > MAX_FILE_BYTES:
+        raise ToolError(
+            f"{query.root} is larger than {MAX_FILE_BYTES >> 20} MB; use terminal (grep)."
+        )
 
 
-async def _contents(query: Query, ctx: ToolContext, found: _Found) -> None:
-    from hermes.tools._files.ripgrep import BadPattern, lines
+async def _search_contents(query: SearchQuery, ctx: ToolContext, found: _MatchList) -> None:
+    from hermes.tools._files.ripgrep import BadPattern, search_lines
 
-    if _MULTILINE.search(query.pattern):
-        raise ToolError("Lines are searched one by one: the pattern may not contain a line break.")
+    if _LINE_BREAK.search(query.pattern):
+        raise ToolError("The pattern contains a line break, but lines are searched one by one.")
     try:
-        async with contextlib.aclosing(lines(query, ctx.workspace)) as stream:
+        async with contextlib.aclosing(search_lines(query, ctx.workspace)) as stream:
             async for line in stream:
-                if not found.take(line):
+                if not found.add_line(line):
                     break
     except BadPattern as error:
         literal = re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", query.pattern)
         raise ToolError(
-            f"Not a valid regex: {error}. To search for that very text use the pattern {literal}"
+            f"Not a valid regex: {error}. To search for the text itself use the pattern {literal}"
         ) from None
 
 
-async def _names(query: Query, ctx: ToolContext, found: _Found) -> None:
-    from hermes.tools._files.ripgrep import names
+async def _search_names(query: SearchQuery, ctx: ToolContext, found: _MatchList) -> None:
+    from hermes.tools._files.ripgrep import list_names
 
-    fits = _name_test(query.pattern)
-    async with contextlib.aclosing(names(query, ctx.workspace)) as stream:
+    fits = _make_name_filter(query.pattern)
+    async with contextlib.aclosing(list_names(query, ctx.workspace)) as stream:
         async for name in stream:
-            if fits(name) and not found.take_name(name):
+            if fits(name) and not found.add_name(name):
                 break
 
 
-def _name_test(pattern: str) -> Callable[[str], bool]:
-    """A glob; without any sign of one, a part of the name (or path), whatever its case."""
-    from hermes.tools._files.globs import WILD, matcher
+def _make_name_filter(pattern: str) -> Callable[[str], bool]:
+    """A test for names: by glob or, without wildcards, by a part of the name, ignoring case."""
+    from hermes.tools._files.globs import WILDCARDS, compile_glob
 
-    if WILD & set(pattern):
-        return matcher(pattern)
+    if WILDCARDS & set(pattern):
+        return compile_glob(pattern)
     wanted = pattern.casefold()
     if "/" in pattern:
         return lambda path: wanted in path.casefold()
     return lambda path: wanted in path.rpartition("/")[2].casefold()
 
 
-class _Found:
-    """What is shown, and how much more there is. A file that may not be read is not in it."""
+class _MatchList:
+    """The matches to show and notes about the rest; files that may not be read are left out."""
 
-    def __init__(self, query: Query, ctx: ToolContext) -> None:
-        from hermes.tools._files.globs import matcher
+    def __init__(self, query: SearchQuery, ctx: ToolContext) -> None:
+        from hermes.tools._files.globs import compile_glob
 
         self._query = query
         self._workspace = ctx.workspace
-        self._fits = matcher(query.glob) if query.glob and not query.only else None
-        self._file = ""
-        self._shown = False
-        self._last = 0
+        self._matches_glob = (
+            compile_glob(query.glob) if query.glob and not query.single_file else None
+        )
+        self._current_file = ""
+        self._current_allowed = False
+        self._last_number = 0
         self._room = MAX_CHARS
         self._cwd = Path(os.path.realpath(ctx.workspace.cwd))
         self.rows: list[str] = []
         self.notes: list[str] = []
         self.matches = 0
 
-    def take(self, line: Line) -> bool:
-        """False when there is no need for more."""
-        if line.path != self._file:
-            self._file = line.path
-            self._shown = self._may_show(line.path)
-            self._last = -1
-        if not self._shown:
+    def add_line(self, line: FoundLine) -> bool:
+        """Add a line; False when no more are needed."""
+        if line.path != self._current_file:
+            self._current_file = line.path
+            self._current_allowed = self._may_show(line.path)
+            self._last_number = -1
+        if not self._current_allowed:
             return True
-        if line.at is not None and self._full():
+        if line.match_start is not None and self._stop_at_limit():
             return False
-        if self._query.context and self.rows and line.number != self._last + 1:
+        if self._query.context and self.rows and line.number != self._last_number + 1:
             self.rows.append("--")
-        self._last = line.number
-        sign = "-" if line.at is None else ":"
-        self._add(f"{self._name(line.path)}{sign}{line.number}{sign} {_cut(line)}")
-        self.matches += line.at is not None
+        self._last_number = line.number
+        sign = "-" if line.match_start is None else ":"
+        self._add_row(
+            f"{self._format_name(line.path)}{sign}{line.number}{sign} {_shorten_line(line)}"
+        )
+        self.matches += line.match_start is not None
         return self._room > 0
 
-    def take_name(self, name: str) -> bool:
+    def add_name(self, name: str) -> bool:
         if not self._may_show(name):
             return True
-        if self._full():
+        if self._stop_at_limit():
             return False
-        self._add(self._name(name))
+        self._add_row(self._format_name(name))
         self.matches += 1
         return self._room > 0
 
-    def result(self, p: Params) -> ToolResult:
+    def build_result(self, p: Params) -> ToolResult:
         if self._room <= 0:
             self.notes.append("more than can be shown; narrow the search")
         if not self.rows:
@@ -174,41 +186,39 @@ class _Found:
         notes = [f"[{note}]" for note in self.notes]
         return ToolResult("\n".join([*self.rows, *notes]), data={"matches": self.matches})
 
-    def _full(self) -> bool:
-        if self.matches < self._query.most:
+    def _stop_at_limit(self) -> bool:
+        if self.matches < self._query.max_matches:
             return False
         if self.rows[-1] == "--":
             self.rows.pop()
         self.notes.append(
-            f"the first {self.matches} matches; for others narrow pattern, path or glob, or raise "
-            "limit"
+            f"the first {self.matches} matches; narrow pattern, path or glob, or raise limit"
         )
         return True
 
-    def _add(self, row: str) -> None:
+    def _add_row(self, row: str) -> None:
         self._room -= len(row) + 1
         self.rows.append(row)
 
     def _may_show(self, name: str) -> bool:
-        if self._fits and not self._fits(name):
+        if self._matches_glob and not self._matches_glob(name):
             return False
         path = self._query.folder / name
         try:
-            check(Path(os.path.realpath(path)), self._workspace, write=False)
-            check_unopened(path, self._workspace)
+            check_access(Path(os.path.realpath(path)), self._workspace, write=False)
+            check_unopened_file(path, self._workspace)
         except (OSError, ToolError):
             return False
         return True
 
-    def _name(self, name: str) -> str:
-        path = self._query.folder / name
-        return str(path.relative_to(self._cwd) if path.is_relative_to(self._cwd) else path)
+    def _format_name(self, name: str) -> str:
+        return display_path(self._query.folder / name, self._cwd)
 
 
-def _cut(line: Line) -> str:
-    """The part of a long line that matches, or its start."""
+def _shorten_line(line: FoundLine) -> str:
+    """The part of a long line around the match, or its start."""
     text = line.text
-    if len(text) <= _WIDTH:
+    if len(text) <= _MAX_LINE_CHARS:
         return text
-    start = max(0, min((line.at or 0) - _WIDTH // 3, len(text) - _WIDTH))
-    return f"{'…' * bool(start)}{text[start : start + _WIDTH]}…"
+    start = max(0, min((line.match_start or 0) - _MAX_LINE_CHARS // 3, len(text) - _MAX_LINE_CHARS))
+    return f"{'…' * bool(start)}{text[start : start + _MAX_LINE_CHARS]}…"

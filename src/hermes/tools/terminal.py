@@ -11,8 +11,13 @@ from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._background import opened, report, settled, tidied
-from hermes.tools._git_commit import committing
+from hermes.tools._background import (
+    clean_up_outputs,
+    report_output,
+    require_processes,
+    wait_until_quiet,
+)
+from hermes.tools._git_commit import run_with_git_overlay
 from hermes.tools._remote import remember_client, require_confinement, resolve_folder
 from hermes.tools._sandbox_policy import policy
 from hermes.tools._services import BACKEND
@@ -57,16 +62,16 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
     env = ctx.workspace.child_env
     command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
-    await tidied(ctx)
+    await clean_up_outputs(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
     if ctx.verdict.commits and walls is not None and walls.mode == "workspace-write":
-        return await committing(command, ctx, _see_through)
+        return await run_with_git_overlay(command, ctx, _see_through)
     return await _see_through(command, ctx)
 
 
 async def _leave_running(command: CommandSpec, p: Params, ctx: ToolContext) -> ToolResult:
-    processes, owner = opened(ctx)
+    processes, owner = require_processes(ctx)
     if backend := ctx.services.get(BACKEND):
         confined = await backend.is_confined()
         client = await backend.build_client(command)
@@ -75,9 +80,9 @@ async def _leave_running(command: CommandSpec, p: Params, ctx: ToolContext) -> T
     else:
         confined = command.tier is not None and command.tier.level < 3
         state = await processes.start(command, owner, confined=confined)
-    state = await settled(processes, state, 0)
+    state = await wait_until_quiet(processes, state, 0)
     if state.end and state.end.why == "sandbox":
-        raise ToolError(f"The sandbox cannot be used. Nothing was run. {report(state)}")
+        raise ToolError(f"The sandbox cannot be used. Nothing was run. {report_output(state)}")
     name = state.record.id
     notes = []
     if state.running:
@@ -85,7 +90,7 @@ async def _leave_running(command: CommandSpec, p: Params, ctx: ToolContext) -> T
     if p.timeout is not None:
         notes.append("[timeout does not count in the background]")
     return ToolResult(
-        "\n".join([report(state, nothing=""), *notes]),
+        "\n".join([report_output(state, placeholder=""), *notes]),
         data={"process": name, "exit_status": state.end.status if state.end else None},
     )
 

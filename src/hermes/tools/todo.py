@@ -1,4 +1,4 @@
-"""Keeps the list of steps the model has planned for the session."""
+"""Keeps the model's list of planned steps for the session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Params(Struct, frozen=True):
 )
 async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     if p.todos is not None:
-        ctx.services.set(TODO_LIST, _accepted(p.todos))
+        ctx.services.set(TODO_LIST, _check_todos(p.todos))
     items = ctx.services.get(TODO_LIST)
     if not items:
         return ToolResult("The list is empty.", data=[])
@@ -44,13 +44,13 @@ async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     rows = [f"{_MARKS[item.status or 'pending']} {item.id}. {item.content}" for item in items]
     shown = "\n".join([*rows, f"[{done} of {len(items)} done]"])
     data = [{"id": i.id, "content": i.content, "status": i.status} for i in items]
-    # The model has just written the list: the whole of it again would tell it nothing.
+    # The model has just written the list and need not read it again.
     content = shown if p.todos is None else f"Noted: {done} of {len(items)} done."
     return ToolResult(content, display=shown, data=data)
 
 
-def recall(messages: Sequence[Message]) -> list[Todo]:
-    """The list as a stored conversation left it: its last change that was accepted."""
+def restore_todos(messages: Sequence[Message]) -> list[Todo]:
+    """The list at the end of a stored conversation: its last accepted change."""
     failed: set[str] = set()
     for message in reversed(messages):
         for part in reversed(message.parts):
@@ -58,17 +58,18 @@ def recall(messages: Sequence[Message]) -> list[Todo]:
                 failed.add(part.call_id)
             elif isinstance(part, ToolCall) and part.name == todo.name and part.id not in failed:
                 try:
-                    said = todo.parse_params(msgspec.json.decode(part.args, type=dict)).todos
-                    if said is not None:
-                        return _accepted(said)
+                    todos = todo.parse_params(msgspec.json.decode(part.args, type=dict)).todos
+                    if todos is not None:
+                        return _check_todos(todos)
                 except (msgspec.MsgspecError, ToolError):
                     continue
     return []
 
 
-def _accepted(todos: list[Todo]) -> list[Todo]:
+def _check_todos(todos: list[Todo]) -> list[Todo]:
+    """The list with unique ids and clean texts. Raises ToolError when it is not acceptable."""
     if len(todos) > MAX_ITEMS:
-        raise ToolError(f"At most {MAX_ITEMS} steps; the list was not changed.")
+        raise ToolError(f"The list has more than {MAX_ITEMS} steps; it was not changed.")
     items: list[Todo] = []
     taken = {item.id for item in todos if item.id}
     number = 0

@@ -1,9 +1,10 @@
-"""Finds tools that requests do not declare, and calls them."""
+"""Finds tools that requests do not declare, and forwards calls to them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -11,11 +12,11 @@ from msgspec import Meta, Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
 
-MOST = 12
+MAX_RESULTS = 12
 _CORE = "core"
-_HOW = 'Call one with tool_search: {"name": "...", "arguments": {...}}'
-_WORD = re.compile(r"[^\W_]+")
-_IDLE = frozenset(
+_CALL_HINT = 'Call one with tool_search: {"name": "...", "arguments": {...}}'
+_WORD_PATTERN = re.compile(r"[^\W_]+")
+_STOP_WORDS = frozenset(
     "a an and any at by can could do does find for from get help how i in is it me my need of on "
     "or please something some take that the there this to tool tools use using want way we what "
     "which with you did about".split()
@@ -28,86 +29,84 @@ class Params(Struct, frozen=True):
     arguments: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = None
 
 
-def _target(p: Params) -> tuple[str, dict[str, Any]] | None:
+def _resolve_target(p: Params) -> tuple[str, dict[str, Any]] | None:
     if not p.name:
         return None
-    if p.arguments is None and p.query:  # meant for the tool that is named
+    if p.arguments is None and p.query:  # the query is for the named tool
         return p.name, {"query": p.query}
-    return p.name, _object(p.arguments)
+    return p.name, _parse_arguments(p.arguments)
 
 
-def _object(given: Any) -> dict[str, Any]:
-    """Models write nested arguments as text now and then."""
-    if isinstance(given, str):
+def _parse_arguments(value: Any) -> dict[str, Any]:
+    """The arguments as an object; models sometimes write them as JSON text."""
+    if isinstance(value, str):
         import orjson
 
-        try:
-            given = orjson.loads(given) if given.strip() else {}
-        except orjson.JSONDecodeError:
-            raise ToolError("`arguments` must be an object; nothing was executed.") from None
-    if given is None:
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value) if value.strip() else {}
+    if value is None:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise ToolError("`arguments` must be an object; nothing was executed.")
-    return given
+    return value
 
 
 @tool(
     "More tools: web, browser, Python, images and others. {query} finds them by words, with their "
     "schemas; {name, arguments} calls one.",
     brings=(),
-    forward=_target,
+    forward=_resolve_target,
 )
 async def tool_search(p: Params, ctx: ToolContext) -> ToolResult:
     deferred = [t for t in ctx.toolbox.tools.values() if t.toolset != _CORE]
     if not deferred:
-        return ToolResult("There are no tools beyond those you see.", data=[])
-    found = rank(p.query, deferred)[:MOST]
+        return ToolResult("There are no other tools.", data=[])
+    found = rank_tools(p.query, deferred)[:MAX_RESULTS]
     if found:
-        rows = [_entry(t) for t in found]
-        text = "\n\n".join([*rows, _HOW])
-        return ToolResult(text, display=", ".join(t.name for t in found), data=_names(found))
-    head = f"No tool matches {p.query!r}; all there are:" if p.query.strip() else "All there are:"
+        names = [t.name for t in found]
+        text = "\n\n".join([*map(_format_entry, found), _CALL_HINT])
+        return ToolResult(text, display=", ".join(names), data=names)
+    head = f"No tool matches {p.query!r}; all tools:" if p.query.strip() else "All tools:"
     rows = [f"{t.name}: {_first_line(t)}" for t in deferred]
     return ToolResult("\n".join([head, *rows]), data=[])
 
 
-def rank(query: str, tools: Iterable[Tool[Any]]) -> list[Tool[Any]]:
-    """Those that share words with the query, best first; equal ones by name."""
-    wanted = _words(query) - _IDLE or _words(query)
-    scored = [(_score(wanted, t), t) for t in tools]
+def rank_tools(query: str, tools: Iterable[Tool[Any]]) -> list[Tool[Any]]:
+    """The tools that share words with the query, best first, equal ones by name."""
+    wanted = _split_words(query) - _STOP_WORDS or _split_words(query)
+    scored = [(_score_tool(wanted, t), t) for t in tools]
     return [t for score, t in sorted(scored, key=lambda s: (-s[0], s[1].name)) if score > 0]
 
 
-def _score(wanted: set[str], tool: Tool[Any]) -> float:
-    name, toolset = _words(tool.name), _words(tool.toolset)
-    text = _words(f"{tool.description} {tool.words}")
-    fields = _words(" ".join(tool.spec.parameters.get("properties", ())))
-    total = 8.0 if wanted == name or wanted == {"".join(_WORD.findall(tool.name))} else 0.0
+def _score_tool(wanted: set[str], tool: Tool[Any]) -> float:
+    name, toolset = _split_words(tool.name), _split_words(tool.toolset)
+    text = _split_words(f"{tool.description} {tool.words}")
+    fields = _split_words(" ".join(tool.spec.parameters.get("properties", ())))
+    total = 8.0 if wanted == name or wanted == {"".join(_WORD_PATTERN.findall(tool.name))} else 0.0
     for word in wanted:
         total += max(
-            4.0 * _like(word, name),
-            2.0 * _like(word, toolset),
-            2.0 * _like(word, text),
-            1.0 * _like(word, fields),
+            4.0 * _match_word(word, name),
+            2.0 * _match_word(word, toolset),
+            2.0 * _match_word(word, text),
+            1.0 * _match_word(word, fields),
         )
     return total
 
 
-def _like(word: str, words: set[str]) -> float:
+def _match_word(word: str, words: set[str]) -> float:
     if word in words:
         return 1.0
     close = (w for w in words if min(len(w), len(word)) >= 4)
     return 0.5 if any(w.startswith(word) or word.startswith(w) for w in close) else 0.0
 
 
-def _words(text: str) -> set[str]:
-    """Lower-case words without a plural's s."""
-    found = _WORD.findall(text.casefold())
+def _split_words(text: str) -> set[str]:
+    """The words of a text in lower case, without a plural s."""
+    found = _WORD_PATTERN.findall(text.casefold())
     return {w[:-1] if len(w) > 3 and w.endswith("s") and w[-2] != "s" else w for w in found}
 
 
-def _entry(tool: Tool[Any]) -> str:
+def _format_entry(tool: Tool[Any]) -> str:
     import orjson
 
     return f"{tool.name}: {_first_line(tool)}\n{orjson.dumps(tool.spec.parameters).decode()}"
@@ -115,7 +114,3 @@ def _entry(tool: Tool[Any]) -> str:
 
 def _first_line(tool: Tool[Any]) -> str:
     return tool.description.strip().partition("\n")[0]
-
-
-def _names(tools: Iterable[Tool[Any]]) -> list[str]:
-    return [tool.name for tool in tools]

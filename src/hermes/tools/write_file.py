@@ -1,4 +1,4 @@
-"""Writes a whole file, atomically."""
+"""Writes a whole file atomically."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._edit.atomic_write import Draft, no_marks, no_surprise
-from hermes.tools._files.paths import check, resolve
+from hermes.tools._edit.atomic_write import (
+    Draft,
+    find_redaction_marks,
+    reject_link_outside,
+    reject_redaction_marks,
+)
+from hermes.tools._files.paths import check_access, resolve_path
 
 
 class Params(Struct, frozen=True):
@@ -18,45 +23,44 @@ class Params(Struct, frozen=True):
     content: str
 
 
-def _key(p: Params, cwd: Path) -> str:
-    return str(resolve(p.path, cwd))
+def _choose_lock(p: Params, cwd: Path) -> str:
+    return str(resolve_path(p.path, cwd))
 
 
-@tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_key)
+@tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_choose_lock)
 async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
-    path = resolve(p.path, ctx.workspace.cwd)
-    no_surprise(p.path, path, ctx.workspace.cwd)
-    check(path, ctx.workspace, write=True)
+    path = resolve_path(p.path, ctx.workspace.cwd)
+    reject_link_outside(p.path, path, ctx.workspace.cwd)
+    check_access(path, ctx.workspace, write=True)
     data = p.content.encode("utf-8", "replace")
     try:
-        # In a thread whatever the size: a disk may take its time to sync.
-        created, problem = await asyncio.to_thread(_write, path, data, ctx)
+        # In a thread whatever the size: syncing a disk may take long.
+        created, problem = await asyncio.to_thread(_write_draft, path, data, ctx)
     except OSError as error:
         raise ToolError(f"Cannot write {path}: {error.strerror}. Nothing was changed.") from None
-    said = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
+    text = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
     return ToolResult(
-        f"{said}\n[warning: {problem}]" if problem else said,
+        f"{text}\n[warning: {problem}]" if problem else text,
         data={"created": created, "warning": problem},
     )
 
 
-def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
-    """Whether the file is new, and what is wrong with its syntax."""
-    from hermes.tools._edit.syntax import problem
+def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
+    """Write the file; returns whether it is new, and what is wrong with its syntax."""
+    from hermes.tools._edit.syntax import find_syntax_error
+    from hermes.tools._edit.text_file import read_bytes
 
-    def old() -> bytes | None:
-        from hermes.tools._edit.text_file import read_bytes
-
+    if find_redaction_marks(data):
         try:
-            return read_bytes(path, ctx.workspace)[0]
+            old = read_bytes(path, ctx.workspace)[0]
         except FileNotFoundError:
-            return None
-
-    no_marks(path, data, old)
+            old = None
+        reject_redaction_marks(path, data, old)
     draft = Draft(path, data, ctx.workspace)
     try:
         draft.commit()
     except OSError:
         draft.discard()
         raise
-    return draft.old is None, problem(path, data, ctx.workspace.child_env.get("PATH", ""))
+    problem = find_syntax_error(path, data, ctx.workspace.child_env.get("PATH", ""))
+    return draft.existing is None, problem

@@ -23,7 +23,7 @@ from hermes.llm.history_view import NO_RESULT, HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.store.migrations import MIGRATIONS
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 # -- the two bits ------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ def test_a_tool_made_by_hand_is_thought_capable_of_everything() -> None:
 
 
 def test_the_tools_that_exist_declare_what_they_are() -> None:
-    tools = select(["all"])
+    tools = select_tools(["all"])
     for name in ("terminal", "read_file", "search_files"):
         assert name not in tools or tools[name].brings == BOTH
     for name in ("web_extract", "web_search"):

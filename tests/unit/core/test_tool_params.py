@@ -11,9 +11,9 @@ from msgspec import to_builtins
 
 from hermes.core.errors import ToolError
 from hermes.core.message import Message, ToolCall
-from hermes.tools._files.paths import resolve
-from hermes.tools.registry import load
-from hermes.tools.todo import recall
+from hermes.tools._files.paths import resolve_path
+from hermes.tools.registry import load_tool
+from hermes.tools.todo import restore_todos
 
 TODO = {"content": "x", "status": "in_progress", "id": "1"}
 
@@ -42,7 +42,7 @@ TODO = {"content": "x", "status": "in_progress", "id": "1"}
 def test_what_can_mean_only_one_thing(
     tool: str, given: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    found = to_builtins(load(tool).parse_params(given))
+    found = to_builtins(load_tool(tool).parse_params(given))
     assert {name: found[name] for name in meant} == meant
 
 
@@ -63,12 +63,12 @@ def test_what_can_mean_only_one_thing(
 )
 def test_what_cannot_be_meant_is_said(tool: str, given: dict[str, Any], said: str) -> None:
     with pytest.raises(ToolError) as error:
-        load(tool).parse_params(given)
+        load_tool(tool).parse_params(given)
     assert f"Invalid arguments for {tool}: " in str(error.value) and said in str(error.value)
 
 
 def test_what_a_tool_does_not_know_is_named() -> None:
-    read = load("read_file")
+    read = load_tool("read_file")
     assert read.describe_ignored({"path": "a", "end_line": 4}) == (
         "ignored: end_line; read_file takes path, offset, limit"
     )
@@ -77,7 +77,7 @@ def test_what_a_tool_does_not_know_is_named() -> None:
 
 def test_a_list_that_was_mended_is_recalled() -> None:
     call = ToolCall("c", "todo", '{"todos": [{"content": "x", "id": 7}]}')
-    assert [item.id for item in recall([Message("assistant", (call,))])] == ["7"]
+    assert [item.id for item in restore_todos([Message("assistant", (call,))])] == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_a_list_that_was_mended_is_recalled() -> None:
 def test_paths_with_something_around_them(tmp_path: Path, raw: str, name: str) -> None:
     for there in ("a.txt", "a b.txt", '"q"', "q", normalize("NFD", "é.txt"), "ü.txt"):
         (tmp_path / there).touch()
-    assert resolve(raw.replace("{}", str(tmp_path)), tmp_path) == tmp_path / name
+    assert resolve_path(raw.replace("{}", str(tmp_path)), tmp_path) == tmp_path / name
 
 
 @pytest.mark.parametrize("raw", ['"/etc/x"', "'../x'", "@/etc/x", "file:///etc/x"])
 def test_where_a_path_leads_does_not_depend_on_what_is_there(tmp_path: Path, raw: str) -> None:
     """It was judged before it is used."""
-    before = resolve(raw, tmp_path)
+    before = resolve_path(raw, tmp_path)
     (tmp_path / raw).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / raw).touch()
-    assert resolve(raw, tmp_path) == before
+    assert resolve_path(raw, tmp_path) == before

@@ -16,8 +16,8 @@ from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, ToolDone
 from hermes.core.tool import Risk, Tool, ToolContext, tool
 from hermes.tools import registry
-from hermes.tools.registry import select
-from hermes.tools.tool_search import MOST, rank, tool_search
+from hermes.tools.registry import select_tools
+from hermes.tools.tool_search import MAX_RESULTS, rank_tools, tool_search
 from tests.kit import WIRES, Provider, Received, call, say
 from tests.kit.bodies import messages, prefix, tools
 from tests.kit.rig import rig
@@ -180,7 +180,7 @@ async def test_calls_that_write_to_one_thing_take_turns(tmp_path: Path) -> None:
         ({"name": "tool_search", "arguments": {"query": "x"}}, "cannot call"),
         ({"query": "zzz"}, "No tool matches"),
         ({"name": "session_search", "query": "no such words"}, "Nothing was found"),
-        ({}, "All there are"),
+        ({}, "All tools"),
     ],
 )
 async def test_what_goes_wrong_is_told(
@@ -205,7 +205,7 @@ async def test_without_tool_search_everything_is_declared(tmp_path: Path) -> Non
         rig(tmp_path, p, options=Options(toolsets=("web",)), check=False) as r,
     ):
         await r.turn()
-        assert set(tools(p.requests[0])) == set(registry.catalog()["web"])
+        assert set(tools(p.requests[0])) == set(registry.list_toolsets()["web"])
 
 
 # -- ranking -------------------------------------------------------------------------------
@@ -230,14 +230,14 @@ def test_words_of_the_name_count_most_and_ties_go_by_name() -> None:
         named("reader", "Pages of a book."),
         named("unrelated", "Bake bread."),
     ]
-    assert names(rank("page", given)) == ["a_page", "b_page", "reader"]
-    assert names(rank("page", reversed(given))) == ["a_page", "b_page", "reader"]
-    assert rank("", given) == rank("quux", given) == []
+    assert names(rank_tools("page", given)) == ["a_page", "b_page", "reader"]
+    assert names(rank_tools("page", reversed(given))) == ["a_page", "b_page", "reader"]
+    assert rank_tools("", given) == rank_tools("quux", given) == []
 
 
 def test_filler_words_find_nothing_by_themselves() -> None:
     given = [named("the_tool", "the tool to use"), named("image_make", "Draw pictures.")]
-    assert names(rank("I need a tool to draw images", given)) == ["image_make"]
+    assert names(rank_tools("I need a tool to draw images", given)) == ["image_make"]
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,12 @@ def test_filler_words_find_nothing_by_themselves() -> None:
 )
 def test_real_tools_are_found(query: str, first: str) -> None:
     words = ["web", "browser", "code", "vision", "sessions"]
-    assert names(rank(query, select(words).values()))[0] == first
+    assert names(rank_tools(query, select_tools(words).values()))[0] == first
 
 
 async def test_at_most_eight(ctx_tools: ToolContext) -> None:
     result = await tool_search.run(tool_search.parse_params({"query": "pigeon"}), ctx_tools)
-    assert not isinstance(result, str) and len(result.data) == MOST
+    assert not isinstance(result, str) and len(result.data) == MAX_RESULTS
 
 
 @pytest.fixture
@@ -277,9 +277,9 @@ def ctx_tools(tmp_path: Path) -> ToolContext:
 
 
 def test_everything_is_on_by_default_and_core_alone_is_declared() -> None:
-    chosen = select(None)
+    chosen = select_tools(None)
     assert {"web_search", "terminal", "tool_search"} <= set(chosen)
-    assert {s.name for s in chosen.offered()} == set(registry.catalog()["core"])
+    assert {s.name for s in chosen.list_specs()} == set(registry.list_toolsets()["core"])
 
 
 @pytest.mark.parametrize(
@@ -301,29 +301,29 @@ def test_everything_is_on_by_default_and_core_alone_is_declared() -> None:
 def test_names_before_toolsets_platforms_before_all(
     settings: Settings, there: set[str], gone: set[str]
 ) -> None:
-    chosen = set(select(None, platform="irc", settings=settings))
+    chosen = set(select_tools(None, platform="irc", settings=settings))
     assert there <= chosen and not gone & chosen
 
 
 def test_a_webhook_only_reads_until_it_is_told_otherwise() -> None:
-    chosen = select(None, platform="webhook")
+    chosen = select_tools(None, platform="webhook")
     assert "read_file" in chosen and {t.risk for t in chosen.values()} == {"read"}
     general = Settings(enabled=("terminal", "web"))
-    assert set(select(None, platform="webhook", settings=general)) == set(chosen)
+    assert set(select_tools(None, platform="webhook", settings=general)) == set(chosen)
     told = Settings(platforms={"webhook": Selection(enabled=("web_search",))})
-    more = set(select(None, platform="webhook", settings=told))
+    more = set(select_tools(None, platform="webhook", settings=told))
     assert more == {*chosen, "web_search"}
 
 
 def test_what_is_off_cannot_be_asked_for() -> None:
     settings = Settings(disabled=("terminal", "web"))
     with pytest.raises(ConfigError, match="web cannot be used: turned off"):
-        select(["core", "web"], settings=settings)
-    assert "terminal" not in select(["core"], settings=settings)
+        select_tools(["core", "web"], settings=settings)
+    assert "terminal" not in select_tools(["core"], settings=settings)
 
 
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_NEEDS", {"web_extract": ("no_such_module", "web")})
-    assert "web_extract" not in select(None) and "web_search" in select(["web"])
+    monkeypatch.setattr(registry, "_REQUIRED_EXTRAS", {"web_extract": ("no_such_module", "web")})
+    assert "web_extract" not in select_tools(None) and "web_search" in select_tools(["web"])
     with pytest.raises(ConfigError, match="extra `web` is not installed"):
-        select(["web_extract"])
+        select_tools(["web_extract"])

@@ -53,7 +53,7 @@ def run(argv: list[str], profile: str) -> int:
     if not all(part.isidentifier() for part in args.platform.split("-") if args.platform):
         parser.error(f"{args.platform!r} is not the name of a platform")
     words = [decode_argument(word) for word in args.words]
-    everything = list(registry.catalog())
+    everything = list(registry.list_toolsets())
     args.words = [w for word in words for w in (everything if word == registry.ALL else [word])]
     return _ACTIONS[args.action](args)
 
@@ -64,8 +64,8 @@ def _list_tools(args: Namespace) -> int:
     if args.json:
         print(to_json(rows))
         return 0
-    for word in registry.unknown_words(settings):
-        print_stderr(f"config.yaml, tools: {registry.unknown(word)}")
+    for word in registry.list_unknown_names(settings):
+        print_stderr(f"config.yaml, tools: {registry.describe_unknown_name(word)}")
     cells = [
         (r["name"], r["toolset"], r["risk"], r["state"], r["why"] or one_line(r["description"], 70))
         for r in rows
@@ -78,11 +78,11 @@ def _list_tools(args: Namespace) -> int:
 def _describe_tools(settings: Tools, platform: str) -> list[dict[str, str]]:
     """Every tool and its state on the platform."""
     rows = []
-    for toolset, modules in registry.catalog().items():
+    for toolset, modules in registry.list_toolsets().items():
         for name in modules:
-            missing = registry.unavailable(name, toolset)
-            why = missing or registry.off(name, toolset, settings, platform)
-            found = registry.load(name)
+            missing = registry.explain_missing_extra(name, toolset)
+            why = missing or registry.explain_absence(name, toolset, settings, platform)
+            found = registry.load_tool(name)
             on = "on" if toolset == registry.CORE else "deferred"
             rows.append(
                 {
@@ -152,19 +152,19 @@ def _write_names(
 
 
 def _list_members(word: str) -> list[str]:
-    for toolset, tools in registry.catalog().items():
+    for toolset, tools in registry.list_toolsets().items():
         if word == toolset:
             return list(tools)
         if word in tools:
             return [word]
-    raise ConfigError(registry.unknown(word))
+    raise ConfigError(registry.describe_unknown_name(word))
 
 
 def _why_off(name: str, settings: Tools, platform: str, *, configurable: bool = False) -> str:
     """Why a tool is off; with `configurable`, only a reason that the configuration can change."""
-    toolset = next(s for s, tools in registry.catalog().items() if name in tools)
-    why = registry.off(name, toolset, settings, platform)
-    return "" if configurable and why == registry.unavailable(name, toolset) else why
+    toolset = next(s for s, tools in registry.list_toolsets().items() if name in tools)
+    why = registry.explain_absence(name, toolset, settings, platform)
+    return "" if configurable and why == registry.explain_missing_extra(name, toolset) else why
 
 
 _ACTIONS = {"list": _list_tools, "enable": _enable_tools, "disable": _disable_tools}

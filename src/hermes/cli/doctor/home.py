@@ -23,7 +23,7 @@ from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.text import format_plural
 from hermes.exec.process.background_records import remove_old
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import unknown, unknown_words
+from hermes.tools.registry import describe_unknown_name, list_unknown_names
 
 if TYPE_CHECKING:
     from hermes.store.sqlite import SqliteStore
@@ -52,7 +52,9 @@ def check_configuration(setup: Setup) -> Check:
     if source is None:
         return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
     notes = [f"config.yaml {note}" for note in validate_config(parse_yaml(source)).notes]
-    notes += [f"tools: {unknown(word)}" for word in unknown_words(setup.config.tools)]
+    notes += [
+        f"tools: {describe_unknown_name(word)}" for word in list_unknown_names(setup.config.tools)
+    ]
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""Changes files atomically: each draft is complete on disk before any file is replaced."""
+"""Writes files atomically: a draft is complete on disk before it replaces a file."""
 
 from __future__ import annotations
 
@@ -6,51 +6,49 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import check, find_written, is_regular, name_of
+from hermes.tools._files.paths import check_access, get_open_path, interpret_path, is_regular
 
-_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
-"""What `core.redact` puts in the place of a secret."""
+_REDACTION_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
+"""What the redactor puts in place of a secret."""
 
 
-def no_surprise(raw: str, path: Path, cwd: Path) -> None:
-    """A link inside the working folder must not lead a write out of it unsaid."""
+def reject_link_outside(raw: str, path: Path, cwd: Path) -> None:
+    """Raise ToolError when a path inside the working folder leads out of it through a link."""
     root = os.path.realpath(cwd)
-    said = Path(os.path.normpath(find_written(raw, Path(root))))
-    if said.is_relative_to(root) and not path.is_relative_to(root):
-        raise ToolError(f"{said} leads through a link to {path}; if you mean that, write there.")
+    written = Path(os.path.normpath(interpret_path(raw, Path(root))))
+    if written.is_relative_to(root) and not path.is_relative_to(root):
+        raise ToolError(
+            f"{written} leads through a link to {path}. Nothing was changed. If you mean that "
+            "file, give its path."
+        )
 
 
-def no_marks(path: Path, new: bytes, old: Callable[[], bytes | None]) -> None:
-    """What was shown instead of a secret must not be written in its place: the file would lose
-    it. A mark that the file itself has (`old`, None: there is no file) is its own."""
-    marks = _marks(new)
-    if not marks:
-        return
-    there = old()
-    lost = marks - _marks(there or b"")
-    if there is None:  # nothing can be lost, but the longer form is never meant
+def reject_redaction_marks(path: Path, new: bytes, old: bytes | None) -> None:
+    """Raise ToolError when the new content has a redaction mark that the old content does not
+    have: it would overwrite a secret. `old` is None when there is no file."""
+    lost = find_redaction_marks(new) - find_redaction_marks(old or b"")
+    if old is None:  # no secret can be lost, but the longer form is never meant literally
         lost = {mark for mark in lost if b":" in mark}
     if lost:
         shown = min(lost).decode("ascii", "replace")
         raise ToolError(
-            f"The text for {path} contains {shown}, which stands for a secret you were not shown; "
-            "written back, the secret would be lost. Nothing was changed. Leave those places as "
-            "they are: change the others with patch."
+            f"The text for {path} contains {shown}, which stands for a secret you were not shown: "
+            "writing it would destroy the secret. Nothing was changed. Change the other places "
+            "with patch."
         )
 
 
-def _marks(data: bytes) -> set[bytes]:
-    return set(_MARK.findall(data.replace(b"\0", b"")))  # UTF-16 too
+def find_redaction_marks(data: bytes) -> set[bytes]:
+    return set(_REDACTION_MARK.findall(data.replace(b"\0", b"")))  # UTF-16 too
 
 
 class Draft:
-    """The next content of one file, or its removal (`data` None). Exactly one of `commit` and
-    `discard` ends it; until `commit` nobody sees a change."""
+    """The next content of one file, or its deletion (`data` is None). Ended by exactly one of
+    `commit` and `discard`; nothing is visible before `commit`."""
 
     def __init__(
         self,
@@ -59,59 +57,66 @@ class Draft:
         workspace: Workspace,
         like: os.stat_result | None = None,
     ) -> None:
-        """`like`: whose mode and owner a new file gets; by default those the system gives."""
+        """`like`: the file whose mode and owner a new file gets."""
         self.path = path
-        self._name = ""
-        self._made = _make_folders(path.parent)
+        self._temporary_name = ""
+        self._created_folders = _make_folders(path.parent)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._folder = -1
+        self._folder_fd = -1
         try:
-            self._folder = os.open(path.parent, flags)
-            real = name_of(self._folder, path.parent)
-            check(real / path.name, workspace, write=True)
+            self._folder_fd = os.open(path.parent, flags)
+            real = get_open_path(self._folder_fd, path.parent)
+            check_access(real / path.name, workspace, write=True)
             if str(real).casefold() != str(path.parent).casefold():
-                raise ToolError(f"{path.parent} became a link to {real} just now; not written.")
-            self.old = _existing(path, self._folder)
+                raise ToolError(
+                    f"{path.parent} was just replaced by a link to {real}; nothing was changed."
+                )
+            self.existing = _stat_target(path, self._folder_fd)
             if data is not None:
-                self._write(data, self.old or like)
+                self._write_temporary(data, self.existing or like)
         except BaseException:
             self.discard()
             raise
 
     def commit(self) -> None:
-        if self._name:
-            os.rename(self._name, self.path.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-            self._name = ""
+        if self._temporary_name:
+            os.rename(
+                self._temporary_name,
+                self.path.name,
+                src_dir_fd=self._folder_fd,
+                dst_dir_fd=self._folder_fd,
+            )
+            self._temporary_name = ""
         else:
-            os.unlink(self.path.name, dir_fd=self._folder)
-        with contextlib.suppress(OSError):  # it is done, whether or not it is on disk yet
-            os.fsync(self._folder)
-        self._release()
+            os.unlink(self.path.name, dir_fd=self._folder_fd)
+        with contextlib.suppress(OSError):  # the change is made, whether or not it is on disk yet
+            os.fsync(self._folder_fd)
+        self._close_folder()
 
     def discard(self) -> None:
-        if self._name:
+        if self._temporary_name:
             with contextlib.suppress(OSError):
-                os.unlink(self._name, dir_fd=self._folder)
-            self._name = ""
-        self._release()
-        self.leave_no_folder()
+                os.unlink(self._temporary_name, dir_fd=self._folder_fd)
+            self._temporary_name = ""
+        self._close_folder()
+        self.remove_empty_folders()
 
-    def leave_no_folder(self) -> None:
-        """Remove the folders made for it that are empty."""
-        for folder in self._made:
+    def remove_empty_folders(self) -> None:
+        """Remove the folders created for the file, as far as they are empty."""
+        for folder in self._created_folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _release(self) -> None:
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+    def _close_folder(self) -> None:
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+            self._folder_fd = -1
 
-    def _write(self, data: bytes, like: os.stat_result | None) -> None:
+    def _write_temporary(self, data: bytes, like: os.stat_result | None) -> None:
         name = f".hermes-{os.urandom(8).hex()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name, flags, 0o666, dir_fd=self._folder)
-        self._name = name
+        fd = os.open(name, flags, 0o666, dir_fd=self._folder_fd)
+        self._temporary_name = name
         with os.fdopen(fd, "wb", buffering=0) as file:
             if like:
                 with contextlib.suppress(PermissionError):
@@ -124,31 +129,31 @@ class Draft:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """The folders that had to be made, innermost first."""
+    """Create a folder and its parents; returns the created ones, innermost first."""
     missing: list[Path] = []
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
     try:
-        for made in reversed(missing):
-            made.mkdir(exist_ok=True)
+        for created in reversed(missing):
+            created.mkdir(exist_ok=True)
     except OSError:
-        for made in missing:
+        for created in missing:
             with contextlib.suppress(OSError):
-                made.rmdir()
+                created.rmdir()
         raise
     return missing
 
 
-def _existing(path: Path, folder: int) -> os.stat_result | None:
+def _stat_target(path: Path, folder: int) -> os.stat_result | None:
     try:
         old = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(old.st_mode):
-        raise ToolError(f"{path} is a directory; give the path of a file.")
+        raise ToolError(f"{path} is a directory; nothing was changed. Give the path of a file.")
     if not is_regular(old):
-        raise ToolError(f"{path} is a link, device, pipe or socket; it is not replaced.")
+        raise ToolError(f"{path} is a link, device, pipe or socket; nothing was changed.")
     if not os.access(path.name, os.W_OK, dir_fd=folder):
         raise ToolError(f"{path} is write-protected. Nothing was changed.")
     return old

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from hermes.tools._edit.text_file import Lines
+from hermes.tools._edit.text_file import NO_NEWLINE, Lines, count_common
 
 MAX_LINES = 300
 MAX_CHARS = 12_000
-_CONTEXT = 3
-_COMPARED = 20_000
-"""Lines between the first and the last change beyond which no diff is computed."""
-_UNFINISHED = "\\ No newline at end of file"
+_CONTEXT_LINES = 3
+_MAX_COMPARED_LINES = 20_000
+"""No diff is computed when the first and the last change are further apart."""
 
 
 class Diff(Struct, frozen=True):
@@ -22,25 +21,25 @@ class Diff(Struct, frozen=True):
     removed: int
 
 
-def diff(old: str, new: str, names: tuple[str, str]) -> Diff:
-    before, after = Lines.of(old), Lines.of(new)
-    a, b = _marked(before), _marked(after)
-    head = _common(a, b)
-    tail = _common(a[head:][::-1], b[head:][::-1])
-    skip = max(0, head - _CONTEXT)
-    keep = max(0, tail - _CONTEXT)
+def make_diff(old: str, new: str, names: tuple[str, str]) -> Diff:
+    before, after = Lines.split(old), Lines.split(new)
+    a, b = _mark_line_ends(before), _mark_line_ends(after)
+    head = count_common(a, b)
+    tail = count_common(a[head:][::-1], b[head:][::-1])
+    skip = max(0, head - _CONTEXT_LINES)
+    keep = max(0, tail - _CONTEXT_LINES)
     a, b = a[skip : len(a) - keep], b[skip : len(b) - keep]
     header = [f"--- {names[0]}", f"+++ {names[1]}"]
-    if max(len(a), len(b)) > _COMPARED:
+    if max(len(a), len(b)) > _MAX_COMPARED_LINES:
         header.append(f"[{len(a)} lines became {len(b)}; too many to show]")
         return Diff("\n".join(header), len(b), len(a))
-    rows = list(_hunks(a, b, skip))
+    rows = list(_format_hunks(a, b, skip))
     added = sum(row.startswith("+") for row in rows)
     removed = sum(row.startswith("-") for row in rows)
-    return Diff("\n".join(bounded([*header, *rows])), added, removed)
+    return Diff("\n".join(limit_rows([*header, *rows])), added, removed)
 
 
-def bounded(rows: Sequence[str]) -> list[str]:
+def limit_rows(rows: Sequence[str]) -> list[str]:
     shown: list[str] = []
     room = MAX_CHARS
     for row in rows[:MAX_LINES]:
@@ -54,29 +53,25 @@ def bounded(rows: Sequence[str]) -> list[str]:
     return shown
 
 
-def _marked(lines: Lines) -> list[str]:
-    """Lines that differ in their end differ."""
-    usual = lines.usual
-    ends = lines.ends if lines.finished else [*lines.ends, "\\"]
-    marks = {usual: "", "\\": f"\n{_UNFINISHED}"}
+def _mark_line_ends(lines: Lines) -> list[str]:
+    """Lines with their unusual ends made visible, so that these show in the diff."""
+    usual = lines.common_end
+    ends = lines.ends if lines.has_final_end else [*lines.ends, "\\"]
+    marks = {usual: "", "\\": f"\n{NO_NEWLINE}"}
     return [
         row + marks.get(e, "") + ("" if e in marks else repr(e)[1:-1])
         for row, e in zip(lines.rows, ends, strict=True)
     ]
 
 
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
-
-
-def _hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:
+def _format_hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:
     from difflib import SequenceMatcher
 
-    for group in SequenceMatcher(None, a, b, autojunk=len(a) > 2000).get_grouped_opcodes(_CONTEXT):
+    for group in SequenceMatcher(None, a, b, autojunk=len(a) > 2000).get_grouped_opcodes(
+        _CONTEXT_LINES
+    ):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        yield f"@@ -{_range(i1, i2, skip)} +{_range(j1, j2, skip)} @@"
+        yield f"@@ -{_format_range(i1, i2, skip)} +{_format_range(j1, j2, skip)} @@"
         for tag, i, ii, j, jj in group:
             if tag == "equal":
                 yield from (f" {row}" for row in a[i:ii])
@@ -85,7 +80,7 @@ def _hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:
             yield from (f"+{row}" for row in b[j:jj])
 
 
-def _range(start: int, stop: int, skip: int) -> str:
+def _format_range(start: int, stop: int, skip: int) -> str:
     size = stop - start
     first = start + skip + (1 if size else 0)
     return str(first) if size == 1 else f"{first},{size}"

@@ -1,91 +1,96 @@
-"""Edits to several files, computed first and then written all or none."""
+"""Edits several files: computes all changes first, then writes all of them or none."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolResult, Workspace
-from hermes.tools._edit.atomic_write import Draft, no_marks, no_surprise
-from hermes.tools._edit.diff import bounded, diff
-from hermes.tools._edit.replace import Edited, replace
-from hermes.tools._edit.syntax import problem
-from hermes.tools._edit.text_file import Encoding, decode, read_bytes
-from hermes.tools._edit.v4a import Change, update
-from hermes.tools._files.paths import check, describe_missing, find_written, resolve
+from hermes.tools._edit.atomic_write import Draft, reject_link_outside, reject_redaction_marks
+from hermes.tools._edit.diff import limit_rows, make_diff
+from hermes.tools._edit.replace import EditResult, replace_text
+from hermes.tools._edit.syntax import find_syntax_error
+from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
+from hermes.tools._edit.v4a import Change, apply_hunks
+from hermes.tools._files.paths import (
+    check_access,
+    describe_missing,
+    display_path,
+    interpret_path,
+    resolve_path,
+)
 
 MAX_FILES = 200
 
 
-class _File(Struct):
-    """One file, as it was and as it will be; None where it does not exist."""
+class _FileState(Struct):
+    """One file before and after; None where it does not exist."""
 
     path: Path
     before: bytes | None
-    found: os.stat_result | None
+    stat: os.stat_result | None
     after: bytes | None
     source: Path | None = None
-    """Where it was moved from."""
+    """The path it is moved from."""
     notes: list[str] = []
 
 
 class FileChanges:
-    """What the files will be. Nothing is written before `commit`."""
+    """The pending changes of a patch; nothing is written before `commit`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, _FileState] = {}
 
-    def replace(self, raw: str, change: tuple[str, str], *, every: bool) -> None:
-        file = self._existing(raw)
-        text, encoding = decode(file.after or b"", file.path)
+    def replace_text(self, raw: str, change: tuple[str, str], *, every: bool) -> None:
+        file = self._require_file(raw)
+        text, encoding = decode_text(file.after or b"", file.path)
         try:
-            edited = replace(text, change[0], change[1], every=every)
+            edited = replace_text(text, change[0], change[1], every=every)
         except ToolError as error:
             raise ToolError(f"{file.path}: {error}") from None
         if edited.count > 1:
             file.notes.append(f"{edited.count} places")
-        self._edit(file, edited, encoding)
+        self._store_edit(file, edited, encoding)
 
-    def change(self, change: Change) -> None:
+    def apply_change(self, change: Change) -> None:
         if change.kind == "Add":
-            self._add(change)
+            self._add_file(change)
             return
-        file = self._existing(change.path)
-        if change.kind == "Delete" or change.to:
-            self._no_link(change.path, file.path)
+        file = self._require_file(change.path)
+        if change.kind == "Delete" or change.new_path:
+            self._reject_link(change.path, file.path)
         if change.hunks:
-            text, encoding = decode(file.after or b"", file.path)
+            text, encoding = decode_text(file.after or b"", file.path)
             try:
-                edited = update(text, change)
+                edited = apply_hunks(text, change)
             except ToolError as error:
                 raise ToolError(f"{file.path}: {error}") from None
-            self._edit(file, edited, encoding)
+            self._store_edit(file, edited, encoding)
         if change.kind == "Delete":
             file.after = None
-        elif change.to:
-            self._move(file, change.to)
+        elif change.new_path:
+            self._move_file(file, change.new_path)
 
-    def _edit(self, file: _File, edited: Edited, encoding: Encoding) -> None:
-        if edited.how:
-            file.notes.append(f"matched {edited.how}: check the diff")
+    def _store_edit(self, file: _FileState, edited: EditResult, encoding: Encoding) -> None:
+        if edited.match_note:
+            file.notes.append(f"matched {edited.match_note}: check the diff")
         file.after = encoding.encode(edited.text, file.path)
 
-    def _add(self, change: Change) -> None:
-        file = self._file(change.path)
+    def _add_file(self, change: Change) -> None:
+        file = self._load_file(change.path)
         if file.after is not None:
             raise ToolError(
                 f"{file.path} exists already; use *** Update File. Nothing was changed."
             )
-        file.after = Encoding().encode(change.content(), file.path)
+        file.after = Encoding().encode(change.build_content(), file.path)
 
-    def _move(self, file: _File, raw: str) -> None:
-        target = self._file(raw)
+    def _move_file(self, file: _FileState, raw: str) -> None:
+        target = self._load_file(raw)
         if target.path == file.path:
             return
         if target.after is not None:
@@ -94,127 +99,123 @@ class FileChanges:
         target.source = file.path
         target.notes += file.notes
 
-    def _existing(self, raw: str) -> _File:
-        file = self._file(raw)
+    def _require_file(self, raw: str) -> _FileState:
+        file = self._load_file(raw)
         if file.after is None:
             raise ToolError(f"{describe_missing(file.path)} Nothing was changed.")
         return file
 
-    def _file(self, raw: str) -> _File:
-        path = resolve(raw, self._workspace.cwd)
+    def _load_file(self, raw: str) -> _FileState:
+        path = resolve_path(raw, self._workspace.cwd)
         if path not in self._files:
-            no_surprise(raw, path, self._workspace.cwd)
-            check(path, self._workspace, write=True)
+            reject_link_outside(raw, path, self._workspace.cwd)
+            check_access(path, self._workspace, write=True)
             try:
                 before, found = read_bytes(path, self._workspace)
-                self._files[path] = _File(path, before, found, before)
+                self._files[path] = _FileState(path, before, found, before)
             except FileNotFoundError:
-                self._files[path] = _File(path, None, None, None)
+                self._files[path] = _FileState(path, None, None, None)
             except OSError as error:
-                raise ToolError(_cannot("read", path, error)) from None
+                raise ToolError(_describe_failure("read", path, error)) from None
             if len(self._files) > MAX_FILES:
                 raise ToolError(f"More than {MAX_FILES} files in one patch; nothing was changed.")
         return self._files[path]
 
-    def _no_link(self, raw: str, path: Path) -> None:
-        if find_written(raw, self._workspace.cwd).is_symlink():
+    def _reject_link(self, raw: str, path: Path) -> None:
+        if interpret_path(raw, self._workspace.cwd).is_symlink():
             raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
-    # -- writing ---------------------------------------------------------------------------
-
-    def _original(self, file: _File) -> Callable[[], bytes | None]:
-        return lambda: (self._files[file.source] if file.source else file).before
+    def _get_source(self, file: _FileState) -> _FileState:
+        return self._files[file.source] if file.source else file
 
     def commit(self) -> None:
-        """Write all drafts, then put them in place. If that fails midway, put the rest back."""
-        changed = self._changed()
+        """Write all drafts, then put them in place. A failure midway restores what was replaced."""
+        changed = self._list_changed()
         for file in changed:
-            no_marks(file.path, file.after or b"", self._original(file))
+            reject_redaction_marks(file.path, file.after or b"", self._get_source(file).before)
         drafts: list[Draft] = []
-        done: list[tuple[_File, Draft]] = []
+        done: list[tuple[_FileState, Draft]] = []
         try:
             for file in changed:
-                source = self._files[file.source].found if file.source else None
+                source = self._get_source(file).stat
                 drafts.append(Draft(file.path, file.after, self._workspace, source))
-                _unchanged(file, drafts[-1].old)
+                _require_unchanged(file, drafts[-1].existing)
             for file, draft in zip(changed, drafts, strict=True):
                 draft.commit()
                 done.append((file, draft))
         except (OSError, ToolError) as error:
             for draft in drafts[len(done) :]:
                 draft.discard()
-            self._put_back(done, error)
+            self._restore_files(done, error)
             if isinstance(error, ToolError):
                 raise
             failed = changed[len(done) if len(drafts) == len(changed) else len(drafts)]
-            raise ToolError(_cannot("write", failed.path, error)) from None
+            raise ToolError(_describe_failure("write", failed.path, error)) from None
 
-    def _changed(self) -> list[_File]:
-        """Removals last: a file that moves is never nowhere."""
+    def _list_changed(self) -> list[_FileState]:
+        """The changed files, deletions last: a moved file exists at every moment."""
         changed = [file for file in self._files.values() if file.after != file.before]
         if not changed:
-            raise ToolError("That leaves every file as it is; nothing was changed.")
+            raise ToolError("The edit leaves every file as it is; nothing was changed.")
         return sorted(changed, key=lambda file: file.after is None)
 
-    def _put_back(self, done: list[tuple[_File, Draft]], cause: Exception) -> None:
+    def _restore_files(self, done: list[tuple[_FileState, Draft]], cause: Exception) -> None:
         left: list[str] = []
         for file, draft in reversed(done):
             try:
-                Draft(file.path, file.before, self._workspace, file.found).commit()
-                draft.leave_no_folder()
+                Draft(file.path, file.before, self._workspace, file.stat).commit()
+                draft.remove_empty_folders()
             except (OSError, ToolError):
                 left.append(str(file.path))
         if left:
             raise ToolError(
-                f"The patch failed ({cause}) and these files stay changed: {', '.join(left)}."
+                f"The patch failed ({cause}), and these files could not be restored: "
+                f"{', '.join(left)}."
             )
 
-    # -- telling ---------------------------------------------------------------------------
-
-    def report(self, cwd: str) -> ToolResult:
+    def build_result(self) -> ToolResult:
+        """A line for each changed file, and the diffs."""
+        cwd = Path(os.path.realpath(self._workspace.cwd))
+        search_path = self._workspace.child_env.get("PATH", "")
         heads: list[str] = []
         diffs: list[str] = []
         data: list[dict[str, object]] = []
+        moved = {file.source for file in self._files.values()}
         for file in self._files.values():
-            if file.after == file.before or (file.after is None and self._moved(file)):
+            if file.after == file.before or (file.after is None and file.path in moved):
                 continue
-            source = self._files[file.source] if file.source else file
-            name, was = _name(file.path, cwd), _name(source.path, cwd)
+            source = self._get_source(file)
+            name = display_path(file.path, cwd)
             names = (
-                "/dev/null" if source.before is None else was,
+                "/dev/null" if source.before is None else display_path(source.path, cwd),
                 "/dev/null" if file.after is None else name,
             )
-            made = diff(_text(source.before), _text(file.after), names)
-            notes = [f"+{made.added} -{made.removed}", *file.notes]
-            heads.append(f"{_verb(file)} {name} ({', '.join(notes)})")
-            if warning := _warning(file, source.before, self._workspace.child_env.get("PATH", "")):
+            diff = make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
+            notes = [f"+{diff.added} -{diff.removed}", *file.notes]
+            heads.append(f"{_describe_action(file)} {name} ({', '.join(notes)})")
+            if warning := _find_warning(file, source.before, search_path):
                 heads.append(f"[warning: {warning}]")
-            diffs += made.text.split("\n")
-            data.append({"path": str(file.path), "added": made.added, "removed": made.removed})
-        shown = "\n".join(bounded(diffs))
+            diffs += diff.text.split("\n")
+            data.append({"path": str(file.path), "added": diff.added, "removed": diff.removed})
+        shown = "\n".join(limit_rows(diffs))
         return ToolResult("\n".join([*heads, shown]), display=shown, data={"files": data})
 
-    def _moved(self, file: _File) -> bool:
-        return any(other.source == file.path for other in self._files.values())
 
-
-def _cannot(verb: str, path: Path, error: OSError) -> str:
+def _describe_failure(verb: str, path: Path, error: OSError) -> str:
     return f"Cannot {verb} {path}: {error.strerror}. Nothing was changed."
 
 
-def _unchanged(file: _File, now: os.stat_result | None) -> None:
-    """Somebody else may have written the file while we computed."""
-    was = file.found
-    same = was is now or (
-        was is not None
-        and now is not None
-        and (was.st_ino, was.st_size, was.st_mtime_ns) == (now.st_ino, now.st_size, now.st_mtime_ns)
-    )
-    if not same:
-        raise ToolError(f"{file.path} was changed by somebody else meanwhile; read it again.")
+def _require_unchanged(file: _FileState, status: os.stat_result | None) -> None:
+    """Raise ToolError when someone else has written the file since it was read."""
+    was, now = (s and (s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat, status))
+    if was != now:
+        raise ToolError(
+            f"{file.path} was changed by somebody else meanwhile; this edit changed nothing. "
+            "Read the file again."
+        )
 
 
-def _verb(file: _File) -> str:
+def _describe_action(file: _FileState) -> str:
     if file.source:
         return f"Moved {file.source.name} to"
     if file.after is None:
@@ -222,21 +223,17 @@ def _verb(file: _File) -> str:
     return "Created" if file.before is None else "Patched"
 
 
-def _warning(file: _File, before: bytes | None, programs: str) -> str:
+def _find_warning(file: _FileState, before: bytes | None, search_path: str) -> str:
     if file.after is None:
         return ""
-    now = problem(file.path, file.after, programs)
-    if now and before is not None and problem(file.path, before, programs):
+    now = find_syntax_error(file.path, file.after, search_path)
+    if now and before is not None and find_syntax_error(file.path, before, search_path):
         return f"{now}; it was wrong before this edit too"
     return now
 
 
-def _name(path: Path, cwd: str) -> str:
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
-
-
-def _text(data: bytes | None) -> str:
-    """For a diff; what is no text is not shown."""
+def _decode_for_diff(data: bytes | None) -> str:
+    """The text for a diff; binary data is not shown."""
     with contextlib.suppress(ToolError):
-        return decode(data or b"", Path())[0]
+        return decode_text(data or b"", Path())[0]
     return "[binary data]\n"

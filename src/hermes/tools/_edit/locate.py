@@ -1,4 +1,4 @@
-"""Finds a block of lines in a file: exactly, else whatever its white space, else nearly."""
+"""Finds a block of lines in a file: exactly, else ignoring white space, else approximately."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from msgspec import Struct
 
-NEAR = 0.85
-"""How alike a block must be to be taken for the one that was meant; for one line, a bit more."""
-NEAR_ONE = 0.9
-MARGIN = 0.05
-"""How much better it must be than the next best."""
-CHANGED = 0.7
-"""How alike each line must be that is going to be replaced."""
-_SECONDS = 1.0
-_LONG = 1000
-"""Characters of a line beyond which only equal lines are alike."""
-_CANDIDATES = 24
-ALIKE = 0.5
-"""How alike lines are that stand for one another."""
-STYLE: dict[int, str] = str.maketrans(
+if TYPE_CHECKING:
+    from difflib import SequenceMatcher
+
+MIN_BLOCK_SCORE = 0.85
+"""How similar a block must be to be taken for the one that was meant."""
+MIN_LINE_SCORE = 0.9
+MIN_LEAD = 0.05
+"""How much better its score must be than that of the next best."""
+MIN_REPLACED_SIMILARITY = 0.7
+"""How similar each line must be that is going to be replaced."""
+_TIME_LIMIT = 1.0
+_MAX_COMPARED_CHARS = 1000
+"""Longer lines are similar only when they are equal."""
+_MAX_CANDIDATES = 24
+MIN_SIMILARITY = 0.5
+"""How similar two lines must be to be paired."""
+PLAIN_CHARACTERS: dict[int, str] = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′`´", "'"),
         **dict.fromkeys("“”„‟″«»", '"'),
@@ -34,9 +38,9 @@ STYLE: dict[int, str] = str.maketrans(
 )
 
 
-class Found(Struct, frozen=True):
-    """Lines `start` to `stop` (exclusive) are the block; `pairs[i]` is the line that line i of
-    the block stands for, None when there is none."""
+class BlockMatch(Struct, frozen=True):
+    """Lines `start` to `stop` (exclusive) are the block; `pairs[i]` is the file's line for line i
+    of the block, None when there is none."""
 
     start: int
     stop: int
@@ -44,37 +48,37 @@ class Found(Struct, frozen=True):
     score: float = 1.0
 
 
-def collapsed(row: str) -> str:
+def collapse_spaces(row: str) -> str:
     return " ".join(row.split())
 
 
-def _typographic(row: str) -> str:
+def _normalize_row(row: str) -> str:
     plain = row if row.isascii() else normalize("NFC", row)
-    return collapsed(plain.translate(STYLE))
+    return collapse_spaces(plain.translate(PLAIN_CHARACTERS))
 
 
-LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
+MATCH_LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("", str),
     ("ignoring trailing white space", str.rstrip),
     ("ignoring indentation", str.strip),
-    ("ignoring white space", collapsed),
-    ("ignoring the style of quotes and dashes", _typographic),
+    ("ignoring white space", collapse_spaces),
+    ("ignoring the style of quotes and dashes", _normalize_row),
 )
 
 
-def locate(rows: Sequence[str], old: Sequence[str]) -> tuple[str, list[Found]]:
-    """How the block was recognised, and every place (places do not overlap)."""
-    for how, form in LEVELS:
+def find_block(rows: Sequence[str], old: Sequence[str]) -> tuple[str, list[BlockMatch]]:
+    """How the block was recognised, and all its matches, which do not overlap."""
+    for how, form in MATCH_LEVELS:
         wanted = [form(row) for row in old]
         if how and not any(wanted):
             break
-        if places := _equal([form(row) for row in rows], wanted):
+        if places := _find_equal([form(row) for row in rows], wanted):
             size = len(wanted)
-            return how, [Found(at, at + size, tuple(range(at, at + size))) for at in places]
+            return how, [BlockMatch(at, at + size, tuple(range(at, at + size))) for at in places]
     return "", []
 
 
-def _equal(rows: list[str], wanted: list[str]) -> list[int]:
+def _find_equal(rows: list[str], wanted: list[str]) -> list[int]:
     pivot = max(range(len(wanted)), key=lambda i: len(wanted[i]), default=0)
     size = len(wanted)
     places: list[int] = []
@@ -91,37 +95,39 @@ def _equal(rows: list[str], wanted: list[str]) -> list[int]:
     return places
 
 
-def nearest(rows: Sequence[str], old: Sequence[str]) -> list[Found]:
-    """The places most like the block, best first, none overlapping a better one."""
-    deadline = time.monotonic() + _SECONDS
-    forms = [_typographic(row) for row in rows]
-    wanted = [_typographic(row) for row in old]
+def find_nearest(rows: Sequence[str], old: Sequence[str]) -> list[BlockMatch]:
+    """The windows most similar to the block, best first, none overlapping a better one."""
+    deadline = time.monotonic() + _TIME_LIMIT
+    forms = [_normalize_row(row) for row in rows]
+    wanted = [_normalize_row(row) for row in old]
     if not any(wanted):
         return []
-    scored: list[Found] = []
-    alike = _Likenesses()
-    for start in _starts(forms, wanted, deadline):
-        scored.append(_best_window(forms, wanted, start, alike))
+    scored: list[BlockMatch] = []
+    similarity = _RowSimilarity()
+    for start in _choose_starts(forms, wanted, similarity, deadline):
+        scored.append(_find_best_window(forms, wanted, start, similarity))
         if time.monotonic() > deadline:
             break
     scored.sort(key=lambda f: (-f.score, f.start, f.stop))
-    kept: list[Found] = []
+    kept: list[BlockMatch] = []
     for found in scored:
         if found.score > 0 and all(f.stop <= found.start or found.stop <= f.start for f in kept):
             kept.append(found)
     return kept
 
 
-def surely(found: Sequence[Found], size: int) -> Found | None:
-    """The first, if it is near enough and clearly nearer than the second."""
-    if not found or found[0].score < (NEAR if size > 1 else NEAR_ONE):
+def pick_clear_match(found: Sequence[BlockMatch], size: int) -> BlockMatch | None:
+    """The best match, if it is good enough and clearly better than the second."""
+    if not found or found[0].score < (MIN_BLOCK_SCORE if size > 1 else MIN_LINE_SCORE):
         return None
-    clear = len(found) == 1 or found[0].score - found[1].score >= MARGIN
+    clear = len(found) == 1 or found[0].score - found[1].score >= MIN_LEAD
     return found[0] if clear else None
 
 
-def _starts(rows: list[str], wanted: list[str], deadline: float) -> list[int]:
-    """Where the block may begin: where many of its lines are, or its longest line nearly is."""
+def _choose_starts(
+    rows: list[str], wanted: list[str], similarity: _RowSimilarity, deadline: float
+) -> list[int]:
+    """Where the block may begin: where many of its lines are, or one similar to its longest."""
     where: dict[str, list[int]] = {}
     for at, row in enumerate(rows):
         where.setdefault(row, []).append(at)
@@ -132,76 +138,71 @@ def _starts(rows: list[str], wanted: list[str], deadline: float) -> list[int]:
             votes[at - i] += len(row)
     if sum(weight for _, weight in votes.most_common(1)) * 3 < sum(map(len, wanted)):
         pivot = max(range(len(wanted)), key=lambda i: len(wanted[i]))
-        for score, at in _alike(rows, wanted[pivot], deadline):
+        for score, at in heapq.nlargest(6, _score_rows(rows, wanted[pivot], similarity, deadline)):
             votes[at - pivot] += int(score * len(wanted[pivot]))
-    return [max(at, 0) for at, _ in votes.most_common(_CANDIDATES)]
+    return [max(at, 0) for at, _ in votes.most_common(_MAX_CANDIDATES)]
 
 
-def _alike(rows: list[str], wanted: str, deadline: float) -> list[tuple[float, int]]:
-    return heapq.nlargest(6, _similarities(rows, wanted, deadline))
-
-
-def _similarities(rows: list[str], wanted: str, deadline: float) -> Iterator[tuple[float, int]]:
-    alike = _Likeness(wanted)
+def _score_rows(
+    rows: list[str], wanted: str, similarity: _RowSimilarity, deadline: float
+) -> Iterator[tuple[float, int]]:
     for at, row in enumerate(rows):
-        if row and (score := alike(row, least=ALIKE)):
+        if row and (score := similarity.measure(wanted, row)):
             yield score, at
         if at % 256 == 0 and time.monotonic() > deadline:
             return
 
 
-class _Likeness:
-    """How alike other lines are to one line, from 0 to 1."""
+class _RowSimilarity:
+    """How similar two lines are, from 0 to 1, or 0 below `least`. Each pair is compared once."""
 
-    def __init__(self, row: str) -> None:
+    def __init__(self, least: float = MIN_SIMILARITY) -> None:
+        self._least = least
+        self._matchers: dict[str, SequenceMatcher[str]] = {}
+        self._scores: dict[tuple[str, str], float] = {}
+
+    def measure(self, one: str, other: str) -> float:
+        if one == other:
+            return 1.0
+        if max(len(one), len(other)) > _MAX_COMPARED_CHARS:
+            return 0.0
+        score = self._scores.get((one, other))
+        if score is None:
+            score = self._scores[one, other] = self._compare(one, other)
+        return score
+
+    def _compare(self, one: str, other: str) -> float:
         from difflib import SequenceMatcher
 
-        self._row = row
-        self._matcher = SequenceMatcher(None, "", row if len(row) <= _LONG else "", autojunk=False)
-
-    def __call__(self, other: str, *, least: float) -> float:
-        if self._row == other:
-            return 1.0
-        if max(len(self._row), len(other)) > _LONG:
-            return 0.0
-        matcher = self._matcher
+        matcher = self._matchers.get(one)
+        if matcher is None:
+            matcher = self._matchers[one] = SequenceMatcher(None, "", one, autojunk=False)
         matcher.set_seq1(other)
-        if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
+        if matcher.real_quick_ratio() < self._least or matcher.quick_ratio() < self._least:
             return 0.0
         ratio = matcher.ratio()
-        return ratio if ratio >= least else 0.0
+        return ratio if ratio >= self._least else 0.0
 
 
-class _Likenesses:
-    """Of any two lines, each pair compared once: windows overlap."""
-
-    def __init__(self) -> None:
-        self._one: dict[str, _Likeness] = {}
-        self._known: dict[tuple[str, str], float] = {}
-
-    def __call__(self, one: str, other: str) -> float:
-        known = self._known.get((one, other))
-        if known is None:
-            likeness = self._one.get(one)
-            if likeness is None:
-                likeness = self._one[one] = _Likeness(one)
-            known = self._known[one, other] = likeness(other, least=ALIKE)
-        return known
-
-
-def _best_window(rows: list[str], wanted: list[str], start: int, alike: _Likenesses) -> Found:
+def _find_best_window(
+    rows: list[str], wanted: list[str], start: int, similarity: _RowSimilarity
+) -> BlockMatch:
     size = len(wanted)
     slack = min(2, size // 3)
     stops = {min(start + size + more, len(rows)) for more in range(-slack, slack + 1)}
     windows = [
-        _compare(rows, wanted, (start, stop), alike) for stop in sorted(stops) if stop > start
+        _score_window(rows, wanted, (start, stop), similarity)
+        for stop in sorted(stops)
+        if stop > start
     ]
-    return max(windows, key=lambda f: f.score, default=Found(start, start, (None,) * size, 0.0))
+    return max(
+        windows, key=lambda f: f.score, default=BlockMatch(start, start, (None,) * size, 0.0)
+    )
 
 
-def _compare(
-    rows: list[str], wanted: list[str], place: tuple[int, int], alike: _Likenesses
-) -> Found:
+def _score_window(
+    rows: list[str], wanted: list[str], place: tuple[int, int], similarity: _RowSimilarity
+) -> BlockMatch:
     from difflib import SequenceMatcher
 
     start, stop = place
@@ -214,27 +215,27 @@ def _compare(
                 pairs[i] = start + j
                 reached += len(wanted[i]) + 1
         elif tag == "replace":
-            for i, j, score in _pair_up(wanted[i1:i2], window[j1:j2], alike):
+            for i, j, score in _pair_rows(wanted[i1:i2], window[j1:j2], similarity):
                 pairs[i1 + i] = start + j1 + j
                 reached += score * (len(wanted[i1 + i]) + 1)
     used = {j for j in pairs if j is not None}
     extra = [rows[j] for j in range(start, stop) if j not in used]
-    whole = sum(len(row) + 1 for row in (*wanted, *extra))
-    return Found(start, stop, tuple(pairs), reached / whole)
+    total = sum(len(row) + 1 for row in (*wanted, *extra))
+    return BlockMatch(start, stop, tuple(pairs), reached / total)
 
 
-def _pair_up(
-    mine: list[str], theirs: list[str], alike: _Likenesses
+def _pair_rows(
+    mine: list[str], theirs: list[str], similarity: _RowSimilarity
 ) -> Iterator[tuple[int, int, float]]:
-    """Lines that differ, each with the next line that is more alike than not."""
+    """Pairs each line with the next one that is similar to it."""
     at = 0
     for i, row in enumerate(mine):
         for j in range(at, len(theirs)):
-            if score := alike(row, theirs[j]):
+            if score := similarity.measure(row, theirs[j]):
                 yield i, j, score
                 at = j + 1
                 break
 
 
-def likeness(one: str, other: str) -> float:
-    return _Likeness(_typographic(one))(_typographic(other), least=0.0)
+def measure_similarity(one: str, other: str) -> float:
+    return _RowSimilarity(0.0).measure(_normalize_row(one), _normalize_row(other))

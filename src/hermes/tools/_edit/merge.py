@@ -1,188 +1,269 @@
-"""The lines a block becomes: what it says is changed, the rest stays as the file has it."""
+"""Merges an edit into the matching lines of a file; what the edit does not change stays."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.tools._edit.indent import Reindent, indent_of
-from hermes.tools._edit.locate import ALIKE, CHANGED, STYLE, Found, collapsed, likeness
-from hermes.tools._edit.paste_artifacts import escaped
+from hermes.tools._edit.locate import (
+    MIN_REPLACED_SIMILARITY,
+    MIN_SIMILARITY,
+    PLAIN_CHARACTERS,
+    BlockMatch,
+    collapse_spaces,
+    measure_similarity,
+)
+from hermes.tools._edit.paste_artifacts import find_added_escape
 
-Script: TypeAlias = list[tuple[str, str]]
-"""A block line by line: " " stays, "-" goes, "+" comes."""
+EditScript: TypeAlias = list[tuple[str, str]]
+"""A block line by line: " " is context, "-" is deleted, "+" is added."""
 Item: TypeAlias = int | str
-"""A line of a result: one of the old lines, by its number, or a fresh one."""
+"""A line of the result: the number of an old line, or the text of a new one."""
 _TOKEN = re.compile(r"\w+|\s+|(.)\1*", re.S)
-"""Signs that stand in a row are one: nobody could say which of them was added."""
-_KINDS = {"'": "quote", '"': "quote", "-": "dash"}
-_ASCII = 127
+"""A run of one character is one token: nobody could say which of them was added."""
+_CHARACTER_KINDS = {"'": "quote", '"': "quote", "-": "dash"}
+_LAST_ASCII = 127
 _WORD = re.compile(r"\w+")
-_SLIP = re.compile(r"\D*$")
-"""Where another digit stands, another number is meant."""
-_LONG = 2000
-"""Characters of a line beyond which it is taken as it was written."""
+_WITHOUT_DIGITS = re.compile(r"\D*$")
+"""A word with another digit is another number, not a typing error."""
+_MAX_MERGED_CHARS = 2000
+"""A longer line is taken as it was written."""
+_TAB_WIDTH = 4
+"""Spaces per tab when nothing shows the width."""
 
 
-def follow(rows: Sequence[str], found: Found, script: Script) -> list[Item]:
-    """The lines the block becomes: those that stay are the file's own."""
-    fresh = _Fresh(rows, found, script)
+def merge_block(rows: Sequence[str], match: BlockMatch, script: EditScript) -> list[Item]:
+    """The lines that replace the matched block; context lines keep the file's own text."""
+    new_rows = _NewRows(rows, match, script)
     items: list[Item] = []
-    at = found.start
-    pairs = iter(found.pairs)
+    at = match.start
+    pairs = iter(match.pairs)
     changing = False
     for number, (sign, row) in enumerate(script):
         if sign == "+":
-            items.append(fresh.row(number))
+            items.append(new_rows.adapt_row(number))
             changing = True
             continue
-        there = next(pairs)
-        if there is None:
+        partner = next(pairs)
+        if partner is None:
             if sign == "-":
-                raise ToolError(_unsure(row))
+                raise _make_mismatch(row)
             continue
-        # Lines nobody mentioned may stand between lines that stay, not amid a change.
-        if (changing and there > at) or (sign == "-" and not _safely_lost(rows[there], row)):
-            raise ToolError(_unsure(rows[at]))
-        items += range(at, there if sign == "-" else there + 1)
-        at, changing = there + 1, sign == "-"
-    if changing and at < found.stop:
-        raise ToolError(_unsure(rows[at]))
-    return [*items, *range(at, found.stop)]
+        # Lines the edit does not mention may stand between context lines, not amid a change.
+        if (changing and partner > at) or (sign == "-" and not _may_delete(rows[partner], row)):
+            raise _make_mismatch(rows[at])
+        items += range(at, partner if sign == "-" else partner + 1)
+        at, changing = partner + 1, sign == "-"
+    if changing and at < match.stop:
+        raise _make_mismatch(rows[at])
+    return [*items, *range(at, match.stop)]
 
 
-def _safely_lost(there: str, known: str) -> bool:
-    """Whether a line may go that was known only nearly: not when there is more in it, nor when
-    another word stands there than was said."""
-    one, other = collapsed(there), collapsed(known)
-    if one == other:
-        return True
-    return other not in one and likeness(there, known) >= CHANGED and _same_words(known, there)
-
-
-def _same_words(known: str, there: str) -> bool:
-    """Whether the words differ by slips of the pen only."""
-    mine, theirs = (_WORD.findall(row) for row in (known, there))
-    pairs = [("".join(mine[i:ii]), "".join(lost)) for i, ii, lost in _edits(mine, theirs)]
-    return all(not lost or (_SLIP.match(said + lost) and _near(said, lost)) for said, lost in pairs)
-
-
-def _near(one: str, other: str) -> bool:
-    return likeness(one, other) > ALIKE
-
-
-def _unsure(row: str) -> str:
-    return (
-        f"Lines that are to be replaced are not quite those of the file (at {row.strip()[:120]!r})."
-        " Read them again and give them exactly. Nothing was changed."
+def _may_delete(actual: str, written: str) -> bool:
+    """Whether a line that was matched only approximately may be deleted: not when it contains
+    more than was written, nor when one of its words is another."""
+    one, other = collapse_spaces(actual), collapse_spaces(written)
+    return one == other or (
+        other not in one
+        and measure_similarity(actual, written) >= MIN_REPLACED_SIMILARITY
+        and _has_same_words(written, actual)
     )
 
 
-class _Fresh:
-    """Lines that come, in the manner of the file: what a block got wrong about the lines it was
-    found by, it gets wrong in those it brings."""
+def _has_same_words(written: str, actual: str) -> bool:
+    """Whether the words differ by typing errors only."""
+    mine, theirs = _WORD.findall(written), _WORD.findall(actual)
+    pairs = [("".join(mine[i:ii]), "".join(lost)) for i, ii, lost in _list_edits(mine, theirs)]
+    return all(
+        not lost
+        or (_WITHOUT_DIGITS.match(word + lost) and measure_similarity(word, lost) > MIN_SIMILARITY)
+        for word, lost in pairs
+    )
 
-    def __init__(self, rows: Sequence[str], found: Found, script: Script) -> None:
+
+def _make_mismatch(row: str) -> ToolError:
+    return ToolError(
+        f"The lines to replace differ from the file (at {row.strip()[:120]!r}). Nothing was "
+        "changed. Read the file again and give them exactly."
+    )
+
+
+class _NewRows:
+    """Added lines in the style of the file: what the block got wrong in the lines it was found
+    by (indentation, quotes, spelling), it gets wrong in its added lines too."""
+
+    def __init__(self, rows: Sequence[str], match: BlockMatch, script: EditScript) -> None:
         self._script = script
         block = [number for number, (sign, _) in enumerate(script) if sign != "+"]
-        self._there = {
+        self._file_rows = {
             number: rows[at]
-            for number, at in zip(block, found.pairs, strict=True)
+            for number, at in zip(block, match.pairs, strict=True)
             if at is not None
         }
-        known = [(script[number][1], there) for number, there in self._there.items()]
-        self._same = all(a == b for a, b in known)
-        self._move = Reindent([(a, b) for a, b in known if collapsed(a) == collapsed(b)], known)
-        self._partners = {} if self._same else self._paired()
-        self._style = _foreign([a for a, _ in known], [b for _, b in known])
-        self._escape = "" if self._same else escaped([a for a, _ in known], [b for _, b in known])
+        known = [(script[number][1], actual) for number, actual in self._file_rows.items()]
+        self._exact = all(a == b for a, b in known)
+        if self._exact:
+            return
+        written, actual = [a for a, _ in known], [b for _, b in known]
+        sure = [(a, b) for a, b in known if collapse_spaces(a) == collapse_spaces(b)]
+        self._reindenter = _Reindenter(sure, known)
+        self._partners = self._pair_new_rows()
+        self._plain_characters = _find_foreign_characters(written, actual)
+        self._added_escape = find_added_escape(written, actual)
 
-    def row(self, number: int) -> str:
+    def adapt_row(self, number: int) -> str:
         row = self._script[number][1]
-        if self._same:
+        if self._exact:
             return row
-        row = row.translate(self._style)
+        row = row.translate(self._plain_characters)
         if number in self._partners:
-            was = self._partners[number]
-            row = _merged(row, self._script[was][1].translate(self._style), self._there[was])
-        if self._escape and self._escape in row:
+            old = self._partners[number]
+            written = self._script[old][1].translate(self._plain_characters)
+            row = _merge_row(row, written, self._file_rows[old])
+        if self._added_escape and self._added_escape in row:
             raise ToolError(
-                f"It has {self._escape} where the file has not: do not escape. Nothing was changed."
+                f"The edit has {self._added_escape} where the file has not: do not escape. "
+                "Nothing was changed."
             )
-        return self._move(row)
+        return self._reindenter.reindent(row)
 
-    def _paired(self) -> dict[int, int]:
-        """Lines that come, each with the line it takes the place of if there is one like it."""
+    def _pair_new_rows(self) -> dict[int, int]:
+        """Pairs each added line with the similar deleted line that it replaces, if any."""
         partners: dict[int, int] = {}
-        gone: list[int] = []
-        come: list[int] = []
+        deleted: list[int] = []
+        added: list[int] = []
         for number, (sign, _) in enumerate([*self._script, (" ", "")]):
             if sign == " ":
-                partners |= self._alike(gone, come)
-                gone, come = [], []
+                partners |= self._pair_similar(deleted, added)
+                deleted, added = [], []
             elif sign == "+":
-                come.append(number)
-            elif number in self._there:
-                gone.append(number)
+                added.append(number)
+            elif number in self._file_rows:
+                deleted.append(number)
         return partners
 
-    def _alike(self, gone: list[int], come: list[int]) -> dict[int, int]:
+    def _pair_similar(self, deleted: list[int], added: list[int]) -> dict[int, int]:
         partners: dict[int, int] = {}
-        left = list(gone)
-        for number in come:
+        for number in added:
             row = self._script[number][1]
-            for at, was in enumerate(left):
-                if likeness(row, self._script[was][1]) >= ALIKE:
-                    partners[number] = was
-                    del left[: at + 1]
+            for at, old in enumerate(deleted):
+                if measure_similarity(row, self._script[old][1]) >= MIN_SIMILARITY:
+                    partners[number] = old
+                    del deleted[: at + 1]
                     break
         return partners
 
 
-def _foreign(written: Sequence[str], there: Sequence[str]) -> dict[int, str]:
-    """Quotes or dashes that are not the file's manner, if the block has such; each with the plain
-    one."""
-    known = set("".join(there))
+def _find_foreign_characters(written: Sequence[str], actual: Sequence[str]) -> dict[int, str]:
+    """Typographic quotes or dashes that the block has and the file does not, each with its plain
+    form."""
+    known = set("".join(actual))
     mine = set("".join(written)) - known
-    kinds = {_KINDS.get(plain) for code, plain in STYLE.items() if chr(code) in mine}
+    kinds = {
+        _CHARACTER_KINDS.get(plain) for code, plain in PLAIN_CHARACTERS.items() if chr(code) in mine
+    }
     return {
         code: plain
-        for code, plain in STYLE.items()
-        if code > _ASCII and chr(code) not in known and _KINDS.get(plain) in kinds - {None}
+        for code, plain in PLAIN_CHARACTERS.items()
+        if code > _LAST_ASCII
+        and chr(code) not in known
+        and _CHARACTER_KINDS.get(plain) in kinds - {None}
     }
 
 
-def _merged(new: str, written: str, there: str) -> str:
-    """`there` with the changes from `written` to `new`; where both differ, `new`."""
-    if written.strip() == there.strip() or max(len(new), len(written), len(there)) > _LONG:
+def _merge_row(new: str, written: str, actual: str) -> str:
+    """`actual` with the changes from `written` to `new`; where both differ, `new`."""
+    longest = max(len(new), len(written), len(actual))
+    if written.strip() == actual.strip() or longest > _MAX_MERGED_CHARS:
         return new
-    base, mine, theirs = (_tokens(row.lstrip()) for row in (written, new, there))
-    edits = _edits(base, mine)
-    for start, stop, tokens in _edits(base, theirs):
-        if not any(_meet(start, stop, a, b) for a, b, _ in edits):
+    base, mine, theirs = (
+        [token[0] for token in _TOKEN.finditer(row.lstrip())] for row in (written, new, actual)
+    )
+    edits = _list_edits(base, mine)
+    for start, stop, tokens in _list_edits(base, theirs):
+        if not any(_ranges_meet(start, stop, a, b) for a, b, _ in edits):
             edits.append((start, stop, tokens))
     out: list[str] = []
     done = 0
     for start, stop, tokens in sorted(edits, key=lambda e: e[:2]):
         out += (*base[done:start], *tokens)
         done = stop
-    return indent_of(new) + "".join([*out, *base[done:]])
+    return _get_indent(new) + "".join([*out, *base[done:]])
 
 
-def _tokens(text: str) -> list[str]:
-    return [token[0] for token in _TOKEN.finditer(text)]
-
-
-def _edits(base: list[str], other: list[str]) -> list[tuple[int, int, list[str]]]:
+def _list_edits(base: list[str], other: list[str]) -> list[tuple[int, int, list[str]]]:
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(None, base, other, autojunk=False)
     return [(i, ii, other[j:jj]) for tag, i, ii, j, jj in matcher.get_opcodes() if tag != "equal"]
 
 
-def _meet(start: int, stop: int, other: int, until: int) -> bool:
+def _ranges_meet(start: int, stop: int, other: int, until: int) -> bool:
     if start == stop or other == until:
         return start <= until and other <= stop
     return start < until and other < stop
+
+
+def _get_indent(row: str) -> str:
+    return row[: len(row) - len(row.lstrip())]
+
+
+class _Reindenter:
+    """Maps the indentation of a block to that of the file, learned from lines known in both
+    forms: first from those that are surely the same, then from the others."""
+
+    def __init__(self, sure: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> None:
+        self._table: dict[str, str] = {}
+        for lines in (sure, known):
+            counts = Counter((_get_indent(a), _get_indent(b)) for a, b in lines if a.strip())
+            for (written, actual), _ in counts.most_common():
+                self._table.setdefault(written, actual)
+        self._unchanged = all(a == b for a, b in self._table.items())
+        self._uses_tabs = any("\t" in actual for actual in self._table.values())
+        self._ratio = self._infer_ratio()
+
+    def reindent(self, row: str) -> str:
+        if self._unchanged or not row.strip():
+            return row
+        indent = _get_indent(row)
+        return self._map_indent(indent) + row[len(indent) :]
+
+    def _map_indent(self, indent: str) -> str:
+        if indent in self._table:
+            return self._table[indent]
+        bases = [base for base in self._table if indent.startswith(base)]
+        if bases:
+            base = max(bases, key=len)
+            return self._table[base] + self._convert_indent(indent[len(base) :])
+        shortest = min(self._table, key=len)
+        if not shortest.startswith(indent):
+            return indent
+        actual = self._table[shortest]
+        missing = self._convert_indent(shortest[len(indent) :])
+        return actual[: max(0, len(actual) - len(missing))]
+
+    def _infer_ratio(self) -> float:
+        """Characters in the file per character written; 0 when nothing shows it."""
+        steps = sorted((len(a), len(b)) for a, b in self._table.items())
+        for (a1, b1), (a2, b2) in pairwise(steps):
+            if a2 > a1 and b2 > b1:
+                return (b2 - b1) / (a2 - a1)
+        for written, actual in self._table.items():
+            if written and actual and ("\t" in written) != ("\t" in actual):
+                return len(actual) / len(written)
+        return 0.0
+
+    def _convert_indent(self, rest: str) -> str:
+        if not rest or set(rest) - {" ", "\t"}:
+            return rest
+        ratio = self._ratio
+        if not ratio:
+            if ("\t" in rest) == self._uses_tabs:
+                return rest
+            ratio = 1 / _TAB_WIDTH if self._uses_tabs else _TAB_WIDTH
+        size = len(rest) * ratio
+        return ("\t" if self._uses_tabs else " ") * int(size) if size == int(size) else rest

@@ -1,4 +1,4 @@
-"""Computes what a text becomes when a piece of it is replaced; touches no file."""
+"""Replaces a piece of a text, exactly or approximately; touches no file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from itertools import accumulate
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.tools._edit.locate import Found, locate, nearest, surely
-from hermes.tools._edit.merge import Item, Script, follow
-from hermes.tools._edit.paste_artifacts import Copied, advice, bare
-from hermes.tools._edit.text_file import Lines
+from hermes.tools._edit.locate import BlockMatch, find_block, find_nearest, pick_clear_match
+from hermes.tools._edit.merge import EditScript, Item, merge_block
+from hermes.tools._edit.paste_artifacts import CleanBlock, strip_artifacts, suggest_fix
+from hermes.tools._edit.text_file import Lines, count_common
 
-_SHOWN = 12
-_PLACES = 8
-_COUNTED = 1000
-_SAME = "`old` and `new` are the same; there is nothing to change."
+_MAX_SHOWN_LINES = 12
+_MAX_LISTED = 8
+_MAX_COUNTED = 1000
+_NO_CHANGE = "`old` and `new` are the same; nothing was changed."
 
 
 class Edit(Struct, frozen=True):
@@ -28,55 +28,58 @@ class Edit(Struct, frozen=True):
     items: list[Item]
 
 
-class Edited(Struct, frozen=True):
+class EditResult(Struct, frozen=True):
     text: str
     count: int = 1
-    how: str = ""
-    """How the place was found, when not exactly."""
+    match_note: str = ""
+    """How the place was found; empty: exactly."""
 
 
-def replace(text: str, old: str, new: str, *, every: bool = False) -> Edited:
-    """`text` with `old` become `new`: at its one place, or at every one."""
+def replace_text(text: str, old: str, new: str, *, every: bool = False) -> EditResult:
+    """`text` with `old` replaced by `new`, at its only place or, with `every`, at all of them."""
     if not old:
-        raise ToolError("`old` is empty: give the text to replace (write_file makes new files).")
+        raise ToolError(
+            "`old` is empty; nothing was changed. Give the text to replace, or create a file with "
+            "write_file."
+        )
     if old == new:
-        raise ToolError(_SAME)
-    lines = Lines.of(text)
-    if lines.mixed and ("\r" in old or "\r" in new) and old in text:
-        places = _places(text, old, every=every)
-        _one_place(_rows(text, places), every=every)
-        return Edited(text.replace(old, new), len(places))
-    wanted, fresh = _ends_as_in(lines, old), _ends_as_in(lines, new)
+        raise ToolError(_NO_CHANGE)
+    lines = Lines.split(text)
+    if lines.has_mixed_ends and ("\r" in old or "\r" in new) and old in text:
+        places = _find_places(text, old, every=every)
+        _require_one_place(_find_rows(text, places), every=every)
+        return EditResult(text.replace(old, new), len(places))
+    wanted, fresh = _normalize_ends(lines, old), _normalize_ends(lines, new)
     if wanted == fresh:
-        raise ToolError(_SAME)
-    plain = lines.plain
-    if places := _places(plain, wanted, every=every):
-        _one_place(_rows(plain, places), every=every)
-        return Edited(_exchanged(text, lines, places, (wanted, fresh)), len(places))
-    return _tolerant(lines, wanted, fresh, every=every)
+        raise ToolError(_NO_CHANGE)
+    plain = lines.plain_text
+    if places := _find_places(plain, wanted, every=every):
+        _require_one_place(_find_rows(plain, places), every=every)
+        return EditResult(_exchange_text(text, lines, places, (wanted, fresh)), len(places))
+    return _replace_approximately(lines, wanted, fresh, every=every)
 
 
-def _ends_as_in(lines: Lines, text: str) -> str:
-    """Line ends as line feeds, unless the file has no line end that could be meant."""
+def _normalize_ends(lines: Lines, text: str) -> str:
+    """Line ends as line feeds, unless the file has no line ends at all."""
     if not lines.ends:
         return text
     text = text.replace("\r\n", "\n")
-    return text.replace("\r", "\n") if lines.usual == "\r" else text
+    return text.replace("\r", "\n") if lines.common_end == "\r" else text
 
 
-def _places(text: str, old: str, *, every: bool) -> list[int]:
-    """Where it is; to be the only place, it may not even overlap with another."""
+def _find_places(text: str, old: str, *, every: bool) -> list[int]:
+    """Where `old` is; unless every place is wanted, overlapping places count too."""
     places: list[int] = []
     step = len(old) if every else 1
     at = text.find(old)
-    while at >= 0 and (every or len(places) < _COUNTED):
+    while at >= 0 and (every or len(places) < _MAX_COUNTED):
         places.append(at)
         at = text.find(old, at + step)
     return places
 
 
-def _rows(text: str, places: Sequence[int]) -> list[int]:
-    """The line of each place (places come in order)."""
+def _find_rows(text: str, places: Sequence[int]) -> list[int]:
+    """The line of each place, from 0; `places` are sorted."""
     rows: list[int] = []
     row = done = 0
     for at in places:
@@ -86,21 +89,22 @@ def _rows(text: str, places: Sequence[int]) -> list[int]:
     return rows
 
 
-def _one_place(rows: Sequence[int], *, every: bool) -> None:
+def _require_one_place(rows: Sequence[int], *, every: bool) -> None:
     if len(rows) > 1 and not every:
-        shown = ", ".join(str(row + 1) for row in rows[:_PLACES])
-        more = ", …" if len(rows) > _PLACES else ""
+        shown = ", ".join(str(row + 1) for row in rows[:_MAX_LISTED])
+        more = ", …" if len(rows) > _MAX_LISTED else ""
         raise ToolError(
-            f"`old` is there {len(rows)} times (lines {shown}{more}): add lines around it until it "
-            "is unique, or set all=true. Nothing was changed."
+            f"`old` occurs {len(rows)} times (lines {shown}{more}). Nothing was changed. Add lines "
+            "around it until it is unique, or set all=true."
         )
 
 
-def _exchanged(text: str, lines: Lines, places: list[int], change: tuple[str, str]) -> str:
-    """`places` are those of the text with line feeds; what is not replaced stays byte for byte."""
+def _exchange_text(text: str, lines: Lines, places: list[int], change: tuple[str, str]) -> str:
+    """The text with its line ends after the change; `places` are offsets into the text with line
+    feeds. What is not replaced stays byte for byte."""
     old, new = change
-    before = _common(old, new)
-    after = _common(old[before:][::-1], new[before:][::-1])
+    before = count_common(old, new)
+    after = count_common(old[before:][::-1], new[before:][::-1])
     middle = new[before : len(new) - after]
     begins = [0, *accumulate(len(row) + 1 for row in lines.rows)]
     real = [0, *accumulate(len(r) + len(e) for r, e in zip(lines.rows, lines.ends, strict=False))]
@@ -108,31 +112,15 @@ def _exchanged(text: str, lines: Lines, places: list[int], change: tuple[str, st
     done = 0
     for at in places:
         start, stop = at + before, at + len(old) - after
-        first, last = _row(begins, start), _row(begins, stop)
-        there, until = real[first] + start - begins[first], real[last] + stop - begins[last]
-        parts += (text[done:there], _with_ends(middle, lines, first, last))
-        done = until
+        first, last = bisect_right(begins, start) - 1, bisect_right(begins, stop) - 1
+        cut, resume = real[first] + start - begins[first], real[last] + stop - begins[last]
+        parts += (text[done:cut], _restore_ends(middle, lines, first, last))
+        done = resume
     return "".join([*parts, text[done:]])
 
 
-def _row(begins: list[int], at: int) -> int:
-    return bisect_right(begins, at) - 1
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    size = min(len(one), len(other))
-    if one[:size] == other[:size]:
-        return size
-    low = 0
-    while size - low > 1:
-        half = (low + size) // 2
-        low, size = (half, size) if one[:half] == other[:half] else (low, half)
-    return low
-
-
-def _with_ends(text: str, lines: Lines, first: int, last: int) -> str:
-    """Line feeds become the ends of the lines they replace, then of their neighbour."""
+def _restore_ends(text: str, lines: Lines, first: int, last: int) -> str:
+    """Line feeds become the ends of the replaced lines, then that of the next line."""
     rows = text.split("\n")
     if len(rows) == 1 or not lines.ends:
         return text
@@ -142,61 +130,64 @@ def _with_ends(text: str, lines: Lines, first: int, last: int) -> str:
     return "".join([row + end for row, end in zip(rows, [*ends, ""], strict=True)])
 
 
-def _tolerant(lines: Lines, old: str, new: str, *, every: bool) -> Edited:
+def _replace_approximately(lines: Lines, old: str, new: str, *, every: bool) -> EditResult:
     fresh = new.split("\n")
     if old.endswith("\n"):
         old = old[:-1]
         fresh = new.removesuffix("\n").split("\n") if new else []
     wanted = old.split("\n")
-    how, found = locate(lines.rows, wanted)
-    if not found and (copied := bare(wanted, fresh)):
+    how, found = find_block(lines.rows, wanted)
+    if not found and (copied := strip_artifacts(wanted, fresh)):
         wanted, fresh = copied.old, copied.new
         if wanted == fresh:
-            raise ToolError(_SAME)
-        how, found = numbered(lines.rows, copied)
+            raise ToolError(_NO_CHANGE)
+        how, found = find_clean_block(lines.rows, copied)
     if found:
-        _one_place([f.start for f in found], every=every)
+        _require_one_place([f.start for f in found], every=every)
     else:
-        how, found = guess(lines.rows, wanted, "`old`")
-    script = _script(wanted, fresh)
-    edits = [Edit(f.start, f.stop, follow(lines.rows, f, script)) for f in found]
-    return Edited(apply(lines, edits), len(edits), how)
+        how, found = guess_block(lines.rows, wanted, "`old`")
+    script = _make_script(wanted, fresh)
+    edits = [Edit(f.start, f.stop, merge_block(lines.rows, f, script)) for f in found]
+    return EditResult(apply_edits(lines, edits), len(edits), how)
 
 
-def numbered(rows: Sequence[str], copied: Copied) -> tuple[str, list[Found]]:
-    """Where a block with line numbers or signs is; of several places, the one it names."""
-    how, found = locate(rows, copied.old)
-    if said := [f for f in found if f.start == copied.line - 1]:
-        found = said
+def find_clean_block(rows: Sequence[str], copied: CleanBlock) -> tuple[str, list[BlockMatch]]:
+    """Where the cleaned block is; of several places, the one its line numbers name."""
+    how, found = find_block(rows, copied.old)
+    if named := [f for f in found if f.start == copied.line - 1]:
+        found = named
     what = "without its line numbers" if copied.line else "without its signs"
     return f"{what}, {how}" if how else what, found
 
 
-def guess(rows: Sequence[str], wanted: Sequence[str], name: str) -> tuple[str, list[Found]]:
-    """The one place that is clearly meant though no line says so exactly, or an error."""
-    near = nearest(rows, wanted)
-    sure = surely(near, len(wanted))
+def guess_block(
+    rows: Sequence[str], wanted: Sequence[str], name: str
+) -> tuple[str, list[BlockMatch]]:
+    """The one place that is similar enough to be the one meant. Raises ToolError otherwise."""
+    near = find_nearest(rows, wanted)
+    sure = pick_clear_match(near, len(wanted))
     if sure is None:
         raise ToolError(
-            f"{name} was not found{_show(rows, near)}{advice(wanted)} Nothing was changed."
+            f"{name} was not found{_describe_nearest(rows, near)}{suggest_fix(wanted)} "
+            "Nothing was changed."
         )
     return f"approximately ({sure.score:.0%})", [sure]
 
 
-def _show(rows: Sequence[str], near: Sequence[Found]) -> str:
+def _describe_nearest(rows: Sequence[str], near: Sequence[BlockMatch]) -> str:
     if not near:
-        return ", nor anything like it; read the file again."
+        return ", nor anything similar; read the file again."
     best = near[0]
-    stop = min(best.stop, best.start + _SHOWN)
+    stop = min(best.stop, best.start + _MAX_SHOWN_LINES)
     shown = "\n".join(f"{n + 1}|{rows[n][:200]}" for n in range(best.start, stop))
     also = f" (and lines {near[1].start + 1}-{near[1].stop})" if len(near) > 1 else ""
     return f". The nearest is lines {best.start + 1}-{best.stop}{also}:\n{shown}\n"
 
 
-def _script(old: list[str], new: list[str]) -> Script:
+def _make_script(old: list[str], new: list[str]) -> EditScript:
     from difflib import SequenceMatcher
 
-    script: Script = []
+    script: EditScript = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             script += [(" ", row) for row in old[i1:i2]]
@@ -206,12 +197,12 @@ def _script(old: list[str], new: list[str]) -> Script:
     return script
 
 
-def apply(
-    lines: Lines, edits: Sequence[Edit], *, finished: bool | None = None, end: str = "\n"
+def apply_edits(
+    lines: Lines, edits: Sequence[Edit], *, final_end: bool | None = None, end: str = "\n"
 ) -> str:
-    """The text after all edits (in order, apart). A last line without an end stays so, unless
-    `finished` says otherwise; `end` is for a text that has no line end yet."""
-    usual = lines.usual or end
+    """The text after all edits, which are sorted and do not overlap. `final_end`: whether the
+    last line gets a line end; None: as before. `end` is for a text that has no line end yet."""
+    usual = lines.common_end or end
     rows: list[str] = []
     ends: list[str] = []
 
@@ -223,12 +214,12 @@ def apply(
     done = 0
     for edit in edits:
         keep(done, edit.start)
-        kept = {item for item in edit.items if isinstance(item, int)}
+        reused = {item for item in edit.items if isinstance(item, int)}
         spare = iter(
             [
                 lines.ends[n]
                 for n in range(edit.start, edit.stop)
-                if n not in kept and n < len(lines.ends)
+                if n not in reused and n < len(lines.ends)
             ]
         )
         for item in edit.items:
@@ -239,8 +230,8 @@ def apply(
                 ends.append(next(spare, ends[-1] if ends else usual))
         done = edit.stop
     keep(done, len(lines.rows))
-    if finished is None:
-        finished = lines.finished
-    if ends and not finished:
+    if final_end is None:
+        final_end = lines.has_final_end
+    if ends and not final_end:
         ends.pop()
     return Lines(rows, ends).join()

@@ -1,82 +1,153 @@
-"""Says whether the text of a file is valid in the language its name promises."""
+"""Checks whether the text of a file is valid in the language its name promises."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from sys import version_info
 from threading import Lock
 
-_LARGEST = 256 * 1024
-"""Bytes; a check should cost no more than the write."""
-_WITH_COMMENTS = ("tsconfig", "jsconfig", "devcontainer", ".eslintrc", "settings.", "launch.")
+from msgspec import Struct
+
+from hermes.tools._files.paths import find_program
+
+_MAX_BYTES = 256 * 1024
+"""A check should cost no more than the write."""
+_TIMEOUT = 5.0
+_COMMENTED_JSON = ("tsconfig", "jsconfig", "devcontainer", ".eslintrc", "settings.", "launch.")
 """JSON files whose readers allow comments."""
-_filters = Lock()
-"""The filters of warnings belong to the whole process; files are written by several threads."""
+_warnings_lock = Lock()
+"""Warning filters belong to the whole process; files are written by several threads."""
 _TEMPLATE = re.compile(rb"\{\{|\{%|<%")
+_MODULE_OR_SCRIPT = """
+const vm = require('vm');
+const text = require('fs').readFileSync(0, 'utf8').replace(/^#!.*/, '');
+const module = /^\\s*(import|export)\\b/m.test(text);
+let failure;
+for (const [make, applies] of [
+    [() => new vm.Script(text), !module],
+    [() => new vm.Script('(function(){' + text + '\\n})'), false],
+    [() => new vm.SourceTextModule(text), module],
+]) {
+    try { make(); process.exit(0); } catch (error) { if (applies) failure = error; }
+}
+const line = /:(\\d+)/.exec((failure.stack || '').split('\\n')[0]);
+process.stderr.write('line ' + (line ? line[1] : '?') + ': ' + failure.message);
+process.exit(1);
+"""
 
 
-def problem(path: Path, data: bytes, programs: str = "") -> str:
-    """One sentence about the first error; empty when there is none or nobody can tell. `programs`
-    is the search path for those that can."""
+class ExternalParser(Struct, frozen=True):
+    """A program that parses what it reads from its standard input, without running it."""
+
+    argv: tuple[str, ...]
+    error_pattern: re.Pattern[str]
+    """How it prints an error: the line and the message."""
+    expected_start: re.Pattern[bytes] | None = None
+    """How a text in its language begins; None: in any way."""
+    ignored_errors: re.Pattern[str] = re.compile(r"(?!)")
+    """Messages about dialects that it does not know."""
+
+
+_BASH = ExternalParser(
+    ("bash", "--norc", "-O", "extglob", "-n"),
+    re.compile(r"line (\d+): (.+)"),
+    expected_start=re.compile(rb"(?!#!)|#!.*\b(?:ba|da)?sh\b"),
+)
+_NODE = ExternalParser(
+    ("node", "--no-warnings", "--experimental-vm-modules", "-e", _MODULE_OR_SCRIPT),
+    re.compile(r"line (\S+): (.+)"),
+    ignored_errors=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
+)
+_PARSERS: Mapping[str, ExternalParser] = {
+    ".sh": _BASH,
+    ".bash": _BASH,
+    ".js": _NODE,
+    ".mjs": _NODE,
+    ".cjs": _NODE,
+}
+
+
+def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:
+    """One sentence about the first error; empty when there is none or no parser is available.
+    `search_path` is the PATH on which external parsers are looked up."""
+    if len(data) > _MAX_BYTES or not data.strip():
+        return ""
     suffix = path.suffix.casefold()
     check = _CHECKS.get(suffix)
-    if len(data) > _LARGEST or not data.strip():
-        return ""
     if check is None:
-        return _asked(suffix, data, programs)
+        parser = _PARSERS.get(suffix)
+        found = _run_parser(parser, data, search_path) if parser and search_path else ""
+        return f"the syntax is wrong: {found}"[:300] if found else ""
     try:
         check(path, data)
     except (SyntaxError, ValueError) as error:
-        return " ".join(f"the syntax is wrong: {_where(error)}".split())[:300]
+        return " ".join(f"the syntax is wrong: {_describe_error(error)}".split())[:300]
     except (RecursionError, MemoryError):
         return "it is nested too deeply to be checked"
     return ""
 
 
-def _asked(suffix: str, data: bytes, programs: str) -> str:
-    from hermes.tools._edit.external_parsers import BY_SUFFIX, complaint
+def _run_parser(parser: ExternalParser, data: bytes, search_path: str) -> str:
+    """The parser's first error; empty when it reports none or is not installed."""
+    program = find_program(parser.argv[0], search_path)
+    if not program or (parser.expected_start and not parser.expected_start.match(data)):
+        return ""
+    try:
+        done = subprocess.run(
+            [program, *parser.argv[1:]],
+            input=data,
+            capture_output=True,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            cwd="/",
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = parser.error_pattern.search(done.stderr.decode("utf-8", "replace"))
+    if not done.returncode or found is None or parser.ignored_errors.search(found[2]):
+        return ""
+    return f"{found[2]} (line {found[1]})"
 
-    parser = BY_SUFFIX.get(suffix)
-    said = complaint(parser, data, programs) if parser and programs else ""
-    return f"the syntax is wrong: {said}"[:300] if said else ""
 
-
-def _where(error: SyntaxError | ValueError) -> str:
+def _describe_error(error: SyntaxError | ValueError) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{error.msg} (line {error.lineno})"
     return str(error)
 
 
-def _python(path: Path, data: bytes) -> None:
+def _check_python(path: Path, data: bytes) -> None:
     import ast
     import warnings
 
-    with _filters, warnings.catch_warnings():
+    with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             compile(data, path.name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         except SyntaxError as error:
-            # The project may be written for a newer one.
+            # The project may be written for a newer version.
             error.msg = f"{error.msg}, says Python {version_info[0]}.{version_info[1]}"
             raise
 
 
-def _json(path: Path, data: bytes) -> None:
+def _check_json(path: Path, data: bytes) -> None:
     import json
 
-    if not path.name.casefold().startswith(_WITH_COMMENTS):
+    if not path.name.casefold().startswith(_COMMENTED_JSON):
         json.loads(data)
 
 
-def _toml(path: Path, data: bytes) -> None:
+def _check_toml(path: Path, data: bytes) -> None:
     import tomllib
 
     tomllib.loads(data.decode())
 
 
-def _yaml(path: Path, data: bytes) -> None:
+def _check_yaml(path: Path, data: bytes) -> None:
     import yaml
 
     if _TEMPLATE.search(data):
@@ -90,11 +161,11 @@ def _yaml(path: Path, data: bytes) -> None:
 
 
 _CHECKS: dict[str, Callable[[Path, bytes], None]] = {
-    ".py": _python,
-    ".pyi": _python,
-    ".json": _json,
-    ".ipynb": _json,
-    ".toml": _toml,
-    ".yaml": _yaml,
-    ".yml": _yaml,
+    ".py": _check_python,
+    ".pyi": _check_python,
+    ".json": _check_json,
+    ".ipynb": _check_json,
+    ".toml": _check_toml,
+    ".yaml": _check_yaml,
+    ".yml": _check_yaml,
 }

@@ -1,4 +1,4 @@
-"""Globs and rules of .gitignore as regular expressions that never take exponential time."""
+"""Translates globs and .gitignore rules to regular expressions without exponential time."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from collections.abc import Callable, Iterable
 
 from hermes.core.errors import ToolError
 
-WILD = frozenset("*?[{")
+WILDCARDS = frozenset("*?[{")
 _MAX_ALTERNATIVES = 64
-_MAX_DEEP = 4
-"""How many `**` one pattern may have."""
+_MAX_DOUBLE_STARS = 4
 _MAX_RULES = 5000
 
 
-def matcher(glob: str) -> Callable[[str], bool]:
-    """Whether a path (relative, with `/`) fits. A pattern without `/` is about the last name; one
-    that begins with `!` fits what the rest does not. Raises ToolError when it makes no sense."""
+def compile_glob(glob: str) -> Callable[[str], bool]:
+    """A test for relative paths with `/`. A glob without `/` matches the last name; a leading `!`
+    inverts it. Raises ToolError when the glob is not valid."""
     wanted = glob.removeprefix("!")
     if not wanted:
         raise ToolError("The glob is empty.")
     try:
-        found = re.compile("|".join(_regex(one) for one in _alternatives(wanted)), re.S).fullmatch
+        match = re.compile("|".join(map(_translate_glob, _expand_braces(wanted))), re.S).fullmatch
     except (re.error, ValueError) as error:
-        raise ToolError(f"Not a usable glob: {glob[:200]!r} ({error}).") from None
+        raise ToolError(f"Not a valid glob: {glob[:200]!r} ({error}).") from None
     if wanted is not glob:
-        return lambda path: not found(path)
-    return lambda path: bool(found(path))
+        return lambda path: not match(path)
+    return lambda path: bool(match(path))
 
 
-def _alternatives(glob: str) -> list[str]:
-    """`{a,b}` spelled out."""
+def _expand_braces(glob: str) -> list[str]:
+    """The glob with each `{a,b}` written out."""
     done: list[str] = []
     todo = [glob]
     while todo:
-        one = todo.pop()
-        inner = re.search(r"\{([^{}]*)\}", one)
+        pattern = todo.pop()
+        inner = re.search(r"\{([^{}]*)\}", pattern)
         if inner is None:
-            done.append(one)
+            done.append(pattern)
         else:
             todo += [
-                one[: inner.start()] + word + one[inner.end() :] for word in inner[1].split(",")
+                pattern[: inner.start()] + word + pattern[inner.end() :]
+                for word in inner[1].split(",")
             ]
         if len(todo) + len(done) > _MAX_ALTERNATIVES:
             raise ValueError("too many alternatives")
     return done
 
 
-def _regex(glob: str) -> str:
-    """Of a path relative to where the pattern is written."""
-    if glob.count("**") > _MAX_DEEP:
+def _translate_glob(glob: str) -> str:
+    """An expression for paths relative to the folder of the glob."""
+    if glob.count("**") > _MAX_DOUBLE_STARS:
         raise ValueError("too many **")
     anchored = "/" in glob.rstrip("/")
     names = glob.strip("/").removeprefix("./").split("/")
@@ -59,28 +59,28 @@ def _regex(glob: str) -> str:
         if name == "**":
             parts.append("(?s:.+)" if last else r"(?:[^/]+/)*")
         else:
-            parts.append(_name(name) + ("" if last else "/"))
+            parts.append(_translate_name(name) + ("" if last else "/"))
     return "".join(parts)
 
 
-def _name(name: str) -> str:
-    """One name. Each `*` but the last takes as little as it can and never changes its mind: that
-    finds a match if there is one, and in linear time."""
-    first, *rest = [_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
-    if not rest:
+def _translate_name(name: str) -> str:
+    """An expression for one name. Each `*` but the last matches as little as it can and never
+    backtracks: that finds a match if there is one, in linear time."""
+    first, *later = [_translate_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
+    if not later:
         return first
-    middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
-    return f"{first}{middle}[^/]*{rest[-1]}"
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in later[:-1] if piece)
+    return f"{first}{middle}[^/]*{later[-1]}"
 
 
 _TOKEN = re.compile(r"\\(.)|(\?)|\[([!^]?)(\]?[^\]/]*)\]|(.)", re.S)
 
 
-def _chunk(text: str) -> str:
+def _translate_chunk(text: str) -> str:
     out: list[str] = []
     for token in _TOKEN.finditer(text):
-        escaped, one, negated, inside, plain = token.groups()
-        if one:
+        escaped, any_character, negated, inside, plain = token.groups()
+        if any_character:
             out.append("[^/]")
         elif inside is not None:
             inside = re.sub(r"[\\\[\]^&~|]", r"\\\g<0>", inside).replace("--", r"-\-")
@@ -90,23 +90,23 @@ def _chunk(text: str) -> str:
     return "".join(out)
 
 
-class Ignore:
-    """The rules of one .gitignore, for paths relative to its folder."""
+class IgnoreRules:
+    """The rules of one .gitignore for paths relative to its folder."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
         plain: list[str] = []
         folders: list[str] = []
-        for rule, keep, folder in _rules(text):
+        for rule, keep, folder in _parse_rules(text):
             if keep:
-                self._flush(plain, folders)
+                self._add_group(plain, folders)
                 self._rules.append((re.compile(rule, re.S), True, folder))
             else:
                 (folders if folder else plain).append(rule)
-        self._flush(plain, folders)
+        self._add_group(plain, folders)
 
-    def _flush(self, plain: list[str], folders: list[str]) -> None:
-        """Neighbouring rules that say the same are one expression."""
+    def _add_group(self, plain: list[str], folders: list[str]) -> None:
+        """Combine neighbouring rules with the same effect into one expression."""
         if plain:
             self._rules.append((re.compile("|".join(plain), re.S), False, False))
         if folders:
@@ -114,16 +114,16 @@ class Ignore:
         plain.clear()
         folders.clear()
 
-    def verdict(self, path: str, *, folder: bool) -> bool | None:
-        """True: ignored; False: kept whatever outer rules say; None: no word about it."""
+    def match_path(self, path: str, *, folder: bool) -> bool | None:
+        """True: ignored; False: kept, whatever outer rules say; None: no rule matches."""
         for rule, keep, only_folders in reversed(self._rules):
             if (folder or not only_folders) and rule.fullmatch(path):
                 return not keep
         return None
 
 
-def _rules(text: str) -> Iterable[tuple[str, bool, bool]]:
-    """(expression, whether it keeps, whether it is about folders only)."""
+def _parse_rules(text: str) -> Iterable[tuple[str, bool, bool]]:
+    """Each rule: its expression, whether it keeps, whether it is for folders only."""
     for row in text.splitlines()[:_MAX_RULES]:
         line = re.sub(r"(?<!\\)\s+$", "", row)
         if not line or line.startswith("#"):
@@ -131,7 +131,7 @@ def _rules(text: str) -> Iterable[tuple[str, bool, bool]]:
         keep = line.startswith("!")
         line = line.removeprefix("!")
         try:
-            expression = _regex(line)
+            expression = _translate_glob(line)
             re.compile(expression)
         except (re.error, ValueError):
             continue

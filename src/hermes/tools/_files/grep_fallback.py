@@ -1,7 +1,7 @@
-"""A program of its own: searches the files named on its input and prints what ripgrep would."""
+"""A separate program: searches the files named on its input and prints what ripgrep would."""
 
-# It is a process because an expression that takes for ever can only be stopped from outside: the
-# interpreter's lock is held while it matches. It imports nothing of ours.
+# It is a process because an expression that takes forever can only be stopped from outside: the
+# interpreter lock is held while it matches. It imports nothing from this package.
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _CPU_SECONDS = 60
-"""Ends it even when whoever started it is gone."""
+"""Ends the program even when its parent is gone."""
 
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
-    names = _names()
+    names = _read_names()
     order = json.loads(next(names))
     try:
         pattern = re.compile(order["pattern"])
@@ -30,22 +30,22 @@ def main() -> None:
         sys.stderr.write(f"error: {error}")
         sys.exit(2)
     for name in names:
-        found = _search(name, pattern, order)
+        found = _search_file(name, pattern, order)
         if found:
             sys.stdout.write("".join(found))
             sys.stdout.flush()
 
 
-def _names() -> Iterator[bytes]:
-    rest = b""
+def _read_names() -> Iterator[bytes]:
+    partial = b""
     while block := os.read(0, 65536):
-        *whole, rest = (rest + block).split(b"\0")
-        yield from whole
+        *complete, partial = (partial + block).split(b"\0")
+        yield from complete
 
 
-def _search(name: bytes, pattern: re.Pattern[str], order: dict[str, Any]) -> list[str]:
-    data = _read(name, order["largest"])
-    text = _decoded(data) if data else None
+def _search_file(name: bytes, pattern: re.Pattern[str], order: dict[str, Any]) -> list[str]:
+    data = _read_file(name, order["largest"])
+    text = _decode_text(data) if data else None
     if text is None or (order["literal"] and order["pattern"] not in text):
         return []
     rows = text.split("\n")
@@ -59,11 +59,11 @@ def _search(name: bytes, pattern: re.Pattern[str], order: dict[str, Any]) -> lis
                 break
     around = order["context"]
     shown = sorted({at + n for at in hits for n in range(-around, around + 1)})
-    path = _text(name)
-    return [_line(path, at, rows[at], hits.get(at)) for at in shown if 0 <= at < len(rows)]
+    path = _encode_text(name)
+    return [_format_row(path, at, rows[at], hits.get(at)) for at in shown if 0 <= at < len(rows)]
 
 
-def _read(name: bytes, largest: int) -> bytes | None:
+def _read_file(name: bytes, largest: int) -> bytes | None:
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -80,8 +80,8 @@ def _read(name: bytes, largest: int) -> bytes | None:
         os.close(fd)
 
 
-def _decoded(data: bytes) -> str | None:
-    """None when it is no text."""
+def _decode_text(data: bytes) -> str | None:
+    """The text; None when the data is binary."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     if b"\0" in data:
@@ -92,14 +92,14 @@ def _decoded(data: bytes) -> str | None:
         return data.decode("latin-1")
 
 
-def _text(data: bytes) -> dict[str, str]:
+def _encode_text(data: bytes) -> dict[str, str]:
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:
         return {"bytes": base64.b64encode(data).decode()}
 
 
-def _line(path: dict[str, str], at: int, row: str, start: int | None) -> str:
+def _format_row(path: dict[str, str], at: int, row: str, start: int | None) -> str:
     hits = [] if start is None else [{"start": start}]
     data = {"path": path, "lines": {"text": row}, "line_number": at + 1, "submatches": hits}
     return json.dumps({"type": "match" if hits else "context", "data": data}) + "\n"

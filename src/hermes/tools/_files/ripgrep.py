@@ -1,4 +1,4 @@
-"""Runs ripgrep, or what stands in for it, and reads what it finds until there is enough."""
+"""Searches with ripgrep, or with the fallback, and reads the output until there is enough."""
 
 from __future__ import annotations
 
@@ -18,141 +18,134 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import SECRET
-from hermes.tools._files.walk import KERNEL, files
+from hermes.tools._files.paths import CREDENTIAL_PATHS, find_program
+from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 
-LARGEST = 10 * 1024 * 1024
-"""Bytes of a file that is searched."""
-SECONDS = 30.0
-OUTPUT = 32 * 1024 * 1024
-"""Bytes a search may print before it is stopped."""
-_CHUNK = 64 * 1024
-_FILES = 500
-_SIMPLE = re.compile(r"[\w.*?+\-]+")
-"""Globs that ripgrep surely reads as we do; all of them are tried again on what it finds."""
-_LITERAL = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
+MAX_FILE_BYTES = 10 * 1024 * 1024
+"""Larger files are not searched."""
+TIMEOUT = 30.0
+MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+"""A search that prints more is stopped."""
+_BLOCK_SIZE = 64 * 1024
+_NAMES_PER_CHUNK = 500
+_SIMPLE_GLOB = re.compile(r"[\w.*?+\-]+")
+"""Globs that ripgrep reads as we do; every glob is applied again to what it finds."""
+_LITERAL_PATTERN = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     root: Path
     """A folder, or one file."""
     pattern: str = ""
     glob: str = ""
     context: int = 0
-    most: int = 100
-    """Matches wanted."""
+    max_matches: int = 100
 
     @property
     def folder(self) -> Path:
-        return self.root.parent if self.only else self.root
+        return self.root.parent if self.single_file else self.root
 
     @property
-    def only(self) -> str:
-        """The one file to search, or nothing."""
+    def single_file(self) -> str:
+        """The name of the only file to search; empty: a folder is searched."""
         return self.root.name if self.root.is_file() else ""
 
 
-class Line(Struct, frozen=True):
-    """A line that matches, or one near it. `at` is the character the match begins with."""
+class FoundLine(Struct, frozen=True):
+    """A matching line, or a line of context: `match_start` is then None."""
 
     path: str
     number: int
     text: str
-    at: int | None
+    match_start: int | None
 
 
 class BadPattern(ToolError):
-    """An expression the engine does not understand."""
+    """An expression that the engine does not understand."""
 
 
-def ripgrep(workspace: Workspace) -> str:
-    """Where it is, or nothing. Only absolute folders count: the working folder is not trusted."""
-    for folder in workspace.child_env.get("PATH", "").split(os.pathsep):
-        program = Path(folder) / "rg"
-        if program.is_absolute() and program.is_file() and os.access(program, os.X_OK):
-            return str(program)
-    return ""
+def find_ripgrep(workspace: Workspace) -> str:
+    return find_program("rg", workspace.child_env.get("PATH", ""))
 
 
-# -- lines ---------------------------------------------------------------------------------
-
-
-async def lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
-    """Matching lines by file and number. Raises BadPattern, or TimeoutError after too many."""
-    program = ripgrep(workspace)
+async def search_lines(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[FoundLine, None]:
+    """Matching lines by file and number. Raises BadPattern, or TimeoutError for too much output."""
+    program = find_ripgrep(workspace)
     try:
         if program:
-            async with contextlib.aclosing(_ripgrep_lines(program, query, workspace)) as found:
+            async with contextlib.aclosing(_run_ripgrep(program, query, workspace)) as found:
                 async for line in found:
                     yield line
             return
     except BadPattern as error:
-        # Look-around and back references are beyond ripgrep, not beyond us.
+        # The fallback knows look-around and back references.
         if "look" not in str(error) and "backref" not in str(error):
             raise
-    async with contextlib.aclosing(_own_lines(query, workspace)) as found:
+    async with contextlib.aclosing(_run_fallback(query, workspace)) as found:
         async for line in found:
             yield line
 
 
-async def _ripgrep_lines(
-    program: str, query: Query, workspace: Workspace
-) -> AsyncGenerator[Line, None]:
+async def _run_ripgrep(
+    program: str, query: SearchQuery, workspace: Workspace
+) -> AsyncGenerator[FoundLine, None]:
     argv = [
         program,
-        *_options(query, workspace),
+        *_build_options(query, workspace),
         "--json",
         "--crlf",
-        f"--max-count={query.most + 1}",
+        f"--max-count={query.max_matches + 1}",
     ]
     argv += [f"--context={query.context}", f"--regexp={query.pattern}"]
-    if _SIMPLE.fullmatch(query.glob):
+    if _SIMPLE_GLOB.fullmatch(query.glob):
         argv += ["--type-add", f"wanted:{query.glob}", "--type", "wanted"]
-    argv += ["--", f"./{query.only}"]
-    async with contextlib.aclosing(_output(argv, query.folder, workspace)) as output:
-        async for line in _unless_binary(output):
+    argv += ["--", f"./{query.single_file}"]
+    async with contextlib.aclosing(_run_program(argv, query.folder, workspace)) as output:
+        async for line in _drop_binary_matches(output):
             yield line
 
 
-async def _own_lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
+async def _run_fallback(
+    query: SearchQuery, workspace: Workspace
+) -> AsyncGenerator[FoundLine, None]:
     argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("grep_fallback.py"))]
     order = msgspec.json.encode(
         {
             "pattern": query.pattern,
-            "literal": bool(_LITERAL.fullmatch(query.pattern)),
+            "literal": bool(_LITERAL_PATTERN.fullmatch(query.pattern)),
             "context": query.context,
-            "most": query.most + 1,
-            "largest": LARGEST,
+            "most": query.max_matches + 1,
+            "largest": MAX_FILE_BYTES,
         }
     )
-    names = iter([query.only]) if query.only else files(query.folder, workspace)
-    if query.glob and not query.only:
-        from hermes.tools._files.globs import matcher
+    names = iter([query.single_file]) if query.single_file else walk_files(query.folder, workspace)
+    if query.glob and not query.single_file:
+        from hermes.tools._files.globs import compile_glob
 
-        names = filter(matcher(query.glob), names)
+        names = filter(compile_glob(query.glob), names)
     async with contextlib.aclosing(
-        _output(argv, query.folder, workspace, (order, names))
+        _run_program(argv, query.folder, workspace, (order, names))
     ) as output:
         async for raw in output:
             found = msgspec.json.decode(raw)
-            yield _line(found["data"], matches=found["type"] == "match")
+            yield _parse_line(found["data"], matches=found["type"] == "match")
 
 
-async def _unless_binary(output: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
-    """Of ripgrep, which may say only after its matches that a file is binary."""
-    held: list[Line] = []
+async def _drop_binary_matches(output: AsyncIterator[bytes]) -> AsyncGenerator[FoundLine, None]:
+    """Lines of text files: ripgrep may report only after its matches that a file is binary."""
+    pending: list[FoundLine] = []
     async for raw in output:
         found = msgspec.json.decode(raw)
         if found["type"] in ("match", "context"):
-            held.append(_line(found["data"], matches=found["type"] == "match"))
+            pending.append(_parse_line(found["data"], matches=found["type"] == "match"))
         elif found["type"] == "end":
-            for line in held if found["data"]["binary_offset"] is None else ():
+            for line in pending if found["data"]["binary_offset"] is None else ():
                 yield line
-            held.clear()
+            pending.clear()
 
 
-def _line(data: dict[str, Any], *, matches: bool) -> Line:
-    raw = _bytes(data["lines"])
+def _parse_line(data: dict[str, Any], *, matches: bool) -> FoundLine:
+    raw = _decode_field(data["lines"])
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -160,44 +153,40 @@ def _line(data: dict[str, Any], *, matches: bool) -> Line:
     hits = data["submatches"]  # none for `\A`, even where it matches
     start = hits[0]["start"] if hits else 0
     at = len(raw[:start].decode("utf-8", "replace")) if matches else None
-    path = os.fsdecode(_bytes(data["path"])).removeprefix("./")
-    return Line(path, data["line_number"], text.rstrip("\r\n"), at)
+    path = os.fsdecode(_decode_field(data["path"])).removeprefix("./")
+    return FoundLine(path, data["line_number"], text.rstrip("\r\n"), at)
 
 
-def _bytes(value: dict[str, str]) -> bytes:
+def _decode_field(value: dict[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
-# -- names ---------------------------------------------------------------------------------
-
-
-async def names(query: Query, workspace: Workspace) -> AsyncGenerator[str, None]:
-    """All files below a folder, relative to it, in order."""
-    program = ripgrep(workspace)
+async def list_names(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[str, None]:
+    """All files below a folder, relative to it, sorted."""
+    program = find_ripgrep(workspace)
     if not program:
-        below = files(query.folder, workspace)
-        while chunk := await asyncio.to_thread(_take, below):
+        below = walk_files(query.folder, workspace)
+        while chunk := await asyncio.to_thread(_take_names, below):
             for name in chunk:
                 yield name
         return
-    argv = [program, *_options(query, workspace), "--files", "--null", "--", "./"]
-    async with contextlib.aclosing(_output(argv, query.folder, workspace, end=b"\0")) as output:
+    argv = [program, *_build_options(query, workspace), "--files", "--null", "--", "./"]
+    async with contextlib.aclosing(
+        _run_program(argv, query.folder, workspace, end=b"\0")
+    ) as output:
         async for raw in output:
             yield os.fsdecode(raw).removeprefix("./")
 
 
-def _take(below: Iterator[str]) -> list[str]:
-    return list(islice(below, _FILES))
+def _take_names(below: Iterator[str]) -> list[str]:
+    return list(islice(below, _NAMES_PER_CHUNK))
 
 
-# -- processes -----------------------------------------------------------------------------
-
-
-def _options(query: Query, workspace: Workspace) -> list[str]:
-    """The same files, in the same order, as our own walk."""
-    hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in SECRET)]
+def _build_options(query: SearchQuery, workspace: Workspace) -> list[str]:
+    """Options that select the same files, in the same order, as `walk_files`."""
+    hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in CREDENTIAL_PATHS)]
     if query.folder == Path("/"):
-        hidden += [f"!{name}" for name in sorted(KERNEL)]
+        hidden += [f"!{name}" for name in sorted(KERNEL_FOLDERS)]
     if workspace.home.is_relative_to(query.folder) and workspace.home != query.folder:
         inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(workspace.home.relative_to(query.folder)))
         hidden.append(f"!/{inside}")
@@ -211,12 +200,12 @@ def _options(query: Query, workspace: Workspace) -> list[str]:
         "--no-ignore-dot",
         "--no-ignore-exclude",
         "--no-ignore-global",
-        f"--max-filesize={LARGEST}",
+        f"--max-filesize={MAX_FILE_BYTES}",
         *(f"--iglob={glob}" for glob in hidden),
     ]
 
 
-async def _output(
+async def _run_program(
     argv: Sequence[str],
     folder: Path,
     workspace: Workspace,
@@ -224,7 +213,7 @@ async def _output(
     *,
     end: bytes = b"\n",
 ) -> AsyncGenerator[bytes, None]:
-    """What a program prints, record by record; it is dead when this is over."""
+    """The output of a program, record by record; the program has ended when this returns."""
     from asyncio import subprocess
 
     process = await subprocess.create_subprocess_exec(
@@ -239,44 +228,46 @@ async def _output(
     complaint = asyncio.ensure_future(process.stderr.read(4096))
     tasks: list[asyncio.Future[Any]] = [complaint]
     if feed and process.stdin:
-        tasks.append(asyncio.ensure_future(_feed(process.stdin, *feed)))
+        tasks.append(asyncio.ensure_future(_feed_input(process.stdin, *feed)))
     try:
-        async for record in _records(process.stdout, end):
+        async for record in _split_records(process.stdout, end):
             yield record
-        said = (await complaint).decode("utf-8", "replace")
-        if await process.wait() == 2 and "error:" in said:
-            raise BadPattern(said.rpartition("error:")[2].strip().partition("\n")[0])
+        error_text = (await complaint).decode("utf-8", "replace")
+        if await process.wait() == 2 and "error:" in error_text:
+            raise BadPattern(error_text.rpartition("error:")[2].strip().partition("\n")[0])
     finally:
-        await asyncio.shield(_end(process, tasks))
+        await asyncio.shield(_end_process(process, tasks))
 
 
-async def _records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[bytes, None]:
+async def _split_records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[bytes, None]:
     size = 0
-    rest: list[bytes] = []
-    while block := await stdout.read(_CHUNK):
+    partial: list[bytes] = []
+    while block := await stdout.read(_BLOCK_SIZE):
         size += len(block)
-        if size > OUTPUT:
+        if size > MAX_OUTPUT_BYTES:
             raise TimeoutError
         if end not in block:
-            rest.append(block)
+            partial.append(block)
             continue
-        first, *whole, last = block.split(end)
-        yield b"".join([*rest, first])
-        for record in whole:
+        first, *complete, last = block.split(end)
+        yield b"".join([*partial, first])
+        for record in complete:
             yield record
-        rest = [last] if last else []
+        partial = [last] if last else []
 
 
-async def _feed(stdin: asyncio.StreamWriter, order: bytes, below: Iterator[str]) -> None:
+async def _feed_input(stdin: asyncio.StreamWriter, order: bytes, below: Iterator[str]) -> None:
     with contextlib.suppress(ConnectionError):
         stdin.write(order + b"\0")
-        while chunk := await asyncio.to_thread(_take, below):
+        while chunk := await asyncio.to_thread(_take_names, below):
             stdin.write(b"".join([os.fsencode(name) + b"\0" for name in chunk]))
             await stdin.drain()
         stdin.close()
 
 
-async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Future[Any]]) -> None:
+async def _end_process(
+    process: asyncio.subprocess.Process, tasks: list[asyncio.Future[Any]]
+) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -284,6 +275,6 @@ async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Future[A
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     for stream in (process.stdout, process.stderr):
-        while stream and await stream.read(_CHUNK):  # it is over when its pipes are empty
-            pass
+        while stream and await stream.read(_BLOCK_SIZE):
+            pass  # the process ends once its pipes are empty
     await process.wait()

@@ -1,4 +1,4 @@
-"""One session's browser: started by the first use, closed when idle, started anew after its end."""
+"""The browser of a session: started on first use, closed when idle, restarted when it has ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -19,13 +20,13 @@ from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
 from hermes.core.services import ServiceKey
 from hermes.core.shutdown import register_closer
-from hermes.core.tool import ToolContext
+from hermes.core.tool import ToolContext, tool
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import open_bridge
 from hermes.net.egress_proxy import LoopbackProxy, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.ssrf import SsrfGuard
 from hermes.tools._services import BROWSER_SETTINGS, require_web
-from hermes.tools.browser._driver import driver
+from hermes.tools.browser._driver import start_driver
 from hermes.tools.browser._tabs import Tabs
 
 if TYPE_CHECKING:
@@ -35,23 +36,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-"""Under this name a session's tools find their Browser, or before that its settings."""
 WIDTH, HEIGHT = 1280, 800
-_STUCK = 40.0
-"""Seconds after which a page that does not answer is given up."""
-_SIGN = 1.0
-_DRIVER = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
-_RELAY = "http://127.0.0.1:3128"
-_WAITED = re.compile(
+_ACTION_TIMEOUT = 40.0
+"""Seconds after which a page that does not answer is closed."""
+_END_TIMEOUT = 1.0
+_DRIVER_ENV = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
+_RELAY_URL = "http://127.0.0.1:3128"
+_BLOCKED_REASON = re.compile(
     r"(element is (?:not \w+|outside of the viewport)|<[^\n]{1,250}? intercepts pointer events)"
 )
-"""Why an element could not be used, in Playwright's log."""
-_ENDED = "The browser ended; its pages, cookies and logins are gone. browser_navigate starts anew."
-_open: WeakSet[Browser] = WeakSet()
+"""The reason in Playwright's log why an element could not be used."""
+_ENDED = (
+    "The browser ended; its pages, cookies and logins are lost. browser_navigate starts another."
+)
+_running: WeakSet[Browser] = WeakSet()
+browser_tool = partial(tool, toolset="browser", risk="network", exclusive=True)
 
 
-class _Way(Struct, frozen=True):
-    """How the browser reaches the door: the address of a proxy, and the login it asks for."""
+class _ProxyRoute(Struct, frozen=True):
+    """How the browser reaches the egress proxy: its URL, its login, the sandbox around both."""
 
     proxy: str
     login: LoopbackProxy | None = None
@@ -59,12 +62,12 @@ class _Way(Struct, frozen=True):
 
 
 class Browser:
-    """At most one process at a time. Calls come one after the other (the tools are exclusive)."""
+    """At most one process at a time; calls never overlap, because the tools are exclusive."""
 
-    def __init__(self, settings: Settings, gate: SsrfGuard) -> None:
+    def __init__(self, settings: Settings, guard: SsrfGuard) -> None:
         self._settings = settings
-        self._gate = gate
-        self._held = AsyncExitStack()
+        self._guard = guard
+        self._resources = AsyncExitStack()
         self._pipe: chromium.BrowserPipe | None = None
         self._context: BrowserContext | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -72,76 +75,76 @@ class Browser:
         self._why_closed = ""
         self._starting = asyncio.Lock()
         self.tabs = Tabs()
-        self.part = ""
-        """The snapshot that is being read in parts."""
+        self.snapshot = ""
+        """The last snapshot, which is read in parts."""
 
     @property
     def alive(self) -> bool:
         return self._pipe is not None and not self._pipe.ended.done() and self.tabs.connected
 
     @asynccontextmanager
-    async def use(self, ctx: ToolContext, *, fresh: bool = False) -> AsyncIterator[Page]:
-        """The page at hand. `fresh`: a browser may be started for it; otherwise there must be
-        one. What Playwright raises inside becomes a sentence."""
+    async def use_page(self, ctx: ToolContext, *, may_start: bool = False) -> AsyncIterator[Page]:
+        """The current page. `may_start`: start a browser when there is none. Playwright's errors
+        inside become ToolErrors."""
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as Late
 
-        self._rest(None)
+        self._set_idle_timer(None)
         try:
-            async with asyncio.timeout(_STUCK + self._start_seconds(fresh)):
-                page = await self._page(ctx, fresh=fresh)
+            async with asyncio.timeout(_ACTION_TIMEOUT + self._start_seconds(may_start)):
+                page = await self._get_page(ctx, may_start=may_start)
                 yield page
         except Late as error:
-            raise self._failure(error) from None
+            raise self._make_error(error) from None
         except Error as error:
             if await self._has_ended(error):
                 raise ToolError(_ENDED) from None
-            raise self._failure(error) from None
+            raise self._make_error(error) from None
         except TimeoutError:
-            await self._give_up()
+            await self._close_stuck_page()
             raise ToolError(
-                "The page did not answer for a long time (its script may never end); it was "
-                "closed. browser_navigate opens another."
+                "The page did not answer for a long time (a script may be stuck) and was closed. "
+                "browser_navigate opens another."
             ) from None
         finally:
-            self._rest(self._settings.idle_timeout)
+            self._set_idle_timer(self._settings.idle_timeout)
 
-    def _failure(self, error: Exception) -> ToolError:
-        """In Playwright's words, with what happened besides."""
+    def _make_error(self, error: Exception) -> ToolError:
+        """Playwright's message, with the notes of what else happened."""
         notes = [f"[{note}]" for note in self.tabs.take_notes()]
-        return ToolError("\n".join([reason(error), *notes]))
+        return ToolError("\n".join([describe_error(error), *notes]))
 
     async def _has_ended(self, error: Exception) -> bool:
-        """A page that is gone may be the first sign of it."""
+        """Whether the browser has ended; a closed page may be the first sign."""
         if "closed" in str(error) and self.alive and self._pipe is not None:
-            await asyncio.wait([self._pipe.ended], timeout=_SIGN)
+            await asyncio.wait([self._pipe.ended], timeout=_END_TIMEOUT)
         return not self.alive
 
-    def _start_seconds(self, fresh: bool) -> float:
-        return 45.0 if fresh and not self.alive else 0.0
+    def _start_seconds(self, may_start: bool) -> float:
+        return 45.0 if may_start and not self.alive else 0.0
 
-    async def _page(self, ctx: ToolContext, *, fresh: bool) -> Page:
+    async def _get_page(self, ctx: ToolContext, *, may_start: bool) -> Page:
         async with self._starting:
             if self._closing is not None:
                 await asyncio.shield(self._closing)
             if not self.alive:
                 ended = self._pipe is not None
                 await self.aclose()
-                if not fresh:
-                    raise ToolError(self._why_closed or (_ENDED if ended else _NONE))
+                if not may_start:
+                    raise ToolError(self._why_closed or (_ENDED if ended else _NO_PAGE))
                 if ended:
-                    self.tabs.note("the browser had ended and was started again: it is a new one")
+                    self.tabs.add_note("the browser had ended; this is a new one")
                 await self._start(ctx)
         assert self._context is not None
-        return await self.tabs.current(self._context)
+        return await self.tabs.get_current(self._context)
 
     async def _start(self, ctx: ToolContext) -> None:
         executable = chromium.find_browser(self._settings.executable, ctx.workspace.child_env)
         ctx.progress("starting the browser")
         async with AsyncExitStack() as stack:
             home = stack.enter_context(chromium.temporary_profile())
-            way = await self._way(ctx, home, stack)
-            pipe, playwright = await _both(
+            way = await self._open_proxy_route(ctx, home, stack)
+            pipe, playwright = await _start_processes(
                 executable, home, ctx.workspace.child_env, way.policy, stack
             )
             endpoint = await stack.enter_async_context(open_bridge(pipe.reader, pipe.writer))
@@ -160,120 +163,121 @@ class Browser:
             self.tabs = Tabs(notes=self.tabs.notes)
             self.tabs.watch(browser, context)
             self._pipe, self._context, self._why_closed = pipe, context, ""
-            self._held = stack.pop_all()
-            _open.add(self)
+            self._resources = stack.pop_all()
+            _running.add(self)
 
-    async def _way(self, ctx: ToolContext, home: Path, stack: AsyncExitStack) -> _Way:
-        """A browser of root cannot confine itself, so it is confined like a command where that is
-        possible: it then has no network but the door. Elsewhere it finds the door on loopback,
-        with a password, and its settings lead everything there."""
-        refused = self.tabs_refused
-        policy = await _walls(ctx, home) if os.geteuid() == 0 else None
+    async def _open_proxy_route(
+        self, ctx: ToolContext, home: Path, stack: AsyncExitStack
+    ) -> _ProxyRoute:
+        """Open the egress proxy for the browser. As root a browser cannot confine itself, so it
+        is confined like a command where possible and has no network but the proxy. Otherwise the
+        proxy listens on loopback with a password, and the browser is set to use it."""
+        policy = await _build_root_policy(ctx, home) if os.geteuid() == 0 else None
         if policy is None:
             local = await stack.enter_async_context(
-                serve_loopback_proxy(self._gate, on_refusal=refused)
+                serve_loopback_proxy(self._guard, on_refusal=self._note_refusal)
             )
-            return _Way(local.url, local)
+            return _ProxyRoute(local.url, local)
         path = await stack.enter_async_context(
-            serve_unix_proxy(home / "way", None, self._gate, None, refused)
+            serve_unix_proxy(home / "way", None, self._guard, None, self._note_refusal)
         )
-        return _Way(_RELAY, policy=structs.replace(policy, network=str(path)))
+        return _ProxyRoute(_RELAY_URL, policy=structs.replace(policy, network=str(path)))
 
-    def tabs_refused(self, reason: str) -> None:
-        self.tabs.note(f"refused: {reason}")
+    def _note_refusal(self, reason: str) -> None:
+        self.tabs.add_note(f"refused: {reason}")
 
-    async def _give_up(self) -> None:
-        """Close the page that does not answer; when not even that works, the browser."""
+    async def _close_stuck_page(self) -> None:
+        """Close the page that does not answer or, when that fails too, the browser."""
         try:
             async with asyncio.timeout(5):
-                await self.tabs.drop()
+                await self.tabs.close_current()
         except TimeoutError:
             await self.aclose()
 
-    def _rest(self, seconds: float | None) -> None:
-        """Close after this many seconds without use; None: not while it is in use."""
+    def _set_idle_timer(self, seconds: float | None) -> None:
+        """Close after this many seconds without use; None: stop the timer."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
         if seconds and self.alive:
-            self._idle = asyncio.get_running_loop().call_later(seconds, self._tire)
+            self._idle = asyncio.get_running_loop().call_later(seconds, self._close_idle)
 
-    def _tire(self) -> None:
+    def _close_idle(self) -> None:
         minutes = self._settings.idle_timeout / 60
         self._why_closed = (
             f"The browser was closed after {minutes:g} minutes without use; its pages, cookies "
-            "and logins are gone. browser_navigate starts a new one."
+            "and logins are lost. browser_navigate starts a new one."
         )
         self._closing = asyncio.ensure_future(self.aclose())
-        self._closing.add_done_callback(self._closed)
+        self._closing.add_done_callback(self._log_close_failure)
 
-    def _closed(self, closing: asyncio.Task[None]) -> None:
+    def _log_close_failure(self, closing: asyncio.Task[None]) -> None:
         self._closing = None
         if not closing.cancelled() and (error := closing.exception()) is not None:
             log.error("the idle browser was not closed cleanly", exc_info=error)
 
     async def aclose(self) -> None:
-        """End the process with everything it started; what it kept on disk is removed."""
-        self._rest(None)
-        _open.discard(self)
+        """End the process with everything it started, and remove its files."""
+        self._set_idle_timer(None)
+        _running.discard(self)
         self._pipe = self._context = None
-        self.part = ""
-        held, self._held = self._held, AsyncExitStack()
+        self.snapshot = ""
+        held, self._resources = self._resources, AsyncExitStack()
         await held.aclose()
 
 
-_NONE = "No page is open; browser_navigate opens one."
-_BROWSER: ServiceKey[Browser] = ServiceKey("browser")
+_NO_PAGE = "No page is open; browser_navigate opens one."
+_SESSION_BROWSER: ServiceKey[Browser] = ServiceKey("browser")
 
 
-def browser_of(ctx: ToolContext) -> Browser:
-    """The session's browser; it is started by its first use."""
+def get_browser(ctx: ToolContext) -> Browser:
+    """The session's browser, which starts on first use."""
     settings = ctx.services.get(BROWSER_SETTINGS) or Settings()
     guard = require_web(ctx).fetcher.guard
-    return ctx.services.get_or_make(_BROWSER, lambda: Browser(settings, guard))
+    return ctx.services.get_or_make(_SESSION_BROWSER, lambda: Browser(settings, guard))
 
 
-async def stop_all() -> None:
+async def stop_browsers() -> None:
     """End the browsers of sessions that were not closed."""
-    for browser in list(_open):
+    for browser in list(_running):
         with suppress(ToolError):
             await browser.aclose()
 
 
-register_closer(stop_all)
+register_closer(stop_browsers)
 
 
-async def _both(
+async def _start_processes(
     executable: str,
     home: Path,
     env: Mapping[str, str],
     policy: SandboxPolicy | None,
     stack: AsyncExitStack,
 ) -> tuple[chromium.BrowserPipe, Playwright]:
-    """The browser and the driver, started side by side."""
+    """Start the browser and the driver side by side."""
     path = env.get("PATH", os.defpath)
-    own = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
+    own = {**_DRIVER_ENV, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
     enter = stack.enter_async_context
     try:
         async with asyncio.TaskGroup() as group:
             pipe = group.create_task(
                 enter(chromium.run_browser(executable, home, env=env, policy=policy))
             )
-            playwright = group.create_task(enter(driver(own)))
+            playwright = group.create_task(enter(start_driver(own)))
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return pipe.result(), playwright.result()
 
 
-async def _walls(ctx: ToolContext, home: Path) -> SandboxPolicy | None:
+async def _build_root_policy(ctx: ToolContext, home: Path) -> SandboxPolicy | None:
     from hermes.exec.sandbox import build_policy
     from hermes.exec.sandbox_probe import probe_tier
 
     if (await probe_tier(cache_folder(ctx.workspace.home))).level != 1:
         if ctx.workspace.sandbox_required:
             raise ToolError(
-                "sandbox.required is true, and a browser of root cannot be confined here: install "
-                "bubblewrap, or run the agent as another user."
+                "sandbox.required is true, but a browser run by root cannot be confined here; it "
+                "was not started. Install bubblewrap, or run the agent as another user."
             )
         return None
     user = ctx.workspace.child_env.get("HOME")
@@ -283,13 +287,13 @@ async def _walls(ctx: ToolContext, home: Path) -> SandboxPolicy | None:
     return structs.replace(policy, protected=())
 
 
-def reason(error: Exception) -> str:
-    """Playwright's own words without its log of attempts, but with what it waited for."""
+def describe_error(error: Exception) -> str:
+    """Playwright's message without its log, but with what it waited for."""
     text, _, log = str(error).partition("\nCall log:")
-    if "Timeout" in text and (reasons := _WAITED.findall(log)):
-        return f"It cannot be used now: {reasons[-1][:300]}. Nothing was done."
+    if "Timeout" in text and (reasons := _BLOCKED_REASON.findall(log)):
+        return f"The element cannot be used now: {reasons[-1][:300]}. Nothing was done."
     if "Download is starting" in text:
-        return "That address is a file to download, not a page; it was not downloaded."
+        return "That URL is a file to download, not a page; it was not downloaded."
     text = text.strip()
     _, colon, rest = text.partition(": ")
     text = rest if colon and "." in text.partition(": ")[0] else text

@@ -1,4 +1,4 @@
-"""Playwright's driver, started with an environment of our choosing and connected to a browser."""
+"""Starts Playwright's driver with an environment of our choice."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ if TYPE_CHECKING:
     from playwright.async_api import Playwright
 
 MISSING = (
-    "Playwright is not installed, so there is no browser: install the extra `browser` "
+    "No browser was started: Playwright is not installed. Install the extra `browser` "
     "(pip install 'hermes-runtime[browser]')."
 )
-_SEAM = "get_driver_env"
-_PATIENCE = 10.0
+_ENV_FUNCTION = "get_driver_env"
+_STOP_TIMEOUT = 10.0
 
 
 @asynccontextmanager
-async def driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
+async def start_driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
     try:
         from playwright.async_api import async_playwright
     except ImportError:
         raise ToolError(MISSING) from None
-    _use(dict(env))
+    _replace_driver_env(dict(env))
     playwright = async_playwright()
-    # Shielded: half started it could not be stopped.
+    # Shielded: a half-started driver cannot be stopped.
     started = asyncio.ensure_future(playwright.start())
     try:
         yield await asyncio.shield(started)
     finally:
-        await asyncio.wait([started], timeout=_PATIENCE)
+        await asyncio.wait([started], timeout=_STOP_TIMEOUT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_STOP_TIMEOUT):
                 await playwright.__aexit__()
 
 
-def _use(env: dict[str, str]) -> None:
-    """Playwright has no parameter for it: it hands our whole environment, keys included, to its
-    driver. So the function that it asks is replaced wherever it was imported to."""
+def _replace_driver_env(env: dict[str, str]) -> None:
+    """Replace the function that makes the driver's environment wherever it was imported: it hands
+    over our whole environment, keys included, and Playwright has no parameter for it."""
     modules = [m for name, m in list(sys.modules.items()) if name.startswith("playwright._impl")]
-    places = [m for m in modules if hasattr(m, _SEAM)]
-    if not places:
+    importers = [m for m in modules if hasattr(m, _ENV_FUNCTION)]
+    if not importers:
         raise ToolError(
-            "This version of Playwright would pass secrets on to its driver, so no browser is "
-            "started; install the version the extra `browser` names."
+            "No browser was started: this version of Playwright would pass secrets to its driver. "
+            "Install the version that the extra `browser` names."
         )
-    for module in places:
-        setattr(module, _SEAM, lambda: env)
+    for module in importers:
+        setattr(module, _ENV_FUNCTION, lambda: env)

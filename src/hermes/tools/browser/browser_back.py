@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._snapshot import settle, shown
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
+from hermes.tools.browser._snapshot import show_page, wait_for_load
 
-_LOAD = 20_000
+_LOAD_TIMEOUT = 20_000
 _BLANK = "about:blank"
 
 
@@ -17,25 +17,20 @@ class Params(Struct, frozen=True):
     pass
 
 
-@tool(
-    "Go back to the page before; a page another one opened is closed.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
-    timeout=60,
-    sends=False,
+@browser_tool(
+    "Go back to the page before; a page another one opened is closed.", timeout=60, sends=False
 )
 async def browser_back(p: Params, ctx: ToolContext) -> ToolResult:
-    browser = browser_of(ctx)
-    async with browser.use(ctx) as page:
+    browser = get_browser(ctx)
+    async with browser.use_page(ctx) as page:
         before = page.url
-        await page.go_back(wait_until="domcontentloaded", timeout=_LOAD)
+        await page.go_back(wait_until="domcontentloaded", timeout=_LOAD_TIMEOUT)
         if page.url == _BLANK and before != _BLANK:
-            await page.go_forward(timeout=_LOAD)
+            await page.go_forward(timeout=_LOAD_TIMEOUT)
         if page.url == before:
             if browser.tabs.count < 2:
                 raise ToolError("There is no page before this one.")
-            await browser.tabs.drop()
-            page = await browser.tabs.current(page.context)
-        await settle(page)
-        return await shown(browser, page)
+            await browser.tabs.close_current()
+            page = await browser.tabs.get_current(page.context)
+        await wait_for_load(page)
+        return await show_page(browser, page)

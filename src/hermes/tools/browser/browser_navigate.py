@@ -1,4 +1,4 @@
-"""Opens an address in the session's browser."""
+"""Opens a URL in the session's browser."""
 
 from __future__ import annotations
 
@@ -7,53 +7,51 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._services import require_web
-from hermes.tools.browser._browser import Browser, browser_of
-from hermes.tools.browser._snapshot import settle, shown
+from hermes.tools.browser._browser import Browser, browser_tool, get_browser
+from hermes.tools.browser._snapshot import show_page, wait_for_load
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, Response
 
-_LOAD = 30_000
+_LOAD_TIMEOUT = 30_000
 
 
 class Params(Struct, frozen=True):
     url: str
 
 
-@tool(
+@browser_tool(
     "Open a web page in a browser; shows it as a tree whose refs other browser tools take.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=150,
     words="visit go website site url link log login internet",
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     url = p.url.strip()
-    await require_web(ctx).fetcher.check_url(
-        url
-    )  # for a clear sentence; what counts is the proxy's own check
-    browser = browser_of(ctx)
-    async with browser.use(ctx, fresh=True) as page:
-        answer = await _opened(browser, page, url)
+    # Only for a clear message: the proxy checks for itself.
+    await require_web(ctx).fetcher.check_url(url)
+    browser = get_browser(ctx)
+    async with browser.use_page(ctx, may_start=True) as page:
+        answer = await _open_url(browser, page, url)
         status = answer.status if answer is not None else 200
-        said = "" if 200 <= status < 300 else f"Status: {status}"
-        return await shown(browser, page, said=said)
+        summary = "" if 200 <= status < 300 else f"Status: {status}"
+        return await show_page(browser, page, summary=summary)
 
 
-async def _opened(browser: Browser, page: Page, url: str) -> Response | None:
-    """What a page that never ends to arrive has shown so far is shown, too."""
+async def _open_url(browser: Browser, page: Page, url: str) -> Response | None:
+    """Open the URL; a page that keeps loading is shown as far as it has come."""
     from playwright.async_api import TimeoutError as Late
 
     before = page.url
     try:
-        answer = await page.goto(url, wait_until="domcontentloaded", timeout=_LOAD)
+        answer = await page.goto(url, wait_until="domcontentloaded", timeout=_LOAD_TIMEOUT)
     except Late:
         if page.url == before:
-            raise ToolError(f"{url[:200]} did not answer within {_LOAD // 1000} s.") from None
-        browser.tabs.note("the page is still loading")
+            raise ToolError(
+                f"{url[:200]} did not answer within {_LOAD_TIMEOUT // 1000} s."
+            ) from None
+        browser.tabs.add_note("the page is still loading")
         return None
-    await settle(page)
+    await wait_for_load(page)
     return answer

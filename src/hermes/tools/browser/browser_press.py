@@ -5,19 +5,19 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._navigation import Moving
-from hermes.tools.browser._snapshot import acted
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
+from hermes.tools.browser._navigation import NavigationWatch
+from hermes.tools.browser._snapshot import show_changes
 
-_FOCUS = """() => {
+_FOCUS_SCRIPT = """() => {
     const e = document.activeElement;
     return e ? (e.tagName + ' ' + (e.getAttribute('aria-label') || e.name || e.innerText || ''))
         .slice(0, 80) : '';
 }"""
 
 
-_OTHER_NAMES = {
+_KEY_ALIASES = {
     "ctrl": "Control",
     "cmd": "Meta",
     "command": "Meta",
@@ -31,7 +31,7 @@ _OTHER_NAMES = {
     "left": "ArrowLeft",
     "right": "ArrowRight",
 }
-_NAMES = (
+_KEY_NAMES = (
     "Enter Tab Escape Backspace Delete Insert Home End PageUp PageDown ArrowUp ArrowDown ArrowLeft "
     "ArrowRight Control Shift Alt Meta Space".split()
 )
@@ -41,35 +41,34 @@ class Params(Struct, frozen=True):
     key: str
 
 
-@tool(
+@browser_tool(
     "Press a key or a combination: Enter, Tab, Escape, ArrowDown, Control+a.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     words="keyboard shortcut",
 )
 async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
     from playwright.async_api import Error
 
-    browser = browser_of(ctx)
-    async with browser.use(ctx) as page:
-        with Moving(page) as moving:
-            key = "+".join(map(_known, p.key.split("+"))) if len(p.key) > 1 else p.key
+    browser = get_browser(ctx)
+    async with browser.use_page(ctx) as page:
+        with NavigationWatch(page) as watch:
+            key = "+".join(map(_normalize_key, p.key.split("+"))) if len(p.key) > 1 else p.key
             try:
                 await page.keyboard.press(key)
             except Error as error:
                 if "Unknown key" not in str(error):
                     raise
                 raise ToolError(
-                    f"There is no key {p.key!r}: one character, or {', '.join(_NAMES)}, F1-F12, "
-                    "joined by +. To write text use browser_type."
+                    f"There is no key {p.key!r}; nothing was pressed. Give one character, or "
+                    f"{', '.join(_KEY_NAMES)}, F1-F12, joined by +. To write text use browser_type."
                 ) from None
-            focus = str(await page.evaluate(_FOCUS)).strip()
-            return await acted(browser, page, moving, f"Pressed {p.key}. Focus: {focus or 'none'}.")
+            focus = str(await page.evaluate(_FOCUS_SCRIPT)).strip()
+            return await show_changes(
+                browser, page, watch, f"Pressed {p.key}. Focus: {focus or 'none'}."
+            )
 
 
-def _known(name: str) -> str:
+def _normalize_key(name: str) -> str:
     plain = name.strip().casefold()
-    known = {one.casefold(): one for one in _NAMES} | _OTHER_NAMES
+    known = {key.casefold(): key for key in _KEY_NAMES} | _KEY_ALIASES
     return known.get(plain, name.strip() or name)

@@ -5,28 +5,25 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._snapshot import PART, more, shown
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
+from hermes.tools.browser._snapshot import MAX_CHARS, show_later_part, show_page
 
 
 class Params(Struct, frozen=True):
     offset: int = 0
 
 
-@tool(
+@browser_tool(
     "The browser's page as it is now: an accessibility tree with refs. offset: a later part.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     sends=False,
 )
 async def browser_snapshot(p: Params, ctx: ToolContext) -> ToolResult:
     if p.offset < 0:
         raise ToolError("offset counts characters from 0.")
-    browser = browser_of(ctx)
-    async with browser.use(ctx) as page:
-        if p.offset and browser.part:
-            return more(browser, p.offset)
-        return await shown(browser, page, size=PART)
+    browser = get_browser(ctx)
+    async with browser.use_page(ctx) as page:
+        if p.offset and browser.snapshot:
+            return show_later_part(browser, p.offset)
+        return await show_page(browser, page, size=MAX_CHARS)

@@ -1,7 +1,7 @@
-"""Runs a script in an interpreter of its own; its module `hermes_tools` calls the agent's tools."""
+"""Runs a script in its own interpreter; its module `hermes_tools` calls the agent's tools."""
 
-# It is handed to that interpreter as text, so it imports nothing of ours. Standard input is a
-# connected socket: the first line from it is the script, then every line is the answer to a call.
+# The interpreter gets this as text, so it imports nothing from this package. Standard input is a
+# connected socket: its first line is the script, each later line the answer to a call.
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import threading
 from types import ModuleType
 from typing import Any, NoReturn
 
-LONGEST = 1_000_000
-"""Bytes of one call; the agent hangs up on a longer line."""
-_NAME = "script.py"
+MAX_CALL_BYTES = 1_000_000
+"""Bytes of one call; the agent closes the connection on a longer line."""
+_SCRIPT_NAME = "script.py"
 
 
 def main() -> NoReturn:
@@ -29,8 +29,8 @@ def main() -> NoReturn:
     def call(tool: str, arguments: dict[str, Any]) -> str:
         given = {name: value for name, value in arguments.items() if value is not None}
         line = json.dumps({"tool": tool, "arguments": given}, default=str).encode() + b"\n"
-        if len(line) > LONGEST:
-            raise tools.ToolError(f"{tool}: the arguments are longer than {LONGEST} bytes.")
+        if len(line) > MAX_CALL_BYTES:
+            raise tools.ToolError(f"{tool}: the arguments are longer than {MAX_CALL_BYTES} bytes.")
         with lock:
             rest = memoryview(line)
             while rest:
@@ -43,16 +43,16 @@ def main() -> NoReturn:
     tools.__dict__["_call"] = call
     exec(compile(start["tools"], "hermes_tools", "exec"), tools.__dict__)
     sys.modules["hermes_tools"] = tools
-    sys.exit(_run(start["code"]))
+    sys.exit(_run_script(start["code"]))
 
 
-def _run(code: str) -> int:
+def _run_script(code: str) -> int:
     script = sys.modules["__main__"] = ModuleType("__main__")
-    script.__dict__["__file__"] = _NAME
-    sys.argv = [_NAME]
-    linecache.cache[_NAME] = (len(code), None, code.splitlines(keepends=True), _NAME)
+    script.__dict__["__file__"] = _SCRIPT_NAME
+    sys.argv = [_SCRIPT_NAME]
+    linecache.cache[_SCRIPT_NAME] = (len(code), None, code.splitlines(keepends=True), _SCRIPT_NAME)
     try:
-        exec(compile(code, _NAME, "exec"), script.__dict__)
+        exec(compile(code, _SCRIPT_NAME, "exec"), script.__dict__)
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - as the interpreter would: shown, status 1

@@ -16,36 +16,37 @@ _TYPES = {
     "array": "list",
     "object": "dict",
 }
-_HEAD = '''\
+_MODULE_START = '''\
 class ToolError(Exception):
     """A call that failed, or was not allowed; its text says why."""
 '''
 
 
-def module(specs: Iterable[ToolSpec]) -> str:
-    """Python source. Whatever a schema says appears in it only as names that were checked and as
-    literals: the words of a server we do not know must not become code."""
-    functions = [_function(spec) for spec in specs if _name(spec.name)]
-    return "\n\n".join([_HEAD, *functions])
+def make_stub_module(specs: Iterable[ToolSpec]) -> str:
+    """The Python source of the module. Schemas may come from untrusted servers: their texts appear
+    only as checked names and as literals, never as code."""
+    functions = [_make_function(spec) for spec in specs if _is_safe_name(spec.name)]
+    return "\n\n".join([_MODULE_START, *functions])
 
 
-def _function(spec: ToolSpec) -> str:
+def _make_function(spec: ToolSpec) -> str:
     fields: dict[str, Any] = spec.parameters.get("properties") or {}
     required = [name for name in spec.parameters.get("required") or () if name in fields]
     optional = [name for name in fields if name not in required]
     doc = repr(spec.description.strip())
-    if not all(_name(name) for name in fields):
-        head, given = "**arguments", "arguments"
+    if not all(_is_safe_name(name) for name in fields):
+        head, arguments = "**arguments", "arguments"
     else:
-        taken = [f"{n}: {_type(fields[n])}" for n in required]
-        taken += [f"{n}: {_type(fields[n])} | None = None" for n in optional]
-        head = ", ".join(taken)
-        given = "{" + ", ".join(f"{n!r}: {n}" for n in (*required, *optional)) + "}"
-    return f"def {spec.name}({head}) -> str:\n    {doc}\n    return _call({spec.name!r}, {given})\n"
+        parameters = [f"{n}: {_name_type(fields[n])}" for n in required]
+        parameters += [f"{n}: {_name_type(fields[n])} | None = None" for n in optional]
+        head = ", ".join(parameters)
+        arguments = "{" + ", ".join(f"{n!r}: {n}" for n in (*required, *optional)) + "}"
+    call = f"_call({spec.name!r}, {arguments})"
+    return f"def {spec.name}({head}) -> str:\n    {doc}\n    return {call}\n"
 
 
-def _name(text: str) -> bool:
-    """Whether it can stand in the source, and means itself there: Python reads º as o."""
+def _is_safe_name(text: str) -> bool:
+    """Whether the text is a Python name and stays itself: Python reads º as o."""
     if not text.isidentifier() or iskeyword(text) or text.startswith("_"):
         return False
     if text.isascii():
@@ -55,6 +56,6 @@ def _name(text: str) -> bool:
     return is_normalized("NFKC", text)
 
 
-def _type(schema: Any) -> str:
+def _name_type(schema: Any) -> str:
     kind = schema.get("type") if isinstance(schema, dict) else None
     return _TYPES.get(kind, "object") if isinstance(kind, str) else "object"

@@ -20,7 +20,7 @@ from hermes.core.errors import ToolError
 from hermes.core.message import Text
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
 from hermes.tools._sandbox_policy import policy
-from hermes.tools.code._boot import LONGEST
+from hermes.tools.code._boot import MAX_CALL_BYTES
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandResult
@@ -174,10 +174,10 @@ class _Desk:
     async def open(self, ours: socket.socket, code: str) -> AsyncIterator[None]:
         import orjson
 
-        from hermes.tools.code._stubs import module
+        from hermes.tools.code._stubs import make_stub_module
 
-        reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST)
-        stubs = module(t.spec for t in self._tools.values())
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_CALL_BYTES)
+        stubs = make_stub_module(t.spec for t in self._tools.values())
         writer.write(orjson.dumps({"code": code, "tools": stubs}) + b"\n")
         serving = asyncio.ensure_future(self._serve(reader, writer))
         try:

@@ -1,4 +1,4 @@
-"""Finds what was said in earlier conversations, and reads messages again in full."""
+"""Searches earlier conversations and reads their messages in full."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._services import STORE
 
-HITS = 10
-_LOOKED_AT = 200
-"""Hits of everybody's that are looked through for those of this place."""
-_AROUND = 20
+MAX_HITS = 10
+_MAX_SCANNED = 200
+"""Hits of all chats that are filtered for those of this one."""
+_MAX_COUNT = 20
 
 
 class Params(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Params(Struct, frozen=True):
     """The id of a session, to read in it."""
     message: Annotated[int, Meta(ge=0)] = 0
     """The number of the first message to read."""
-    count: Annotated[int, Meta(ge=1, le=_AROUND)] = 1
+    count: Annotated[int, Meta(ge=1, le=_MAX_COUNT)] = 1
 
 
 @tool(
@@ -37,24 +37,24 @@ class Params(Struct, frozen=True):
 async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
     store = ctx.services.get(STORE)
     if store is None:
-        raise ToolError("There is no store of conversations here.")
+        raise ToolError("This session has no stored conversations to search.")
     if bool(p.query.strip()) == bool(p.session):
         raise ToolError("Give either query, or session and message.")
     try:
-        here = await store.sessions.get_meta(ctx.session_id)
+        current = await store.sessions.get_meta(ctx.session_id)
         if p.session:
-            return await _read(store, here, p)
-        return await _find(store, here, p.query)
+            return await _read_messages(store, current, p)
+        return await _find_messages(store, current, p.query)
     except StoreError as error:
         raise ToolError(str(error)) from None
 
 
-async def _find(store: Store, here: SessionMeta | None, query: str) -> ToolResult:
+async def _find_messages(store: Store, current: SessionMeta | None, query: str) -> ToolResult:
     hits = [
         h
-        for h in await store.search.find_messages(query, limit=_LOOKED_AT)
-        if _ours(here, h.session)
-    ][:HITS]
+        for h in await store.search.find_messages(query, limit=_MAX_SCANNED)
+        if _is_same_chat(current, h.session)
+    ][:MAX_HITS]
     if not hits:
         return ToolResult("Nothing was found. Try other or fewer words.", data=[])
     lines = [
@@ -64,14 +64,14 @@ async def _find(store: Store, here: SessionMeta | None, query: str) -> ToolResul
     return ToolResult("\n".join(lines), data=[(h.session.id, h.seq) for h in hits])
 
 
-async def _read(store: Store, here: SessionMeta | None, p: Params) -> ToolResult:
+async def _read_messages(store: Store, current: SessionMeta | None, p: Params) -> ToolResult:
     meta = await store.sessions.get_meta(p.session)
-    if meta is None or not _ours(here, meta):
+    if meta is None or not _is_same_chat(current, meta):
         raise ToolError(f"There is no session {p.session}.")
     wanted = range(p.message, p.message + p.count)
     messages = await store.sessions.load_messages(meta.id) if p.message < meta.messages else []
     found = [
-        f"message {i} ({messages[i].role}):\n{_told(messages[i])}"
+        f"message {i} ({messages[i].role}):\n{_render_message(messages[i])}"
         for i in wanted
         if i < len(messages)
     ]
@@ -80,12 +80,12 @@ async def _read(store: Store, here: SessionMeta | None, p: Params) -> ToolResult
     return ToolResult("\n\n".join(found))
 
 
-def _ours(here: SessionMeta | None, other: SessionMeta) -> bool:
-    """Only of the same place: nobody reads here what was said in another chat."""
-    return here is not None and (here.source, here.key) == (other.source, other.key)
+def _is_same_chat(current: SessionMeta | None, other: SessionMeta) -> bool:
+    """Whether both sessions belong to the same chat: nobody reads those of another one."""
+    return current is not None and (current.source, current.key) == (other.source, other.key)
 
 
-def _told(message: Message) -> str:
+def _render_message(message: Message) -> str:
     out = []
     for part in message.parts:
         match part:

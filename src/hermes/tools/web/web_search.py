@@ -8,8 +8,8 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._services import require_web
 
-MOST = 20
-_LONGEST = 1000
+MAX_RESULTS = 20
+_MAX_QUERY_CHARS = 1000
 
 
 class Params(Struct, frozen=True):
@@ -28,9 +28,9 @@ async def web_search(p: Params, ctx: ToolContext) -> ToolResult:
     query = " ".join(p.query.split())
     if not query:
         raise ToolError("The query is empty.")
-    if len(query) > _LONGEST:
-        raise ToolError(f"The query is longer than {_LONGEST} characters; search for less.")
-    hits = await require_web(ctx).search(query, min(max(p.count, 1), MOST))
+    if len(query) > _MAX_QUERY_CHARS:
+        raise ToolError(f"The query is longer than {_MAX_QUERY_CHARS} characters; shorten it.")
+    hits = await require_web(ctx).search(query, min(max(p.count, 1), MAX_RESULTS))
     if not hits:
         return ToolResult(f"No results for {query!r}.", data=[])
     rows = [f"{n}. {h.title}\n   {h.url}\n   {h.snippet}".rstrip() for n, h in enumerate(hits, 1)]

@@ -25,7 +25,7 @@ from hermes.core.message import (
     Usage,
     user_message,
 )
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 
 
 def asks(*ids: str, text: str = "") -> Message:
@@ -293,7 +293,7 @@ def test_the_digest_is_bounded_and_goes_on_from_the_one_before() -> None:
 
 
 def test_files_are_those_that_were_written() -> None:
-    tools = select(None)
+    tools = select_tools(None)
     patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** End Patch"
     calls = (
         ToolCall("1", "read_file", '{"path": "r.txt"}'),

@@ -60,10 +60,10 @@ class WorkspaceFiles:
         from itertools import islice
 
         from hermes.core.tool import Workspace
-        from hermes.tools._files.walk import files
+        from hermes.tools._files.walk import walk_files
 
         workspace = Workspace(self._cwd, self._home, outputs=self._home)
-        found = list(islice(files(self._cwd, workspace), _MAX_FILES))
+        found = list(islice(walk_files(self._cwd, workspace), _MAX_FILES))
         folders = {f"{parent}/" for name in found for parent in Path(name).parents}
         return sorted([*found, *(folders - {"./"})], key=lambda name: (name.count("/"), name))
 
