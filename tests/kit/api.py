@@ -119,7 +119,7 @@ class Api:
     async def post(self, path: str, json: Any = None, **rest: Any) -> Answer:
         return await self.call("POST", path, json, **rest)
 
-    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 10) -> bytes:
+    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 30) -> bytes:
         """These bytes on a connection of their own; what came back until it was closed, or until
         `until` was there."""
         host, port = urlsplit(self.url).hostname, urlsplit(self.url).port
@@ -186,7 +186,7 @@ async def api(
         setup = load_setup("", home.env)
         async with Runtime.open(setup) as runtime:
             server = Server(runtime, read_settings(setup.config, home.env)[0])
-            async with server.listening() as url, aiohttp.ClientSession() as http:
+            async with server.listen() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http
                 yield kit

@@ -1,4 +1,4 @@
-"""One server for all the cases of a table: what they ask of it leaves nothing behind."""
+"""Servers that the cases of a table share; the requests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kit.api import Api, api
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """In memory where there is such a place: hundreds of turns, each of them written to disk."""
+    """A folder in memory where possible: hundreds of turns are written to disk."""
     memory = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="hermes-test-"))
     yield made
@@ -25,7 +25,7 @@ def folder() -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(folder: Path) -> AsyncIterator[Api]:
-    """With a key, one allowed origin, and a model that always says Yes."""
+    """A server with a key, one allowed origin, and a model that always says Yes."""
     settings = {"cors_origins": ["https://ui.example"], "allowed_hosts": ["agent.example"]}
     async with api(folder / "shared", then=say("Yes."), settings=settings) as a:
         yield a

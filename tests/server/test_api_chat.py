@@ -1,9 +1,8 @@
-"""POST /v1/chat/completions: what is read, what is run, what is answered, how it ends."""
+"""POST /v1/chat/completions: requests, history, sessions, endings, idempotency keys."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
 from pathlib import Path
@@ -14,17 +13,16 @@ from hermes.store.objects import SqliteObjects
 from tests.kit import Gate, Tokens, call, nothing, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
+from tests.server.exchanges import PNG_URL, sent_messages, sent_system_prompt
 
 PATH = "/v1/chat/completions"
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
-DATA = f"data:image/png;base64,{PNG}"
 
 
 def user(content="hi", **rest) -> dict:
     return {"role": "user", "content": content, **rest}
 
 
-def said(content="Yes.") -> dict:
+def assistant(content="Yes.") -> dict:
     return {"role": "assistant", "content": content}
 
 
@@ -32,18 +30,7 @@ def system(text: str) -> dict:
     return {"role": "system", "content": text}
 
 
-def sent(a: Api, n: int = -1) -> list[tuple[str, object]]:
-    """(role, content) of what the model was sent, without the system prompt."""
-    messages = a.provider.requests[n].json["messages"]
-    return [(m["role"], m.get("content")) for m in messages if m["role"] != "system"]
-
-
-def prompt(a: Api, n: int = -1) -> str:
-    messages = a.provider.requests[n].json["messages"]
-    return "\n".join(m["content"] for m in messages if m["role"] == "system")
-
-
-async def stored(a: Api, session: str) -> bytes:
+async def load_messages(a: Api, session: str) -> bytes:
     return (await a.get(f"/api/sessions/{session}/messages")).body
 
 
@@ -54,7 +41,7 @@ BAD = {
     "messages null": ({"messages": None}, "messages"),
     "empty messages": ({"messages": []}, "messages"),
     "only a system message": ({"messages": [system("x")]}, "user message"),
-    "only an assistant message": ({"messages": [said()]}, "user message"),
+    "only an assistant message": ({"messages": [assistant()]}, "user message"),
     "an empty user message": ({"messages": [user("")]}, "user message"),
     "white space": ({"messages": [user(" \n\t ")]}, "user message"),
     "no content": ({"messages": [{"role": "user"}]}, "user message"),
@@ -95,7 +82,7 @@ class TestRequests:
         ],
         ids=str,
     )
-    async def test_whatever_else_a_client_sends_is_accepted(self, shared: Api, extra: dict) -> None:
+    async def test_unknown_fields_are_accepted(self, shared: Api, extra: dict) -> None:
         answer = await shared.post(PATH, {"messages": [user()], **extra})
         assert answer.status == 200
         assert answer.json["choices"][0]["message"]["content"] == "Yes."
@@ -104,7 +91,7 @@ class TestRequests:
         ("value", "streams"),
         [(True, True), (False, False), ("true", True), ("false", False), ("False", False)],
     )
-    async def test_stream_is_a_boolean_or_its_word(
+    async def test_stream_is_a_boolean_or_its_string(
         self, shared: Api, value: object, streams: bool
     ) -> None:
         answer = await shared.post(PATH, {"messages": [user()], "stream": value})
@@ -133,7 +120,7 @@ class TestRequests:
             assert header not in answer.headers
         assert answer.headers["X-Hermes-Session-Id"].startswith("api-")
 
-    async def test_the_model_is_echoed_or_ours(self, shared: Api) -> None:
+    async def test_the_model_is_echoed_or_the_default(self, shared: Api) -> None:
         assert (await shared.chat(model="gpt-4o")).json["model"] == "gpt-4o"
         assert (await shared.chat()).json["model"] == "hermes-agent"
 
@@ -141,16 +128,18 @@ class TestRequests:
 # -- system messages, history ----------------------------------------------------------------
 
 
-class TestTalk:
+class TestHistory:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
     async def test_system_messages_are_joined_and_ephemeral(self, shared: Api) -> None:
         talk = [system("Speak Latin."), user("salve"), system("Be brief."), user("quid agis")]
         answer = await shared.post(PATH, {"messages": talk})
-        assert "Speak Latin.\n\nBe brief." in prompt(shared)
-        assert len(prompt(shared)) > len("Speak Latin.\n\nBe brief.")  # added to our own
+        assert "Speak Latin.\n\nBe brief." in sent_system_prompt(shared)
+        assert len(sent_system_prompt(shared)) > len(
+            "Speak Latin.\n\nBe brief."
+        )  # added to our own
         session = answer.headers["X-Hermes-Session-Id"]
-        kept = await stored(shared, session)
+        kept = await load_messages(shared, session)
         assert b"salve" in kept and b"Latin" not in kept and b"brief" not in kept
         headers = {"X-Hermes-Session-Id": session}
         await shared.post(PATH, {"messages": [user("vale")]}, headers=headers)
@@ -160,30 +149,30 @@ class TestTalk:
         await shared.post(
             PATH, {"messages": [{"role": "developer", "content": "Be kind."}, user()]}
         )
-        assert "Be kind." in prompt(shared)
+        assert "Be kind." in sent_system_prompt(shared)
 
-    async def test_the_last_user_message_is_the_input_the_rest_is_history(
-        self, shared: Api
-    ) -> None:
-        talk = [user("a"), said("b"), user("c"), said("d"), user("e")]
+    async def test_the_last_user_message_is_the_prompt(self, shared: Api) -> None:
+        talk = [user("a"), assistant("b"), user("c"), assistant("d"), user("e")]
         await shared.post(PATH, {"messages": talk})
-        assert sent(shared) == [(m["role"], m["content"]) for m in talk]
+        assert sent_messages(shared) == [(m["role"], m["content"]) for m in talk]
 
-    async def test_what_follows_the_last_user_message_is_not_input(self, shared: Api) -> None:
-        await shared.post(PATH, {"messages": [user("a"), said("b"), user("c"), said("d")]})
-        assert sent(shared)[-1] == ("user", "c")
+    async def test_messages_after_the_last_user_message_are_ignored(self, shared: Api) -> None:
+        await shared.post(
+            PATH, {"messages": [user("a"), assistant("b"), user("c"), assistant("d")]}
+        )
+        assert sent_messages(shared)[-1] == ("user", "c")
 
     async def test_tool_messages_of_a_client_are_ignored(self, shared: Api) -> None:
         calls = [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
         talk = [
             user("a"),
-            {**said("b"), "tool_calls": calls},
+            {**assistant("b"), "tool_calls": calls},
             {"role": "tool", "tool_call_id": "x", "content": "forged"},
             user("c"),
         ]
         answer = await shared.post(PATH, {"messages": talk})
         assert answer.status == 200 and b"forged" not in shared.provider.last.body
-        assert sent(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+        assert sent_messages(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
 # -- content ---------------------------------------------------------------------------------
@@ -230,18 +219,18 @@ class TestContent:
         [
             image("https://example.com/a.png"),
             image("http://example.com/a.png?x=1"),
-            image(DATA),
-            image(DATA.replace("png", "webp")),
-            image(DATA.rstrip("=")),
-            {"type": "image_url", "image_url": {"url": DATA, "detail": "high"}},
-            {"type": "image_url", "image_url": DATA},
+            image(PNG_URL),
+            image(PNG_URL.replace("png", "webp")),
+            image(PNG_URL.rstrip("=")),
+            {"type": "image_url", "image_url": {"url": PNG_URL, "detail": "high"}},
+            {"type": "image_url", "image_url": PNG_URL},
         ],
         ids=lambda p: str(p)[:60],
     )
-    async def test_images_pass(self, shared: Api, part: dict) -> None:
+    async def test_images_reach_the_model(self, shared: Api, part: dict) -> None:
         answer = await shared.post(PATH, {"messages": [user([text("look"), part])]})
         assert answer.status == 200
-        role, content = sent(shared)[-1]
+        role, content = sent_messages(shared)[-1]
         assert role == "user" and [p["type"] for p in content] == ["text", "image_url"]
         given = part["image_url"]
         url = given["url"] if isinstance(given, dict) else given
@@ -250,7 +239,7 @@ class TestContent:
         assert content[1]["image_url"].get("detail") == detail
 
     async def test_an_image_alone_is_a_turn(self, shared: Api) -> None:
-        assert (await shared.post(PATH, {"messages": [user([image(DATA)])]})).status == 200
+        assert (await shared.post(PATH, {"messages": [user([image(PNG_URL)])]})).status == 200
 
     @pytest.mark.parametrize(
         "parts",
@@ -263,9 +252,9 @@ class TestContent:
     )
     async def test_text_alone_collapses_to_a_string(self, shared: Api, parts: list) -> None:
         await shared.post(PATH, {"messages": [user(parts)]})
-        assert sent(shared)[-1] == ("user", "one\ntwo")
+        assert sent_messages(shared)[-1] == ("user", "one\ntwo")
 
-    async def test_a_string_and_its_part_are_the_same_bytes(self, shared: Api) -> None:
+    async def test_a_string_and_its_part_give_the_same_bytes(self, shared: Api) -> None:
         for content in ("same", [text("same")]):
             await shared.post(PATH, {"messages": [user(content)]})
         one, two = (r.body for r in shared.provider.requests[-2:])
@@ -278,36 +267,46 @@ class TestContent:
 class TestSessions:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-    async def test_derived_ids(self, shared: Api) -> None:
-        async def of(*messages: dict) -> str:
+    async def test_derived_session_ids(self, shared: Api) -> None:
+        async def session_of(*messages: dict) -> str:
             answer = await shared.post(PATH, {"messages": list(messages)})
             return answer.headers["X-Hermes-Session-Id"]
 
-        first = await of(system("s"), user("one"))
+        first = await session_of(system("s"), user("one"))
         assert first.startswith("api-")
-        assert await of(system("s"), user("one")) == first
-        assert await of(system("s"), user("one"), said(), user("two")) == first
-        assert await of(system("s"), user([text("one")]), said(), user("three")) == first
+        assert await session_of(system("s"), user("one")) == first
+        assert await session_of(system("s"), user("one"), assistant(), user("two")) == first
+        assert (
+            await session_of(system("s"), user([text("one")]), assistant(), user("three")) == first
+        )
         others = [
-            await of(user("one")),
-            await of(system("t"), user("one")),
-            await of(system("s"), user("two")),
-            await of(system("s"), user([text("one"), image(DATA)])),
+            await session_of(user("one")),
+            await session_of(system("t"), user("one")),
+            await session_of(system("s"), user("two")),
+            await session_of(system("s"), user([text("one"), image(PNG_URL)])),
         ]
         assert len({first, *others}) == 5
 
-    async def test_a_derived_sessions_history_is_the_bodys(self, shared: Api) -> None:
+    async def test_a_derived_session_takes_the_history_of_the_request(self, shared: Api) -> None:
         await shared.post(PATH, {"messages": [user("alpha")]})
-        await shared.post(PATH, {"messages": [user("alpha"), said("other"), user("beta")]})
-        assert sent(shared) == [("user", "alpha"), ("assistant", "other"), ("user", "beta")]
+        await shared.post(PATH, {"messages": [user("alpha"), assistant("other"), user("beta")]})
+        assert sent_messages(shared) == [
+            ("user", "alpha"),
+            ("assistant", "other"),
+            ("user", "beta"),
+        ]
 
-    async def test_a_named_sessions_history_is_the_stores(self, shared: Api) -> None:
+    async def test_a_named_session_takes_the_stored_history(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Id": "my chat: 1"}
         first = await shared.chat("gamma", headers=headers)
         assert first.headers["X-Hermes-Session-Id"] == "my chat: 1"
-        talk = [user("forged"), said("forged too"), user("delta")]
+        talk = [user("forged"), assistant("forged too"), user("delta")]
         await shared.post(PATH, {"messages": talk}, headers=headers)
-        assert sent(shared) == [("user", "gamma"), ("assistant", "Yes."), ("user", "delta")]
+        assert sent_messages(shared) == [
+            ("user", "gamma"),
+            ("assistant", "Yes."),
+            ("user", "delta"),
+        ]
 
     async def test_a_session_key_is_echoed(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Key": "agent:main:webui:dm:user-42"}
@@ -331,7 +330,9 @@ class TestSessions:
         ("value", "status"),
         [("a" * 256, 200), ("a" * 257, 400), ("a\tb", 400), ("Büro 👩\u200d💻", 200)],
     )
-    async def test_limits(self, shared: Api, header: str, value: str, status: int) -> None:
+    async def test_session_headers_have_a_length_limit(
+        self, shared: Api, header: str, value: str, status: int
+    ) -> None:
         answer = await shared.chat(headers={header: value})
         assert answer.status == status
         if status == 400:
@@ -339,7 +340,9 @@ class TestSessions:
 
     @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-Session-Key"])
     @pytest.mark.parametrize("value", [b"a\x01b", b"a\x00b", b"a\x7fb", b"a\x1b[31m"])
-    async def test_control_characters(self, shared: Api, header: str, value: bytes) -> None:
+    async def test_session_headers_have_no_control_characters(
+        self, shared: Api, header: str, value: bytes
+    ) -> None:
         body = json.dumps({"messages": [user()]}).encode()
         got = await shared.raw(
             b"POST %b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n%b: %b\r\n"
@@ -358,11 +361,11 @@ class TestSessions:
 
         monkeypatch.setattr(shared.server.runtime.store.sessions, "load_messages", broken)
         answer = await shared.chat("still", headers={"X-Hermes-Session-Id": "my chat: 1"})
-        assert answer.status == 200 and sent(shared) == [("user", "still")]
+        assert answer.status == 200 and sent_messages(shared) == [("user", "still")]
 
 
 async def test_many_first_turns_of_one_conversation_at_once(tmp_path: Path) -> None:
-    """They share a derived session, which only one of them can create."""
+    """They share a derived session that only one of them can create."""
     async with api(tmp_path, then=say("Yes.")) as a:
         answers = await asyncio.gather(*(a.chat("same") for _ in range(20)))
         assert {x.status for x in answers} == {200}
@@ -403,7 +406,7 @@ async def test_usage_is_summed_over_all_calls_of_the_turn(tmp_path: Path) -> Non
         assert usage["total_tokens"] == 660
 
 
-def _incomplete(answer, hermes: dict) -> None:
+def check_incomplete(answer, hermes: dict) -> None:
     assert answer.headers["X-Hermes-Completed"] == "false"
     assert answer.headers["X-Hermes-Partial"] == "true"
     assert hermes["completed"] is False and hermes["partial"] is True
@@ -411,14 +414,14 @@ def _incomplete(answer, hermes: dict) -> None:
     assert hermes["error"] and hermes["error_code"]
 
 
-async def test_truncated_text_is_said_to_be_that(tmp_path: Path) -> None:
+async def test_truncated_text_is_marked_incomplete(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Half a sen").stop("length")) as a:
         answer = await a.chat()
         assert answer.status == 200
         (choice,) = answer.json["choices"]
         assert choice["finish_reason"] == "length"
         assert choice["message"]["content"].startswith("Half a sen")
-        _incomplete(answer, answer.json["hermes"])
+        check_incomplete(answer, answer.json["hermes"])
         assert answer.json["hermes"]["error_code"] == "output_truncated"
         streamed = await a.chat(stream=True)
         last = streamed.events[-2][1]
@@ -426,8 +429,8 @@ async def test_truncated_text_is_said_to_be_that(tmp_path: Path) -> None:
         assert last["hermes"]["error_code"] == "output_truncated"
 
 
-async def test_text_and_then_a_failure(tmp_path: Path) -> None:
-    """The first call said something and asked for a tool; the second one fails for good."""
+async def test_a_failure_after_text(tmp_path: Path) -> None:
+    """The first model call has text and a tool call; the second fails permanently."""
     first = say("Let me look.") + call(("c1", "read_file", {"path": "a"}))
     bad = status(400, f"your key {KEY} is not good here")
     async with api(tmp_path, [first], then=bad) as a:
@@ -436,9 +439,9 @@ async def test_text_and_then_a_failure(tmp_path: Path) -> None:
         assert KEY.encode() not in answer.body
         if answer.status == 200:
             assert answer.json["choices"][0]["finish_reason"] == "error"
-            _incomplete(answer, answer.json["hermes"])
+            check_incomplete(answer, answer.json["hermes"])
         else:
-            _incomplete(answer, answer.error["hermes"])
+            check_incomplete(answer, answer.error["hermes"])
 
 
 async def test_a_cut_stream_with_text(tmp_path: Path) -> None:
@@ -448,11 +451,11 @@ async def test_a_cut_stream_with_text(tmp_path: Path) -> None:
         choice = answer.json["choices"][0]
         assert choice["finish_reason"] in ("length", "error")
         assert choice["message"]["content"].startswith("Half")
-        _incomplete(answer, answer.json["hermes"])
+        check_incomplete(answer, answer.json["hermes"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_provider_fails_for_good(tmp_path: Path, stream: bool) -> None:
+async def test_the_provider_fails_permanently(tmp_path: Path, stream: bool) -> None:
     said = f"The model kit-model does not exist for {KEY}"
     async with api(tmp_path, then=status(404, said)) as a:
         answer = await a.chat(stream=stream)
@@ -466,7 +469,7 @@ async def test_the_provider_fails_for_good(tmp_path: Path, stream: bool) -> None
         error = answer.error
         assert error["code"] == "agent_incomplete" and error["type"] == "server_error"
         assert "kit-model" in error["message"]
-        _incomplete(answer, error["hermes"])
+        check_incomplete(answer, error["hermes"])
         assert error["hermes"]["failed"] is True
         assert answer.headers["X-Hermes-Session-Id"]
 
@@ -479,10 +482,10 @@ async def test_no_usable_text(tmp_path: Path, reply) -> None:
         answer = await a.chat()
         assert answer.status == 502
         assert answer.error["code"] == "agent_incomplete"
-        _incomplete(answer, answer.error["hermes"])
+        check_incomplete(answer, answer.error["hermes"])
 
 
-async def test_an_exception_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def explode(*_: object) -> None:
         raise RuntimeError(f"the frobnicator broke near {KEY}")
 
@@ -492,13 +495,13 @@ async def test_an_exception_of_our_own(tmp_path: Path, monkeypatch: pytest.Monke
             assert answer.status == 500
             assert "the frobnicator broke" in answer.error["message"]
             assert KEY not in answer.error["message"] and "Traceback" not in answer.body.decode()
-        monkeypatch.setattr("hermes.server.routes.chat.to_the_end", explode)
+        monkeypatch.setattr(a.server.turns, "run_turn", explode)
         answer = await a.chat()
         assert answer.status == 500 and "the frobnicator broke" in answer.error["message"]
         assert KEY not in answer.body.decode()
 
 
-async def test_approvals_are_refused_here(tmp_path: Path) -> None:
+async def test_approvals_are_refused_in_chats(tmp_path: Path) -> None:
     write = call(("c1", "write_file", {"path": "../out.txt", "content": "x"}))
     async with api(tmp_path, [write, say("No."), write, say("No.")]) as a:
         assert (await a.chat()).json["choices"][0]["message"]["content"] == "No."
@@ -527,7 +530,7 @@ async def test_the_same_key_and_body_run_once(tmp_path: Path) -> None:
         assert len(a.provider.requests) == 3
 
 
-async def test_a_key_that_is_used_again_after_a_day_counts_from_then(tmp_path: Path) -> None:
+async def test_an_idempotency_key_expires_after_a_day(tmp_path: Path) -> None:
     async with api(tmp_path, [say("One."), say("Two."), say("Three.")]) as a:
         headers = {"Idempotency-Key": "k"}
         objects = a.server.runtime.store.objects
@@ -540,14 +543,14 @@ async def test_a_key_that_is_used_again_after_a_day_counts_from_then(tmp_path: P
         assert (await a.chat("x", headers=headers)).body == two.body
 
 
-async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_does_not_cancel_the_work_of_others(tmp_path: Path) -> None:
     gate = Gate()
     async with api(tmp_path, [say("Once.").hold(gate, n=0)]) as a:
         headers = {"Idempotency-Key": "k"}
         leaver = asyncio.create_task(a.chat(headers=headers))
         await gate.reached()
         waiter = asyncio.create_task(a.chat(headers=headers))
-        while not a.server.replays:
+        while not a.server.services.idempotency.pending:
             await asyncio.sleep(0)
         leaver.cancel()
         await asyncio.wait({leaver})
@@ -558,7 +561,7 @@ async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_pat
         assert len(a.provider.requests) == 1
 
 
-async def test_the_only_client_leaves_and_comes_back(tmp_path: Path) -> None:
+async def test_a_retry_gets_the_answer_its_client_has_missed(tmp_path: Path) -> None:
     gate = Gate()
     async with api(tmp_path, [say("Once.").hold(gate, n=0)]) as a:
         headers = {"Idempotency-Key": "k"}
@@ -572,7 +575,7 @@ async def test_the_only_client_leaves_and_comes_back(tmp_path: Path) -> None:
         assert len(a.provider.requests) == 1
 
 
-async def test_a_failure_is_tried_again_unless_tools_have_run(tmp_path: Path) -> None:
+async def test_a_failure_is_retried_unless_tools_have_run(tmp_path: Path) -> None:
     broken = status(404, "no such model")
     tool = call(("c1", "todo", {}))
     script = [broken, say("Better."), tool, broken]
@@ -593,5 +596,5 @@ async def test_without_a_key_a_client_that_leaves_ends_the_turn(tmp_path: Path) 
             await asyncio.sleep(0.01)
         leaver.cancel()
         await asyncio.wait_for(a.provider.requests[0].gone.wait(), 3)
-        while a.server.active:
+        while a.server.turns.slots.active_turns:
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""/v1/responses: what is read, chained, named, kept, forgotten and streamed."""
+"""/v1/responses: requests, chains, conversations, the store, endings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.core.errors import StoreError
-from tests.kit import Gate, Tokens, call, nothing, say, status
+from tests.kit import Tokens, call, nothing, say, status
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
 from tests.kit.server import Provider
-from tests.server.test_api_chat import DATA, prompt, sent
-from tests.server.test_api_streams import idle
+from tests.server.exchanges import PNG_URL, sent_messages, sent_system_prompt
 
 PATH = "/v1/responses"
 READ = call(("c1", "read_file", {"path": "a.txt"}))
@@ -73,7 +71,7 @@ class TestRequests:
 
     async def test_a_string(self, shared: Api) -> None:
         assert (await shared.ask("words")).status == 200
-        assert sent(shared) == [("user", "words")]
+        assert sent_messages(shared) == [("user", "words")]
 
     async def test_items(self, shared: Api) -> None:
         items = [
@@ -86,17 +84,17 @@ class TestRequests:
             },
         ]
         await shared.ask(items)
-        assert sent(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+        assert sent_messages(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
     async def test_an_image(self, shared: Api) -> None:
         parts = [
             {"type": "input_text", "text": "look"},
-            {"type": "input_image", "image_url": DATA, "detail": "high"},
+            {"type": "input_image", "image_url": PNG_URL, "detail": "high"},
         ]
         await shared.ask([{"role": "user", "content": parts}])
-        content = sent(shared)[-1][1]
+        content = sent_messages(shared)[-1][1]
         assert [p["type"] for p in content] == ["text", "image_url"]
-        assert content[1]["image_url"] == {"url": DATA, "detail": "high"}
+        assert content[1]["image_url"] == {"url": PNG_URL, "detail": "high"}
 
     async def test_the_answer(self, shared: Api) -> None:
         answer = await shared.ask(model="m")
@@ -125,13 +123,13 @@ class TestRequests:
         ],
         ids=str,
     )
-    async def test_whatever_else_a_client_sends_is_accepted(self, shared: Api, extra: dict) -> None:
+    async def test_unknown_fields_are_accepted(self, shared: Api, extra: dict) -> None:
         assert (await shared.ask(**extra)).status == 200
 
-    async def test_system_items_hold_for_this_turn_only(self, shared: Api) -> None:
+    async def test_system_items_apply_to_one_turn(self, shared: Api) -> None:
         items = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "x"}]
         first = (await shared.ask(items)).json
-        assert "Be kind." in prompt(shared)
+        assert "Be kind." in sent_system_prompt(shared)
         await shared.ask("y", previous_response_id=first["id"])
         assert "Be kind." not in shared.provider.last.body.decode()
 
@@ -142,27 +140,27 @@ class TestRequests:
 class TestInstructions:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-    async def test_ephemeral_and_inherited(self, shared: Api) -> None:
+    async def test_instructions_are_ephemeral_and_inherited(self, shared: Api) -> None:
         first = await shared.ask("a", instructions="Speak Latin.")
-        assert "Speak Latin." in prompt(shared)
+        assert "Speak Latin." in sent_system_prompt(shared)
         session = first.headers["X-Hermes-Session-Id"]
         kept = (await shared.get(f"/api/sessions/{session}/messages")).body
         assert b"Latin" not in kept
         second = await shared.ask("b", previous_response_id=first.json["id"])
-        assert "Speak Latin." in prompt(shared)
+        assert "Speak Latin." in sent_system_prompt(shared)
         await shared.ask("c", previous_response_id=second.json["id"])
-        assert "Speak Latin." in prompt(shared)
+        assert "Speak Latin." in sent_system_prompt(shared)
 
-    async def test_given_ones_replace_inherited_ones(self, shared: Api) -> None:
+    async def test_instructions_of_the_request_replace_inherited_ones(self, shared: Api) -> None:
         first = (await shared.ask("a", instructions="Speak Latin.")).json
         second = (
             await shared.ask("b", previous_response_id=first["id"], instructions="Speak Greek.")
         ).json
-        assert "Greek" in prompt(shared) and "Latin" not in prompt(shared)
+        assert "Greek" in sent_system_prompt(shared) and "Latin" not in sent_system_prompt(shared)
         await shared.ask("c", previous_response_id=second["id"])
-        assert "Greek" in prompt(shared) and "Latin" not in prompt(shared)
+        assert "Greek" in sent_system_prompt(shared) and "Latin" not in sent_system_prompt(shared)
 
-    async def test_an_empty_string_is_none_at_all(self, shared: Api) -> None:
+    async def test_empty_instructions_are_not_inherited(self, shared: Api) -> None:
         first = (await shared.ask("a", instructions="Speak Latin.")).json
         await shared.ask("b", previous_response_id=first["id"], instructions="")
         assert "Latin" not in shared.provider.last.body.decode()
@@ -171,7 +169,7 @@ class TestInstructions:
 # -- chains ----------------------------------------------------------------------------------
 
 
-async def test_a_chain_holds_every_message_once(tmp_path: Path) -> None:
+async def test_a_chain_contains_every_message_once(tmp_path: Path) -> None:
     script = [READ, say("first answer"), READ, say("second answer"), say("third answer")]
     async with api(tmp_path, script) as a:
         one = await a.ask("alpha")
@@ -179,7 +177,7 @@ async def test_a_chain_holds_every_message_once(tmp_path: Path) -> None:
         three = await a.ask("gamma", previous_response_id=two.json["id"])
         sessions = {x.headers["X-Hermes-Session-Id"] for x in (one, two, three)}
         assert len(sessions) == 1
-        roles = [role for role, _ in sent(a)]
+        roles = [role for role, _ in sent_messages(a)]
         assert roles == ["user", "assistant", "tool", "assistant"] * 2 + ["user"]
         body = a.provider.last.body
         for words in (b"alpha", b"first answer", b"beta", b"second answer", b"gamma"):
@@ -200,17 +198,17 @@ async def test_a_chain_can_branch(tmp_path: Path) -> None:
         root = (await a.ask("root")).json["id"]
         await a.ask("left", previous_response_id=root)
         await a.ask("right", previous_response_id=root)
-        assert sent(a) == [("user", "root"), ("assistant", "Yes."), ("user", "right")]
+        assert sent_messages(a) == [("user", "root"), ("assistant", "Yes."), ("user", "right")]
 
 
-async def test_a_response_in_a_named_session_is_gone_on_from_with_all_of_it(tmp_path: Path) -> None:
+async def test_a_response_in_a_named_session_continues_all_of_it(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         headers = {"X-Hermes-Session-Id": "mine"}
         await a.chat("alpha", headers=headers)
         made = await a.ask("beta", headers=headers)
         assert made.headers["X-Hermes-Session-Id"] == "mine"
         await a.ask("gamma", previous_response_id=made.json["id"])
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
 
 
 async def test_unknown_responses(tmp_path: Path) -> None:
@@ -252,28 +250,28 @@ async def test_a_named_conversation(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         one = await a.ask("alpha", conversation="c", instructions="Be brief.")
         two = await a.ask("beta", conversation="c")
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "beta"]
-        assert "Be brief." in prompt(a)
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "beta"]
+        assert "Be brief." in sent_system_prompt(a)
         headers = [x.headers["X-Hermes-Session-Id"] for x in (one, two)]
         assert headers[0] == headers[1]
         await a.ask("other", conversation="d")
-        assert sent(a) == [("user", "other")]
+        assert sent_messages(a) == [("user", "other")]
         await a.ask("gamma", conversation={"id": "c"})
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
 
 
-async def test_store_false_keeps_nothing_and_moves_no_name(tmp_path: Path) -> None:
+async def test_store_false_stores_nothing_and_moves_no_conversation(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         await a.ask("alpha", conversation="c")
         for value in (False, "false"):
             hidden = await a.ask("beta", conversation="c", store=value)
-            assert [c for _, c in sent(a)] == ["alpha", "Yes.", "beta"]
+            assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "beta"]
             assert (await a.get(f"{PATH}/{hidden.json['id']}")).status == 404
         streamed = await a.ask("beta", conversation="c", store=False, stream=True)
         identity = streamed.events[0][1]["response"]["id"]
         assert (await a.get(f"{PATH}/{identity}")).status == 404
         await a.ask("gamma", conversation="c")
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "gamma"]
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "gamma"]
         alone = await a.ask("secret words", store=False)
         session = alone.headers["X-Hermes-Session-Id"]
         assert (await a.get(f"/api/sessions/{session}")).status == 404
@@ -282,11 +280,11 @@ async def test_store_false_keeps_nothing_and_moves_no_name(tmp_path: Path) -> No
         assert (await a.get(f"{PATH}/{kept.json['id']}")).status == 200
 
 
-async def test_turns_of_one_name_come_one_after_the_other(tmp_path: Path) -> None:
+async def test_turns_of_one_conversation_run_one_after_the_other(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         await asyncio.gather(*(a.ask(f"n{n}", conversation="c") for n in range(6)))
         await a.ask("last", conversation="c")
-        assert len(sent(a)) == 13
+        assert len(sent_messages(a)) == 13
 
 
 # -- the store -------------------------------------------------------------------------------
@@ -303,10 +301,10 @@ async def test_get_and_delete(tmp_path: Path) -> None:
         assert (await a.get(f"{PATH}/{made['id']}")).status == 404
         assert (await a.ask(previous_response_id=made["id"])).status == 404
         await a.ask("beta", conversation="c")  # the name is forgotten too
-        assert sent(a) == [("user", "beta")]
+        assert sent_messages(a) == [("user", "beta")]
 
 
-async def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+async def test_the_least_recently_used_response_is_deleted_first(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), settings={"max_stored_responses": 3}) as a:
         first, second, third = [
             (await a.ask(f"n{n}", conversation=f"c{n}")).json["id"] for n in "012"
@@ -319,10 +317,10 @@ async def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
         await a.ask("n4")
         assert (await a.get(f"{PATH}/{third}")).status == 200
         await a.ask("again", conversation="c1")  # its last response was evicted
-        assert sent(a) == [("user", "again")]
+        assert sent_messages(a) == [("user", "again")]
 
 
-async def test_a_hundred_are_kept_by_default(tmp_path: Path) -> None:
+async def test_a_hundred_responses_are_stored_by_default(tmp_path: Path) -> None:
     async with api(tmp_path) as a:
         assert a.server.settings.max_stored_responses == 100
 
@@ -334,10 +332,10 @@ async def test_responses_and_names_survive_a_restart(tmp_path: Path) -> None:
         async with api(tmp_path, provider) as b:
             assert (await b.get(f"{PATH}/{made['id']}")).json == made
             await b.ask("beta", previous_response_id=made["id"])
-            assert [c for _, c in sent(b)] == ["alpha", "Yes.", "beta"]
+            assert [c for _, c in sent_messages(b)] == ["alpha", "Yes.", "beta"]
             await b.ask("gamma", conversation="c")
-            assert [c for _, c in sent(b)] == ["alpha", "Yes.", "gamma"]
-            assert "Be brief." in prompt(b)
+            assert [c for _, c in sent_messages(b)] == ["alpha", "Yes.", "gamma"]
+            assert "Be brief." in sent_system_prompt(b)
 
 
 async def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
@@ -364,15 +362,15 @@ async def test_truncation(tmp_path: Path) -> None:
     items.append({"role": "user", "content": "now"})
     async with api(tmp_path, then=say("Yes.")) as a:
         whole = (await a.ask(items)).json
-        assert len(sent(a)) == 141
+        assert len(sent_messages(a)) == 141
         await a.ask(items, truncation="disabled")
-        assert len(sent(a)) == 141
+        assert len(sent_messages(a)) == 141
         cut = (await a.ask(items, truncation="auto")).json
-        assert len(sent(a)) == 101 and sent(a)[0] == ("user", "q20.")
+        assert len(sent_messages(a)) == 101 and sent_messages(a)[0] == ("user", "q20.")
         await a.ask("more", previous_response_id=whole["id"], truncation="auto")
-        assert len(sent(a)) == 101
+        assert len(sent_messages(a)) == 101
         await a.ask("more", previous_response_id=cut["id"])  # all of it is still there
-        assert len(sent(a)) == 143
+        assert len(sent_messages(a)) == 143
 
 
 # -- how it ends -----------------------------------------------------------------------------
@@ -392,7 +390,7 @@ async def test_truncated(tmp_path: Path) -> None:
         assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_cut_off_with_text(tmp_path: Path) -> None:
+async def test_interrupted_with_text(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Half", " of", " it").cut(after="text", n=2)) as a:
         answer = await a.ask()
         assert answer.status == 200 and answer.json["status"] == "incomplete"
@@ -417,183 +415,10 @@ async def test_failed_without_text(tmp_path: Path, reply) -> None:
         assert KEY.encode() not in streamed.body
 
 
-# -- the stream ------------------------------------------------------------------------------
-
-
-async def test_events_and_their_order(tmp_path: Path) -> None:
-    script = [say("Look. ") + READ, say("One ", "two.")]
-    async with api(tmp_path, script) as a:
-        answer = await a.ask(stream=True, model="m")
-        names = [name for name, _ in answer.events]
-        for number, (name, data) in enumerate(answer.events):
-            assert data["type"] == name and data["sequence_number"] == number
-        message = [
-            "response.output_item.added",
-            "response.content_part.added",
-            "response.output_text.delta",
-            "response.output_text.done",
-            "response.content_part.done",
-            "response.output_item.done",
-        ]
-        tool = [
-            "response.output_item.added",
-            "response.function_call_arguments.delta",
-            "response.function_call_arguments.done",
-            "response.output_item.done",
-        ]
-        came = ["response.output_item.added", "response.output_item.done"]
-        collapsed = [n for i, n in enumerate(names) if i == 0 or names[i - 1] != n]
-        assert collapsed == [
-            "response.created",
-            "response.in_progress",
-            *message,
-            *tool,
-            *came,
-            *message,
-            "response.completed",
-        ]
-        final = answer.events[-1][1]["response"]
-        kinds = [i["type"] for i in final["output"]]
-        assert kinds == ["message", "function_call", "function_call_output", "message"]
-        assert final["output"][2]["output"][0]["type"] == "input_text"
-        assert final["status"] == "completed" and final["model"] == "m" and final["usage"]
-        assert (await a.get(f"{PATH}/{final['id']}")).json == final
-        assert answer.headers["X-Hermes-Session-Id"].startswith("api-")
-        begun = answer.events[0][1]["response"]
-        assert begun["status"] == "in_progress" and begun["id"] == final["id"]
-
-
-async def test_what_the_events_hold(tmp_path: Path) -> None:
-    async with api(tmp_path, [READ, say("One ", "two.")]) as a:
-        events = (await a.ask(stream=True)).events
-        added: dict[int, dict] = {}
-        text = ""
-        for name, data in events:
-            match name:
-                case "response.output_item.added":
-                    added[data["output_index"]] = data["item"]
-                case "response.output_item.done":
-                    assert added[data["output_index"]]["id"] == data["item"]["id"]
-                    assert data["item"]["status"] == "completed"
-                case "response.output_text.delta":
-                    assert data["logprobs"] == [] and data["content_index"] == 0
-                    assert added[data["output_index"]]["id"] == data["item_id"]
-                    text += data["delta"]
-                case "response.output_text.done":
-                    assert data["text"] == text == "One two."
-                case "response.function_call_arguments.done":
-                    assert json.loads(data["arguments"]) == {"path": "a.txt"}
-        assert sorted(added) == [0, 1, 2]
-        item = added[1]
-        assert item["type"] == "function_call_output"
-        assert [part["type"] for part in item["output"]] == ["input_text"]
-
-
-async def test_a_client_that_leaves_leaves_an_incomplete_response(tmp_path: Path) -> None:
-    script = [say("Half", " of it").stall(after="text"), say("The rest.")]
-    async with api(tmp_path, script) as a:
-        body = {"input": "alpha", "stream": True, "conversation": "c"}
-        async with a.open_stream("POST", PATH, body) as reading:
-            got = await reading.until(b"Half")
-        identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 2)
-        await idle(a, 2)
-        stored = (await a.get(f"{PATH}/{identity}")).json
-        assert stored["status"] == "incomplete" and text_of(stored) == "Half"
-        assert stored["incomplete_details"]["reason"] == "error"
-        for way in ({"previous_response_id": identity}, {"conversation": "c"}):
-            a.provider.then = say("The rest.")
-            assert (await a.ask("go on", **way)).json["status"] == "completed"
-            contents = [c for _, c in sent(a)]
-            assert contents[0] == "alpha" and "Half" in contents[1] and contents[-1] == "go on"
-
-
-async def test_a_client_that_leaves_while_a_tool_is_silent(tmp_path: Path) -> None:
-    work = call(("c1", "terminal", {"command": "touch begun; sleep 60"}))
-    async with api(tmp_path, [say("Wait. ") + work, say("On.")]) as a:
-        async with a.open_stream("POST", PATH, {"input": "alpha", "stream": True}) as reading:
-            got = await reading.until(b"function_call_arguments.done")
-            async with asyncio.timeout(20):
-                while not (a.home.work / "begun").exists():
-                    await asyncio.sleep(0.02)
-        await idle(a, 2)
-        identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-        stored = (await a.get(f"{PATH}/{identity}")).json
-        assert stored["status"] == "incomplete" and text_of(stored).startswith("Wait.")
-        assert (await a.ask("go on", previous_response_id=identity)).status == 200
-        roles = [role for role, _ in sent(a)]
-        assert roles == ["user", "assistant", "tool", "user"]  # the call has its one result
-
-
-async def test_leaving_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    """The response of each left stream is there, whatever the moment."""
-    gate = Gate()
-    gate.open()
-    async with api(tmp_path, then=say(*["w "] * 30).slow(0.002)) as a:
-        for n in range(12):
-            async with a.open_stream("POST", PATH, {"input": f"n{n}", "stream": True}) as reading:
-                got = await reading.until(b"response.in_progress")
-                for _ in range(n * 2):
-                    got += await reading.until(b"\n\n")
-            await idle(a)
-            identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-            stored = (await a.get(f"{PATH}/{identity}")).json
-            assert stored["status"] in ("incomplete", "completed"), n
-
-
-async def test_an_end_that_cannot_be_written_is_no_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a response that is streamed, and of a run."""
-    gates = Gate(), Gate()
-    steps = [say("Hello ", "there").hold(gate, "text") for gate in gates]
-    async with api(tmp_path, steps) as a:
-        async with a.open_stream("POST", PATH, {"input": "x", "stream": True}) as reading:
-            got = await reading.until(b"Hello ")
-            run = (await a.post("/v1/runs", {"input": "x"})).json["run_id"]
-            async with a.open_stream("GET", f"/v1/runs/{run}/events") as following:
-                await following.until(b"Hello ")
-                objects = a.server.runtime.store.objects
-
-                async def full(*_: object, **__: object) -> None:
-                    raise StoreError(f"{a.home.path}/hermes.db: the disk is full")
-
-                with monkeypatch.context() as patch:
-                    patch.setattr(objects, "put", full)
-                    for gate in gates:
-                        gate.open()
-                    last = await reading.rest()
-                    await following.rest()
-        assert b"event: response.failed" in last and b"the disk is full" in last
-        assert str(a.home.path).encode() not in last
-        identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-        stored = (await a.get(f"{PATH}/{identity}")).json
-        assert stored["status"] == "incomplete" and text_of(stored) == "Hello there"
-        told = (await a.get(f"/v1/runs/{run}")).json
-        assert told["status"] == "failed" and "could not be written" in told["error"]
-
-
-async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) -> None:
-    gate = Gate()
-    steps = [say("Hello ", "there").hold(gate, "text"), say("Yes.")]
-    async with api(tmp_path, steps) as a:
-        body = {"input": "x", "stream": True, "conversation": "c"}
-        async with a.open_stream("POST", PATH, body) as reading:
-            got = await reading.until(b"Hello ")
-            identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-            assert (await a.call("DELETE", f"{PATH}/{identity}")).status == 200
-            gate.open()
-            assert b"event: response.completed" in await reading.rest()
-        assert (await a.get(f"{PATH}/{identity}")).status == 404
-        await a.ask("again", conversation="c")
-        assert sent(a) == [("user", "again")]
-        assert not a.server.unfinished
-
-
 # -- idempotency -----------------------------------------------------------------------------
 
 
-async def test_idempotency_keys_count_here_too(tmp_path: Path) -> None:
+async def test_idempotency_keys_apply_to_responses(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         headers = {"Idempotency-Key": "k"}
         one, two = await asyncio.gather(*(a.ask(headers=headers) for _ in range(2)))

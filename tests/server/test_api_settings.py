@@ -1,4 +1,4 @@
-"""Where the settings come from, what they default to, and which are refused."""
+"""Settings of the server: sources, defaults, refusals."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_sources(tmp_path: Path, case: str) -> None:
+def test_settings_come_from_config_and_variables(tmp_path: Path, case: str) -> None:
     given, expected = CASES[case]
     found, _ = settings(tmp_path, **given)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("port", ["eighty", "80x", "-1", "70000", "8642.5", "٨"])
-def test_a_port_that_is_none_is_the_default_with_a_warning(tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_the_default_with_a_warning(tmp_path: Path, port: str) -> None:
     found, notes = settings(tmp_path, port=9, API_SERVER_PORT=port)
     assert found.port == 8642 and "API_SERVER_PORT" in notes[0]
 
@@ -91,7 +91,7 @@ WEAK = ["", "short-key-12345", "changeme", "your-secret-key", "1234567890123456"
 
 @pytest.mark.parametrize("host", EXPOSED, ids=repr)
 @pytest.mark.parametrize("key", WEAK, ids=repr)
-def test_exposure_needs_a_good_key(host: str, key: str) -> None:
+def test_a_public_address_needs_a_strong_key(host: str, key: str) -> None:
     keys = {"": key} if key else {}
     with pytest.raises(ConfigError, match="token_urlsafe") as refused:
         check_exposure(ApiServer(host=host), keys)
@@ -99,17 +99,17 @@ def test_exposure_needs_a_good_key(host: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("host", EXPOSED, ids=repr)
-def test_a_good_key_is_enough(host: str) -> None:
+def test_a_strong_key_is_enough(host: str) -> None:
     check_exposure(ApiServer(host=host), {"": GOOD})
 
 
 @pytest.mark.parametrize("host", HERE, ids=repr)
 @pytest.mark.parametrize("key", WEAK, ids=repr)
-def test_on_this_machine_any_key_will_do(host: str, key: str) -> None:
+def test_on_loopback_any_key_is_accepted(host: str, key: str) -> None:
     check_exposure(ApiServer(host=host), {"": key} if key else {})
 
 
-def test_every_named_key_has_to_be_good() -> None:
+def test_every_named_key_must_be_strong() -> None:
     with pytest.raises(ConfigError, match="ann"):
         check_exposure(ApiServer(host="0.0.0.0"), {"bob": GOOD, "ann": "weak"})
 
@@ -123,7 +123,9 @@ def test_every_named_key_has_to_be_good() -> None:
         ("writer", "house", "house"),
     ],
 )
-async def test_the_advertised_name(tmp_path: Path, profile: str, named: str, shown: str) -> None:
+async def test_the_advertised_model_name(
+    tmp_path: Path, profile: str, named: str, shown: str
+) -> None:
     async with api(tmp_path, settings={"model_name": named}) as a:
         setup = a.server.runtime.setup
         import copy
@@ -131,7 +133,7 @@ async def test_the_advertised_name(tmp_path: Path, profile: str, named: str, sho
         runtime = copy.copy(a.server.runtime)
         try:
             runtime.setup = type(setup)(**{**_fields(setup), "profile": profile})
-            assert Server(runtime, a.server.settings).model == shown
+            assert Server(runtime, a.server.settings).services.model == shown
         finally:
             runtime.setup = setup
 

@@ -1,4 +1,4 @@
-"""Tools the client runs: the call comes back, the result is brought, the answer follows."""
+"""Client-side tools: the call is returned, the client sends the result, the answer follows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOOL = {
 ASK = {"role": "user", "content": "How is the weather in Bern?"}
 
 
-async def test_there_and_back(tmp_path: Path) -> None:
+async def test_a_call_is_returned_and_its_result_accepted(tmp_path: Path) -> None:
     script = [call(("c1", "get_weather", {"city": "Bern"})), say("Sunny.")]
     async with api(tmp_path, script) as a:
         body = {"tools": [TOOL], "tool_execution": "client"}
@@ -38,7 +38,7 @@ async def test_there_and_back(tmp_path: Path) -> None:
         assert second.headers["X-Hermes-Session-Id"] == first.headers["X-Hermes-Session-Id"]
 
 
-async def test_in_a_stream(tmp_path: Path) -> None:
+async def test_calls_in_a_stream(tmp_path: Path) -> None:
     async with api(tmp_path, [call(("c1", "get_weather", {"city": "Bern"}))]) as a:
         body = {"tools": [TOOL], "tool_execution": "client", "stream": True}
         answer = await a.post("/v1/chat/completions", {"messages": [ASK], **body})
@@ -48,7 +48,7 @@ async def test_in_a_stream(tmp_path: Path) -> None:
         assert not any(name == "hermes.tool.progress" for name, _ in answer.events)
 
 
-async def test_a_choice_reaches_the_provider(tmp_path: Path) -> None:
+async def test_tool_choice_reaches_the_provider(tmp_path: Path) -> None:
     script = [call(("c1", "get_weather", {}))] * 2
     async with api(tmp_path, script) as a:
         body = {"messages": [ASK], "tools": [TOOL], "tool_execution": "client"}
@@ -59,7 +59,7 @@ async def test_a_choice_reaches_the_provider(tmp_path: Path) -> None:
         assert a.provider.last.json["tool_choice"] == named
 
 
-async def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+async def test_invalid_tools_are_refused(tmp_path: Path) -> None:
     async with api(tmp_path) as a:
         body = {"messages": [ASK], "tools": [TOOL], "tool_execution": "client"}
         orphan = {"role": "tool", "tool_call_id": "never", "content": "x"}
@@ -75,7 +75,7 @@ async def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         assert not a.provider.requests
 
 
-async def test_by_default_tools_run_here_and_the_clients_are_not_declared(tmp_path: Path) -> None:
+async def test_by_default_tools_run_on_the_server(tmp_path: Path) -> None:
     async with api(tmp_path, [say("ok")]) as a:
         await a.post("/v1/chat/completions", {"messages": [ASK], "tools": [TOOL]})
         names = [t["function"]["name"] for t in a.provider.last.json["tools"]]
@@ -94,7 +94,7 @@ CLIENT = {"tools": [FUNCTION], "tool_execution": "client"}
 WEATHER = call(("c1", "get_weather", {"city": "Bern"}))
 
 
-def _came(call_id: str, output: object = "25 degrees") -> dict:
+def output_item(call_id: str, output: object = "25 degrees") -> dict:
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
@@ -106,7 +106,7 @@ async def test_responses_with_the_previous_response(tmp_path: Path) -> None:
         assert made["type"] == "function_call" and made["name"] == "get_weather"
         assert json.loads(made["arguments"]) == {"city": "Bern"}
         assert first.json["tools"] == [FUNCTION]
-        back = [_came(made["call_id"])]
+        back = [output_item(made["call_id"])]
         second = await a.ask(back, previous_response_id=first.json["id"], **CLIENT)
         (item,) = second.json["output"]
         assert item["content"][0]["text"] == "Sunny."
@@ -119,12 +119,15 @@ async def test_responses_with_the_previous_response(tmp_path: Path) -> None:
         assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_responses_with_everything_brought_back(tmp_path: Path) -> None:
+async def test_responses_with_the_complete_input(tmp_path: Path) -> None:
     two = call(("c1", "get_weather", {"city": "Bern"}), ("c2", "get_weather", {"city": "Rome"}))
     async with api(tmp_path, [two, say("Sunny.")]) as a:
         first = await a.ask([{"role": "user", "content": "How is it?"}], store=False, **CLIENT)
         items = [{"role": "user", "content": "How is it?"}, *first.json["output"]]
-        items += [_came("c1"), _came("c2", [{"type": "input_text", "text": "30 degrees"}])]
+        items += [
+            output_item("c1"),
+            output_item("c2", [{"type": "input_text", "text": "30 degrees"}]),
+        ]
         second = await a.ask(items, store=False, **CLIENT)
         assert second.json["output"][0]["content"][0]["text"] == "Sunny."
         messages = a.provider.last.json["messages"][1:]
@@ -141,21 +144,23 @@ async def test_responses_in_a_stream(tmp_path: Path) -> None:
         assert [d["sequence_number"] for _, d in streamed.events] == list(range(len(names)))
         final = streamed.events[-1][1]["response"]
         assert [i["type"] for i in final["output"]] == ["message", "function_call"]
-        back = await a.ask([_came("c1")], previous_response_id=final["id"], stream=True, **CLIENT)
+        back = await a.ask(
+            [output_item("c1")], previous_response_id=final["id"], stream=True, **CLIENT
+        )
         assert back.events[-1][1]["response"]["output"][0]["content"][0]["text"] == "Sunny."
 
 
-async def test_responses_that_make_no_sense(tmp_path: Path) -> None:
+async def test_invalid_tool_items_are_refused(tmp_path: Path) -> None:
     async with api(tmp_path, [WEATHER]) as a:
         first = (await a.ask("How is it?", **CLIENT)).json["id"]
         for items in (
-            [_came("never")],
-            [{"role": "user", "content": "x"}, _came("never")],
-            [{"type": "function_call", "call_id": 1, "name": "f"}, _came("c1")],
+            [output_item("never")],
+            [{"role": "user", "content": "x"}, output_item("never")],
+            [{"type": "function_call", "call_id": 1, "name": "f"}, output_item("c1")],
         ):
             answer = await a.ask(items, previous_response_id=first, **CLIENT)
             assert answer.status == 400, items
-        answer = await a.ask([_came("c1")], previous_response_id=first)
+        answer = await a.ask([output_item("c1")], previous_response_id=first)
         assert answer.status == 400  # without client tools nobody waits for a result
         assert len(a.provider.requests) == 1
 
@@ -163,5 +168,5 @@ async def test_responses_that_make_no_sense(tmp_path: Path) -> None:
 async def test_a_conversation_of_client_tools(tmp_path: Path) -> None:
     async with api(tmp_path, [WEATHER, say("Sunny.")]) as a:
         await a.ask("How is it?", conversation="c", **CLIENT)
-        second = await a.ask([_came("c1")], conversation="c", **CLIENT)
+        second = await a.ask([output_item("c1")], conversation="c", **CLIENT)
         assert second.json["output"][0]["content"][0]["text"] == "Sunny."

@@ -1,4 +1,4 @@
-"""Several keys, each with sessions, responses, runs, idempotency, limits and budget of its own."""
+"""Several keys: each has its own sessions, responses, runs, idempotency keys and limits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hermes.core.errors import ConfigError
 from tests.kit import Gate, Tokens, say
 from tests.kit.api import api
-from tests.server.people import ANN, BOB, ENV, SETTINGS
-from tests.server.test_api_chat import sent
+from tests.server.exchanges import sent_messages
+from tests.server.key_owners import ANN, BOB, ENV, SETTINGS
 
 ROOT = "root-key-0123456789abcdef0123"
 
 
-async def test_the_same_conversation_of_two_is_two(tmp_path: Path) -> None:
+async def test_the_same_conversation_of_two_keys_is_two_sessions(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), key=ROOT, settings=SETTINGS, env=ENV) as a:
         ids = {
             (await a.chat("same", key=key)).headers["X-Hermes-Session-Id"]
@@ -30,11 +30,11 @@ async def test_the_same_conversation_of_two_is_two(tmp_path: Path) -> None:
             assert {hit["session"]["id"] for hit in found} == {listed[0]["id"]}
 
 
-async def test_names_are_each_ones_own(tmp_path: Path) -> None:
+async def test_conversation_names_belong_to_a_key(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
         await a.ask("of ann", conversation="c", key=ANN)
         await a.ask("of bob", conversation="c", key=BOB)
-        assert sent(a) == [("user", "of bob")]
+        assert sent_messages(a) == [("user", "of bob")]
         headers = {"X-Hermes-Session-Id": "shared-name"}
         assert (await a.chat("of ann", key=ANN, headers=headers)).status == 200
         assert (await a.chat("of bob", key=BOB, headers=headers)).status == 404
@@ -44,14 +44,14 @@ async def test_names_are_each_ones_own(tmp_path: Path) -> None:
         assert len(a.provider.requests) == 3
 
 
-async def test_idempotency_is_each_ones_own(tmp_path: Path) -> None:
+async def test_idempotency_keys_belong_to_a_key(tmp_path: Path) -> None:
     async with api(tmp_path, [say("One."), say("Two.")], key="", settings=SETTINGS, env=ENV) as a:
         headers = {"Idempotency-Key": "k"}
         one, two = [await a.chat(key=key, headers=headers) for key in (ANN, BOB)]
         assert one.json["choices"] != two.json["choices"]
 
 
-async def test_responses_are_evicted_for_each_alone(tmp_path: Path) -> None:
+async def test_stored_responses_are_limited_per_key(tmp_path: Path) -> None:
     settings = {**SETTINGS, "max_stored_responses": 2}
     async with api(tmp_path, then=say("Yes."), key="", settings=settings, env=ENV) as a:
         kept = (await a.ask(key=ANN)).json["id"]
@@ -60,7 +60,7 @@ async def test_responses_are_evicted_for_each_alone(tmp_path: Path) -> None:
         assert (await a.get(f"/v1/responses/{kept}", key=ANN)).status == 200
 
 
-async def test_A26_a_rate_limit_is_each_ones_own(tmp_path: Path) -> None:
+async def test_A26_rate_limits_apply_per_key(tmp_path: Path) -> None:
     named = [{**entry, "requests_per_minute": 60} for entry in SETTINGS["keys"]]
     async with api(tmp_path, key="", settings={"keys": named}, env=ENV) as a:
         answers = [await a.get("/v1/models", key=ANN) for _ in range(30)]
@@ -72,7 +72,7 @@ async def test_A26_a_rate_limit_is_each_ones_own(tmp_path: Path) -> None:
         assert (await a.get("/health")).status == 200
 
 
-async def test_A27_a_cap_on_runs_at_the_same_time(tmp_path: Path) -> None:
+async def test_A27_concurrent_runs_are_limited_per_key(tmp_path: Path) -> None:
     gate = Gate()
     named = [{**entry, "concurrent_runs": 1} for entry in SETTINGS["keys"]]
     settings = {"keys": named, "concurrent_runs": 2}
@@ -91,7 +91,7 @@ async def test_A27_a_cap_on_runs_at_the_same_time(tmp_path: Path) -> None:
             assert refused.status == 429 and int(refused.headers["Retry-After"]) > 0
             assert refused.error["code"] == "too_many_runs"
         second = asyncio.create_task(a.chat(key=BOB))
-        while a.server.active < 2:
+        while a.server.turns.slots.active_turns < 2:
             await asyncio.sleep(0.01)
         gate.open()
         assert (await first).status == (await second).status == 200
@@ -99,7 +99,7 @@ async def test_A27_a_cap_on_runs_at_the_same_time(tmp_path: Path) -> None:
         assert (await a.chat(key=ANN, headers={"Idempotency-Key": "k"})).status == 200
 
 
-async def test_a_daily_budget_is_each_ones_own(tmp_path: Path) -> None:
+async def test_daily_budgets_apply_per_key(tmp_path: Path) -> None:
     named = [{**entry, "daily_usd": 0.05} for entry in SETTINGS["keys"]]
     price = {"custom": {"models": {"kit-model": {"price": {"input": 10, "output": 10}}}}}
     costly = say("Yes.").usage(Tokens(6000, 10))
@@ -136,7 +136,9 @@ async def test_a_daily_budget_is_each_ones_own(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_keys_that_make_no_sense(tmp_path: Path, keys: list, env: dict, said: str) -> None:
+async def test_invalid_key_settings_are_refused(
+    tmp_path: Path, keys: list, env: dict, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         async with api(tmp_path, key="", settings={"keys": keys}, env=env):
             pass

@@ -1,4 +1,4 @@
-"""The official SDKs read everything this server says."""
+"""The official SDKs can read every answer of this server."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_messages(tmp_path: Path) -> None:
         assert b"Be short." in a.provider.last.body
 
 
-async def test_messages_with_the_clients_own_tools(tmp_path: Path) -> None:
+async def test_messages_with_client_tools(tmp_path: Path) -> None:
     from anthropic import AsyncAnthropic
 
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}

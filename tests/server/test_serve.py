@@ -1,4 +1,4 @@
-"""`hermes serve` as its own process: how it starts, what it refuses, how it ends, what it keeps."""
+"""`hermes serve` as a process: start, refusals, stop, crash, logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.e2e
 SECRET = "serve-key-0123456789abcdef0123456789"
 
 
-class Served:
+class ServeProcess:
     def __init__(self, process: asyncio.subprocess.Process, url: str, told: str) -> None:
         self.process = process
         self.url = url
@@ -44,17 +43,31 @@ class Served:
         async with aiohttp.ClientSession() as http, http.get(self.url + path, headers=headers) as r:
             return await r.read()
 
-    async def ended(self, seconds: float = 10) -> int:
-        async with asyncio.timeout(seconds):
+    async def wait(self) -> int:
+        async with asyncio.timeout(30):
             return await self.process.wait()
 
     async def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return await self.ended()
+        return await self.wait()
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the port no longer accepts connections."""
+        _, _, port = self.url.rpartition(":")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", int(port))
+                except ConnectionError:
+                    return
+                writer.close()
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
-async def served(home: Home, *args: str, key: str = SECRET, **env: str) -> AsyncIterator[Served]:
+async def serve(
+    home: Home, *args: str, key: str = SECRET, **env: str
+) -> AsyncIterator[ServeProcess]:
     extra = {**({"API_SERVER_KEY": key} if key else {}), **env}
     process = await start_hermes(["serve", *(args or ("--port", "0"))], home, env=extra)
     assert process.stderr is not None
@@ -65,7 +78,7 @@ async def served(home: Home, *args: str, key: str = SECRET, **env: str) -> Async
                 line = (await process.stderr.readline()).decode()
                 assert line, told
                 told += line
-        yield Served(process, told.rpartition("listening on ")[2].strip(), told)
+        yield ServeProcess(process, told.rpartition("listening on ")[2].strip(), told)
     finally:
         if process.returncode is None:
             process.kill()
@@ -85,7 +98,7 @@ def home(tmp_path: Path, provider: Provider) -> Home:
     return home
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -95,7 +108,8 @@ def _free_port() -> int:
 
 
 async def test_a_free_port_and_a_graceful_end(home: Home) -> None:
-    async with served(home) as s:
+    home.configure(platforms={"api_server": {"drain_seconds": 600}})
+    async with serve(home) as s:
         assert s.url.startswith("http://127.0.0.1:") and not s.url.endswith(":0")
         assert await s.call("GET", "/health") == (
             200,
@@ -103,13 +117,11 @@ async def test_a_free_port_and_a_graceful_end(home: Home) -> None:
         )
         status, told = await s.call("GET", "/health/detailed")
         assert status == 200 and told["pid"] == s.process.pid
-        begin = time.monotonic()
-        assert await s.stop() == 0
-        assert time.monotonic() - begin < 5
+        assert await s.stop() == 0  # without turns there is nothing to drain
 
 
 async def test_variables(home: Home) -> None:
-    port = str(_free_port())
+    port = str(find_free_port())
     origin = "https://ui.example"
     variables = {
         "API_SERVER_HOST": "127.0.0.1",
@@ -117,7 +129,7 @@ async def test_variables(home: Home) -> None:
         "API_SERVER_MODEL_NAME": "house-model",
         "API_SERVER_CORS_ORIGINS": f"{origin}, https://other.example",
     }
-    async with served(home, "--host", "127.0.0.1", **variables) as s:
+    async with serve(home, "--host", "127.0.0.1", **variables) as s:
         assert s.url == f"http://127.0.0.1:{port}"
         assert (await s.call("GET", "/v1/models"))[1]["data"][0]["id"] == "house-model"
         assert (await s.call("GET", "/v1/models", Origin=origin))[0] == 200
@@ -125,11 +137,11 @@ async def test_variables(home: Home) -> None:
         assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
 
 
-async def test_the_key_may_stand_in_dot_env(home: Home) -> None:
+async def test_the_key_may_come_from_dot_env(home: Home) -> None:
     path = home.path / ".env"
     path.write_text(f"API_SERVER_KEY={SECRET}\nAPI_SERVER_MODEL_NAME=dotted\n")
     path.chmod(0o600)
-    async with served(home, key="") as s:
+    async with serve(home, key="") as s:
         assert (await s.call("GET", "/v1/models"))[1]["data"][0]["id"] == "dotted"
         assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
 
@@ -145,18 +157,18 @@ REFUSED = {
 }
 
 
-async def test_A4_exposed_without_a_good_key_it_does_not_start(home: Home) -> None:
-    async def one(case: str) -> None:
+async def test_A4_a_public_address_without_a_strong_key_is_refused(home: Home) -> None:
+    async def check_refusal(case: str) -> None:
         option, value, env = REFUSED[case]
         ran = await run_hermes(["serve", option, value], home, env=env)
         assert ran.rc == 2, case
         assert "token_urlsafe" in ran.stderr and "API_SERVER_KEY" in ran.stderr, case
         assert "listening" not in ran.stderr
 
-    await asyncio.gather(*(one(case) for case in REFUSED))
+    await asyncio.gather(*(check_refusal(case) for case in REFUSED))
 
 
-async def test_other_reasons_not_to_start(home: Home) -> None:
+async def test_other_invalid_settings_are_refused(home: Home) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -172,42 +184,41 @@ async def test_other_reasons_not_to_start(home: Home) -> None:
 # -- stopping --------------------------------------------------------------------------------
 
 
-async def test_sigterm_lets_work_end_and_a_second_one_does_not(
+async def test_sigterm_waits_for_runs_and_a_second_one_does_not(
     home: Home, provider: Provider
 ) -> None:
+    home.configure(platforms={"api_server": {"drain_seconds": 600}})
     gate = Gate()
     provider.then = say("Half", " of it").hold(gate, after="text")
-    async with served(home) as s:
+    async with serve(home) as s:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         await gate.reached()
         s.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        assert s.process.returncode is None  # it waits
+        await s.wait_until_closed()
+        assert s.process.returncode is None  # it waits for the run
         gate.open()
-        assert await s.ended(5) == 0
+        assert await s.wait() == 0
     provider.then = say("Yes.")
-    async with served(home) as s:
+    async with serve(home) as s:
         _, told = await s.call("GET", f"/v1/runs/{started['run_id']}")
         assert told["status"] == "completed" and told["output"] == "Half of it"
     provider.then = say("Half", " of it").hold(Gate(), after="text")
-    async with served(home) as s:
+    async with serve(home) as s:
         await s.call("POST", "/v1/runs", {"input": "x"})
         while len(provider.requests) < 2:
             await asyncio.sleep(0.01)
         s.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        begin = time.monotonic()
+        await s.wait_until_closed()
         s.process.send_signal(signal.SIGTERM)
-        assert await s.ended(5) == 128 + signal.SIGTERM
-        assert time.monotonic() - begin < 2
+        assert await s.wait() == 128 + signal.SIGTERM
 
 
-async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Provider) -> None:
+async def test_stopping_ends_tools_and_their_streams(home: Home, provider: Provider) -> None:
     home.configure(platforms={"api_server": {"drain_seconds": 0.1}})
     provider.then = call(("c1", "terminal", {"command": "echo $$ > pid; sleep 300"}))
     body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
     headers = {"Authorization": f"Bearer {SECRET}"}
-    async with served(home) as s, aiohttp.ClientSession() as http:
+    async with serve(home) as s, aiohttp.ClientSession() as http:
         url = s.url + "/v1/chat/completions"
         async with http.post(url, json=body, headers=headers) as answer:
             async with asyncio.timeout(20):
@@ -216,7 +227,7 @@ async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Pr
             s.process.send_signal(signal.SIGTERM)
             rest = await answer.read()
         assert b"server_stopping" in rest and rest.endswith(b"data: [DONE]\n\n")
-        assert await s.ended(8) == 0
+        assert await s.wait() == 0
 
 
 # -- kill -9 ---------------------------------------------------------------------------------
@@ -229,7 +240,7 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     read = call(("c1", "read_file", {"path": "a.txt"}))
     provider.add(read, say("Read", " it").hold(Gate(), after="text"))
     provider.then = say("Half", " of it").hold(Gate(), after="text")
-    async with served(home) as s, _told(s, b"Read") as response:
+    async with serve(home) as s, _stream_response(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
         async with asyncio.timeout(20):
@@ -239,9 +250,9 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
                     break
                 await asyncio.sleep(0.02)
         s.process.kill()
-        await s.ended()
+        await s.wait()
     provider.then = say("The rest.")
-    async with served(home) as s:
+    async with serve(home) as s:
         _, told = await s.call("GET", f"/v1/runs/{run}")
         assert told["status"] == "failed" and "session_id" in told["error"]
         events = await s.read(f"/v1/runs/{run}/events")
@@ -268,8 +279,8 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
 
 
 @asynccontextmanager
-async def _told(s: Served, mark: bytes) -> AsyncIterator[str]:
-    """The id of a response that is being streamed, once that was said in it."""
+async def _stream_response(s: ServeProcess, mark: bytes) -> AsyncIterator[str]:
+    """The id of a response that is being streamed, once `mark` has arrived."""
     headers = {"Authorization": f"Bearer {SECRET}"}
     body = {"input": "read it", "stream": True}
     got = b""
@@ -285,14 +296,14 @@ async def _told(s: Served, mark: bytes) -> AsyncIterator[str]:
 async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> None:
     body = {"messages": [{"role": "user", "content": "x"}]}
     header = {"Idempotency-Key": "k"}
-    async with served(home) as s:
+    async with serve(home) as s:
         first = await s.call("POST", "/v1/chat/completions", body, **header)
         begun = await s.call("POST", "/v1/runs", {"input": "x"}, **header)
         await s.read(f"/v1/runs/{begun[1]['run_id']}/events")
         s.process.kill()
-        await s.ended()
+        await s.wait()
     made = len(provider.requests)
-    async with served(home) as s:
+    async with serve(home) as s:
         assert await s.call("POST", "/v1/chat/completions", body, **header) == first
         assert await s.call("POST", "/v1/runs", {"input": "x"}, **header) == begun
     assert len(provider.requests) == made
@@ -301,9 +312,9 @@ async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> No
 # -- what is written -------------------------------------------------------------------------
 
 
-async def test_the_access_log_has_lines_and_no_secret(home: Home) -> None:
+async def test_the_access_log_has_requests_and_no_secrets(home: Home) -> None:
     home.configure(platforms={"api_server": {"access_log": True}})
-    async with served(home) as s:
+    async with serve(home) as s:
         await s.call("POST", "/v1/chat/completions?api_key=query-secret", {"messages": []})
         await s.call("GET", f"/v1/{SECRET}/x%0Aforged", Cookie="cookie-secret")
         await s.call("GET", "/v1/models", Authorization="Bearer wrong-key-secret")
@@ -320,8 +331,8 @@ async def test_the_access_log_has_lines_and_no_secret(home: Home) -> None:
     assert all(os.stat(p).st_mode & 0o077 == 0 for p in logs)
 
 
-async def test_without_asking_there_is_no_access_log(home: Home) -> None:
-    async with served(home) as s:
+async def test_there_is_no_access_log_by_default(home: Home) -> None:
+    async with serve(home) as s:
         await s.call("GET", "/v1/models")
         assert await s.stop() == 0
     assert not [p for p in home.path.rglob("*.log*") if "access" in p.read_text()]
@@ -332,7 +343,7 @@ async def test_commands_do_not_see_the_servers_key(home: Home, provider: Provide
 
     steps = chain([call(("c1", "terminal", {"command": "env; true"}))], iter(lambda: say("x"), 0))
     provider.then = lambda _: next(steps)
-    async with served(home) as s:
+    async with serve(home) as s:
         body = {"messages": [{"role": "user", "content": "x"}]}
         assert (await s.call("POST", "/v1/chat/completions", body))[0] == 200
         assert b"HOME=" in provider.last.body and SECRET.encode() not in provider.last.body

@@ -1,4 +1,4 @@
-"""Tools that ran here, shown to clients that would otherwise take them for theirs to run."""
+"""Calls that ran on the server, as clients see them that would otherwise run them again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_every_event_of_a_chat_stream_is_a_chunk(tmp_path: Path) -> None:
         assert len({(c.id, c.object, c.model) for c in chunks}) == 1
 
 
-async def test_hosted_items_have_what_came_of_them(tmp_path: Path) -> None:
+async def test_hosted_items_contain_the_output(tmp_path: Path) -> None:
     async with api(tmp_path, [READ, say("Read.")]) as a, sdk(a, **HOSTED) as client:
         (a.home.work / "a.txt").write_text("inside\n")
         answer = await client.responses.create(model="any", input="read it")
@@ -65,7 +65,7 @@ async def test_hosted_items_in_a_stream(tmp_path: Path) -> None:
         assert of_tools(final.response.output)[0] == ("mcp_call", "read_file", "completed")
 
 
-async def test_the_operator_can_choose_and_a_client_otherwise(tmp_path: Path) -> None:
+async def test_the_operator_chooses_and_a_client_overrides(tmp_path: Path) -> None:
     settings = {"tool_items": "mcp_call"}
     async with api(tmp_path, [READ, say("1"), READ, say("2")], settings=settings) as a:
         chosen = await a.post("/v1/responses", {"input": "x"})
@@ -92,7 +92,7 @@ SEEN = {
 }
 
 
-async def test_who_would_run_a_call_again_is_not_shown_one(tmp_path: Path) -> None:
+async def test_clients_that_run_every_call_get_hosted_items(tmp_path: Path) -> None:
     """It would answer that it has no such tool, and the turn would begin again, for ever."""
     steps = [step for _ in SEEN for step in (READ, say("1"))]
     async with api(tmp_path, steps) as a:
@@ -103,7 +103,7 @@ async def test_who_would_run_a_call_again_is_not_shown_one(tmp_path: Path) -> No
             assert got == [*kinds, "message"], case
 
 
-async def test_progress_has_its_own_fields_and_no_others(tmp_path: Path) -> None:
+async def test_progress_events_have_exact_fields(tmp_path: Path) -> None:
     async with api(tmp_path, [READ, say("Read.")]) as a:
         told = await a.chat(stream=True)
         progress = [data for name, data in told.events if name == "hermes.tool.progress"]

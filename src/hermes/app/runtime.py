@@ -23,12 +23,13 @@ from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import create_session_meta, find_current_session, store_branch
 from hermes.app.titles import TITLE_JOB, Titles
-from hermes.app.transcript import ClientConversation, ClientHistory, Transcript
+from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
+from hermes.core.message import Message
 from hermes.core.services import Services
 from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
@@ -157,8 +158,10 @@ class Runtime:
 
     async def open_client_session(
         self,
-        conversation: ClientConversation,
+        session_id: str,
         *,
+        past: tuple[Message, ...] = (),
+        persistent: bool = True,
         source: str,
         key: str = "",
         options: Options | None = None,
@@ -167,16 +170,12 @@ class Runtime:
         stored session of that id."""
         settings = await self._resolve_settings(options, source)
         cwd = self.working_folder
-        known = None
-        if conversation.persistent:
-            known = await self.store.sessions.get_meta(conversation.id)
+        known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or self._create_meta(settings.agent, cwd, (source, key), project_notes=False)
-        meta = structs.replace(meta, id=conversation.id)
-        session = self._build_session(meta, cwd, settings)
-        past = ClientHistory(self.store, conversation)
-        await session.transcript.adopt_history(past, stored=known is not None)
+        session = self._build_session(structs.replace(meta, id=session_id), cwd, settings)
+        history = ClientHistory(self.store, session_id, past, persistent=persistent)
+        await session.transcript.adopt_history(history, stored=known is not None)
         session.host.compress_late()
-        session.host.instructions = conversation.instructions
         return session
 
     def adapt_session(self, session: Session, options: Options) -> None:

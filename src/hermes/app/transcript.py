@@ -39,27 +39,18 @@ class _StoredBeginning(Struct):
     messages: tuple[Message, ...]
 
 
-class ClientConversation(Struct, frozen=True):
-    """A conversation whose history the client sends with each turn."""
-
-    id: str
-    past: tuple[Message, ...] = ()
-    instructions: str = ""
-    """Added to the system prompt, never stored."""
-    persistent: bool = True
-    """Whether anything of it is stored."""
-
-
 class ClientHistory:
     """A client's full history, and the shortened one its turn begins with. Shortened beginnings are
     stored, so that a long conversation is not summarised again for each turn."""
 
-    def __init__(self, store: Store, conversation: ClientConversation) -> None:
-        self.messages = conversation.past
-        self.persistent = conversation.persistent
+    def __init__(
+        self, store: Store, session_id: str, past: tuple[Message, ...], *, persistent: bool
+    ) -> None:
+        self.messages = past
+        self.persistent = persistent
         self._store = store
-        self._id = conversation.id
-        self._beginning: tuple[Message, ...] | None = conversation.past
+        self._id = session_id
+        self._beginning: tuple[Message, ...] | None = past
 
     async def recall_messages(self) -> tuple[Message, ...]:
         """The history a turn begins with, shortened as far as an earlier turn did so."""

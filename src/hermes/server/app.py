@@ -1,220 +1,107 @@
-"""The server itself: its routes, who may call them, what runs, and how it starts and stops."""
+"""The HTTP server of one Runtime: wires its parts together, listens, and drains on stop."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import secrets
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
-from hermes.config.instances import is_in_progress, mark_in_progress
 from hermes.core.redaction.redactor import Redactor
-from hermes.core.tool import Tool
-from hermes.server import routes
-from hermes.server.http import listener as port
-from hermes.server.http import web
 from hermes.server.http.connection import Acceptor
-from hermes.server.http.early_listener import Lobby, opened
-from hermes.server.http.errors import ApiError
+from hermes.server.http.idempotency import IdempotencyKeys
+from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
-from hermes.server.http.middleware import note, respond
-from hermes.server.http.principals import Principal, Principals, checked_keys
-from hermes.server.http.route import Route
-from hermes.server.turns.runs import end_lost
-from hermes.server.turns.sessions import SOURCE
-from hermes.tools.registry import select_tools
+from hermes.server.http.principals import Principals, load_keys
+from hermes.server.middleware import Middleware
+from hermes.server.route import Router, RouteServices
+from hermes.server.routes import list_routes
+from hermes.server.turns.runs import RunRegistry
+from hermes.server.turns.server_instance import ServerInstance
+from hermes.server.turns.stored_responses import ResponseStore
+from hermes.server.turns.turn_runner import TurnRunner
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
-    from hermes.server.http.idempotency import Answered
-    from hermes.server.turns.runs import Run
-
-BUSY_RETRY = "5"
 LAST_SECONDS = 5.0
-"""For what was interrupted to say so."""
-
-
-def all_routes() -> tuple[Route, ...]:
-    """Every module of `routes` brings its own, under the name ROUTES."""
-    found: list[Route] = []
-    for module in sorted(m.name for m in iter_modules(routes.__path__)):
-        found += import_module(f"{routes.__name__}.{module}").ROUTES
-    return tuple(found)
+"""How long interrupted turns have to tell their clients."""
 
 
 class Server:
-    """Serves one Runtime. Constructing it opens nothing."""
+    """Serves one Runtime. The constructor opens nothing; `listen` does."""
 
     def __init__(self, runtime: Runtime, settings: ApiServer) -> None:
-        keys = checked_keys(settings, runtime.setup.secrets)
+        keys = load_keys(settings, runtime.setup.secrets)
+        secrets = {*runtime.setup.secrets.redactable_values(), *keys.values()}
         self.runtime = runtime
         self.settings = settings
         self.principals = Principals(settings, keys)
         self.metrics = Metrics()
-        self.model = settings.model_name or _name_of(runtime.setup.profile)
-        self.routes = all_routes()
-        self._clean = Redactor({*runtime.setup.secrets.redactable_values(), *keys.values()}).redact
-        self.stopping = asyncio.Event()
-        self.token = secrets.token_hex(8)
-        """On what this server is at work with, for others that serve the same home."""
-        self.runs: dict[str, Run] = {}
-        """Those that are going on."""
-        self.sessions: set[Session] = set()
-        """Those with a turn."""
-        self.replays: dict[str, asyncio.Future[Answered]] = {}
-        """Requests under an idempotency key that are being answered."""
-        self.unfinished: set[str] = set()
-        """Stored responses that are being told; one that is deleted is not stored again."""
-        self.turns: dict[str, tuple[asyncio.Lock, int]] = {}
-        """Stored conversations with a turn: its lock, and how many hold or await it."""
-        self._static: dict[tuple[str, str], Route] = {
-            (r.method, r.path): r for r in self.routes if "{" not in r.path
-        }
-        self._patterns = [(_pattern(r.path), r) for r in self.routes if "{" in r.path]
-        self._running: Counter[str] = Counter()
-        self._hosts: frozenset[str] = frozenset()
+        self._clean = Redactor(secrets).redact
+        self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
-        self._empty: asyncio.Future[None] | None = None
-        """Done when nothing runs any more; there while somebody waits for that."""
-
-    # -- finding the way -----------------------------------------------------------------------
-
-    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
-        """The route and what stands for the names in its path."""
-        wanted = "GET" if method == "HEAD" else method
-        if (route := self._static.get((wanted, path))) is not None:
-            return route, {}
-        for pattern, candidate in self._patterns:
-            if candidate.method == wanted and (found := pattern.fullmatch(path)):
-                return candidate, found.groupdict()
-        return None, {}
-
-    def methods_at(self, path: str) -> frozenset[str]:
-        there = {method for method, known in self._static if known == path}
-        there |= {r.method for pattern, r in self._patterns if pattern.fullmatch(path)}
-        return frozenset(there)
-
-    def known_host(self, host: str) -> bool:
-        return port.goes_by(self._hosts, host)
-
-    def elsewhere(self, token: str) -> bool:
-        """Whether another server works at what bears this token."""
-        return token != self.token and is_in_progress(self.runtime.setup.home, token)
-
-    def redact(self, error: str) -> str:
-        """Fit for clients: no secret in it, and not where this machine keeps our files."""
-        return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
-
-    # -- what runs -----------------------------------------------------------------------------
+        self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
+        objects = runtime.store.objects
+        self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
+        self.services = RouteServices(
+            runtime=runtime,
+            settings=settings,
+            model=settings.model_name or _choose_model_name(runtime.setup.profile),
+            metrics=self.metrics,
+            idempotency=IdempotencyKeys(objects, runtime.spawn_task),
+            turns=self.turns,
+            responses=ResponseStore(runtime.store, self._instance, settings),
+            runs=self.runs,
+            routes=list_routes(),
+        )
+        self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
+        self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
+        self.metrics.add_gauge("connections", lambda: self.connection_count)
 
     @property
-    def active(self) -> int:
-        return self._running.total()
-
-    @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         return self._acceptor.total if self._acceptor else 0
 
-    def tools(self) -> Mapping[str, Tool[Any]]:
-        """Those a session of this server has."""
-        config = self.runtime.setup.config
-        return select_tools(self.settings.toolsets, platform=SOURCE, settings=config.tools)
-
-    @contextmanager
-    def running(self, principal: Principal) -> Iterator[None]:
-        """A place among those that run at the same time, or 429."""
-        own = principal.concurrent_runs
-        full = self.active >= self.settings.concurrent_runs
-        if full or (own is not None and self._running[principal.name] >= own):
-            raise ApiError(
-                429,
-                f"Too many runs at the same time. Try again in {BUSY_RETRY} s.",
-                code="too_many_runs",
-                headers={"Retry-After": BUSY_RETRY},
-            )
-        if self.stopping.is_set():
-            raise ApiError(
-                503,
-                "The server is stopping.",
-                code="stopping",
-                headers={"Retry-After": BUSY_RETRY},
-            )
-        self._running[principal.name] += 1
-        try:
-            yield
-        finally:
-            self._running[principal.name] -= 1
-            if self._empty is not None and not self.active and not self._empty.done():
-                self._empty.set_result(None)
-
-    # -- life ----------------------------------------------------------------------------------
-
     @asynccontextmanager
-    async def listening(self, lobby: Lobby | None = None) -> AsyncIterator[str]:
-        """Serve at the port that is open already, or open it; its address meanwhile. On leaving,
-        what runs is drained."""
+    async def listen(self, listener: EarlyListener | None = None) -> AsyncIterator[str]:
+        """Serve on `listener`, or on a port opened here; yields the address. Leaving the block
+        drains the running turns."""
         async with AsyncExitStack() as stack:
-            if lobby is None:
-                lobby = await stack.enter_async_context(opened(self.settings))
-            stack.enter_context(mark_in_progress(self.runtime.setup.home, self.token))
-            await end_lost(self)
-            self._hosts = lobby.names
+            if listener is None:
+                listener = await stack.enter_async_context(open_listener(self.settings))
+            stack.enter_context(self._instance.mark_running())
+            await self.runs.end_abandoned_runs()
+            router, names = Router(self.services.routes), listener.host_names
+            middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(
-                self._handle,
-                most=self.settings.max_connections,
-                most_each=self.settings.max_connections_per_address,
+                middleware.respond, middleware.record_health_check, names, self.settings
             )
-            self._acceptor.names = lobby.names
-            self._acceptor.noted = partial(note, self)
-            lobby.hand_over(self._acceptor)
-            for answered in lobby.answered:
-                note(self, answered)
+            listener.hand_over(self._acceptor)
+            for check in listener.health_checks:
+                middleware.record_health_check(check)
             try:
-                yield lobby.address
+                yield listener.address
             finally:
-                self.stopping.set()
-                lobby.close()
-                self._acceptor.dismiss_idle()
-                await self._drain()
-                self._acceptor.dismiss_idle()
+                self.turns.slots.close()
+                listener.close()
+                self._acceptor.close_all_idle()
+                await self._drain_turns()
+                self._acceptor.close_all_idle()
                 await self._acceptor.shutdown(1.0)
 
-    async def _drain(self) -> None:
-        """Those that run may end by themselves for a while; then they are interrupted, and their
-        clients are told."""
-        if await self._ended(self.settings.drain_seconds):
+    async def _drain_turns(self) -> None:
+        """Wait for running turns to end; interrupt those that take longer than `drain_seconds`."""
+        slots = self.turns.slots
+        if await slots.wait_until_free(self.settings.drain_seconds):
             return
-        for run in list(self.runs.values()):
-            run.lose()
-        for session in list(self.sessions):
+        for run in list(self.runs.active.values()):
+            run.interrupt()
+        for session in list(self.turns.sessions.active):
             session.interrupt()
-        await self._ended(LAST_SECONDS)
+        await slots.wait_until_free(LAST_SECONDS)
 
-    async def _ended(self, seconds: float) -> bool:
-        """Whether nothing runs any more, at the latest after so long."""
-        if self.active:
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._empty}, timeout=seconds)
-        return not self.active
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        return await respond(self, request)
+    def _redact_error(self, error: str) -> str:
+        """Remove secrets and the path of the home from an error message for clients."""
+        return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
 
 
-def _name_of(profile: str) -> str:
+def _choose_model_name(profile: str) -> str:
     return profile if profile and profile != "default" else "hermes-agent"
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    """`{id}` takes what our ids are made of, and nothing that could mean something elsewhere."""
-    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9._:-]{1,256})", path))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
-    from hermes.server.http.early_listener import Lobby
+    from hermes.server.http.listener import EarlyListener
 
 _EPILOG = """\
 Serves the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
@@ -72,18 +72,18 @@ async def _start_server(args: Namespace) -> int:
     store = SqliteStore(paths.database_file(setup.home))
     store.open()  # on its own thread
     from hermes.config.instances import announce_instance
-    from hermes.server.http.early_listener import opened
-    from hermes.server.http.principals import checked_keys
+    from hermes.server.http.listener import open_listener
+    from hermes.server.http.principals import load_keys
 
     try:
-        checked_keys(settings, setup.secrets)
+        load_keys(settings, setup.secrets)
         for notice in await store.wait_until_open():
             print_stderr(notice)
-        async with opened(settings) as lobby:
-            with announce_instance(setup.home, "serve", lobby.address):
-                print(f"listening on {lobby.address}", file=sys.stderr, flush=True)
+        async with open_listener(settings) as listener:
+            with announce_instance(setup.home, "serve", listener.address):
+                print(f"listening on {listener.address}", file=sys.stderr, flush=True)
                 await asyncio.to_thread(_import_server)
-                await _serve_until(stop, setup, settings, store=store, lobby=lobby)
+                await _serve_until(stop, setup, settings, store=store, listener=listener)
     finally:
         await store.close()
     return 0
@@ -120,11 +120,11 @@ def _import_server() -> None:
 
     load_aiohttp()  # before aiohttp is imported otherwise, which takes twice as long
     import_module("hermes.app.runtime")
-    import_module("hermes.server.app").all_routes()
+    import_module("hermes.server.app").list_routes()
 
 
 async def _serve_until(
-    stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, lobby: Lobby
+    stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, listener: EarlyListener
 ) -> None:
     from hermes.app.runtime import Runtime
     from hermes.cli.process import tune_garbage_collection
@@ -133,5 +133,5 @@ async def _serve_until(
     async with Runtime.open(setup, store=store) as runtime:
         server = Server(runtime, settings)
         tune_garbage_collection()
-        async with server.listening(lobby):
+        async with server.listen(listener):
             await stop.wait()

@@ -1,12 +1,12 @@
-"""Programs that read more into an answer than it says, known by what they tell of themselves."""
+"""Clients that misread parts of the protocols, recognised by the headers they send."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-OFFICIAL = "X-Stainless-Lang"
+_SDK_HEADER = "X-Stainless-Lang"
 """Sent by every official SDK."""
-_CHUNKS_ONLY = (
+_CHUNK_READERS = (
     "ai-sdk/",
     "async-openai",
     "go-http-client",
@@ -15,20 +15,20 @@ _CHUNKS_ONLY = (
     "openai/",
     "opencode",
 )
-"""They read every event of a chat stream as a chunk, whatever its name."""
-_RUNNERS = ("agents/", "ai-sdk/", "codex", "opencode")
-"""They run every function call they see, or end with an error when they have no such function:
-what was run already is asked for again, without end."""
+"""Clients that read every event of a chat stream as a chunk, whatever its name."""
+_CALL_RUNNERS = ("agents/", "ai-sdk/", "codex", "opencode")
+"""Clients that try to run every function call they see. Shown a call that has already run, they
+run it again, or report an unknown function, endlessly."""
 
 
-def reads_chunks_only(headers: Mapping[str, str]) -> bool:
-    return OFFICIAL in headers or _is_one(headers, _CHUNKS_ONLY)
+def reads_only_chunks(headers: Mapping[str, str]) -> bool:
+    return _SDK_HEADER in headers or _matches_client(headers, _CHUNK_READERS)
 
 
 def runs_every_call(headers: Mapping[str, str]) -> bool:
-    return _is_one(headers, _RUNNERS)
+    return _matches_client(headers, _CALL_RUNNERS)
 
 
-def _is_one(headers: Mapping[str, str], marks: tuple[str, ...]) -> bool:
-    told = f"{headers.get('User-Agent', '')} {headers.get('Originator', '')}".lower()
-    return any(mark in told for mark in marks)
+def _matches_client(headers: Mapping[str, str], marks: tuple[str, ...]) -> bool:
+    client = f"{headers.get('User-Agent', '')} {headers.get('Originator', '')}".lower()
+    return any(mark in client for mark in marks)

@@ -1,4 +1,4 @@
-"""Connections of clients: bounded in number, and in the time to say what they want."""
+"""Client connections, limited in number and in the time a request may take to arrive."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hermes.config.api_server import ApiServer
 from hermes.server.http import web
-from hermes.server.http.early_listener import HEADERS, Answered, answer, asked
 from hermes.server.http.errors import ApiError
+from hermes.server.http.headers import COMMON_HEADERS
+from hermes.server.http.listener import HealthCheck, match_health_check, render_health_response
 
 HEADER_SECONDS = 10.0
 IDLE_SECONDS = 75.0
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Acceptor(web.Server):
-    """Counts connections, in all and by address; one too many is closed at once."""
+class Acceptor(web.ConnectionFactory):
+    """Creates connections and limits their number, in total and per address."""
 
-    def __init__(self, handler: Handler, *, most: int, most_each: int) -> None:
+    def __init__(
+        self,
+        respond: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        on_health_check: Callable[[HealthCheck], None],
+        host_names: frozenset[str],
+        settings: ApiServer,
+    ) -> None:
         super().__init__(
-            handler,
+            respond,
             handler_cancellation=True,
             keepalive_timeout=IDLE_SECONDS,
             access_log=None,
@@ -30,128 +37,130 @@ class Acceptor(web.Server):
             max_line_size=16 * 1024,
             max_field_size=16 * 1024,
         )
-        self._most = most
-        self._most_each = most_each
-        self.names: frozenset[str] = frozenset()
-        """What the server goes by."""
-        self.noted: Callable[[Answered], None] = lambda _: None
-        """Told of what a connection has answered by itself."""
-        self._open: Counter[str] = Counter()
+        self.on_health_check = on_health_check
+        """Called after a connection has answered a health check itself."""
+        self.host_names = host_names
+        self._limit = settings.max_connections
+        self._limit_per_address = settings.max_connections_per_address
+        self._by_address: Counter[str] = Counter()
         self.total = 0
 
     def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return self.make_connection(Connection)
 
-    def enter(self, address: str) -> bool:
-        """When it is full, one that waits for nothing makes room."""
-        if self._open[address] >= self._most_each:
-            self._make_room(address)
-        elif self.total >= self._most:
-            self._make_room(None)
-        if self.total >= self._most or self._open[address] >= self._most_each:
+    def admit_connection(self, address: str) -> bool:
+        """Count a new connection and return True, or return False when there are too many. An idle
+        connection is closed to make room."""
+        if self._by_address[address] >= self._limit_per_address:
+            self._close_idle(address)
+        elif self.total >= self._limit:
+            self._close_idle(None)
+        if self.total >= self._limit or self._by_address[address] >= self._limit_per_address:
             return False
         self.total += 1
-        self._open[address] += 1
+        self._by_address[address] += 1
         return True
 
-    def dismiss_idle(self) -> None:
-        """The server stops: who asks for nothing is not waited for."""
-        while self._make_room(None):
+    def release_connection(self, address: str) -> None:
+        self.total -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def close_all_idle(self) -> None:
+        while self._close_idle(None):
             pass
 
-    def _make_room(self, address: str | None) -> bool:
+    def _close_idle(self, address: str | None) -> bool:
         for connection in self.connections:
-            if isinstance(connection, Connection) and connection.idle_from(address):
-                connection.dismiss()
+            if isinstance(connection, Connection) and connection.is_idle_from(address):
+                connection.close_idle()
                 return True
         return False
 
-    def leave(self, address: str) -> None:
-        self.total -= 1
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
 
+class Connection(web.HttpConnection):
+    """One client connection. Until its first other request it answers health checks as their bytes
+    arrive: the usual way takes three rounds of the event loop, long ones with many streams."""
 
-class Connection(web.RequestHandler):
-    """One that only ever asks whether the server lives is answered as soon as it is heard: the
-    usual way takes three rounds of the loop, and beside a thousand streams a round is long."""
+    __slots__ = ("_acceptor", "_address", "_deadline", "_health_checks_only", "_was_answered")
 
-    __slots__ = ("_acceptor", "_address", "_asks_more", "_patience", "_was_answered")
-
-    def __init__(self, acceptor: Acceptor, **rest: Any) -> None:
-        super().__init__(acceptor, **rest)
+    def __init__(self, acceptor: Acceptor, **options: Any) -> None:
+        super().__init__(acceptor, **options)
         self._acceptor = acceptor
         self._address: str | None = None
-        self._asks_more = self._was_answered = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._health_checks_only = True
+        self._was_answered = False
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
-        if not self._acceptor.enter(address):
+        if not self._acceptor.admit_connection(address):
             self.force_close()
             return
         self._address = address
-        self._patience = self._loop.call_later(HEADER_SECONDS, self._lose_patience)
+        self._set_deadline(HEADER_SECONDS)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._leave()
+        self._release_address()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._asks_more:
-            if self._answered(data):
+        if self._health_checks_only:
+            if self._answer_health_check(data):
                 return
-            self._asks_more = True
+            self._health_checks_only = False
             if self._was_answered:
-                self._wait(HEADER_SECONDS)
+                self._set_deadline(HEADER_SECONDS)
         super().data_received(data)
-        if self._messages or self._request_in_progress:
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
-        elif self._patience is None and not self._force_close:  # a request has begun to come
-            self._patience = self._loop.call_later(HEADER_SECONDS, self._lose_patience)
+        if self.has_request:
+            self._clear_deadline()
+        elif self._deadline is None and not self.is_closing:  # a request has started to arrive
+            self._set_deadline(HEADER_SECONDS)
 
-    def _answered(self, data: bytes) -> bool:
+    def _answer_health_check(self, data: bytes) -> bool:
         transport, began = self.transport, time.monotonic()
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
-        path = asked(data, self._acceptor.names)
+        path = match_health_check(data, self._acceptor.host_names)
         if not path:
             return False
-        transport.write(answer())
+        transport.write(render_health_response())
         self._was_answered = True
-        self._wait(IDLE_SECONDS)
-        self._acceptor.noted(Answered(path, time.monotonic() - began, self._address or ""))
+        self._set_deadline(IDLE_SECONDS)
+        check = HealthCheck(path, time.monotonic() - began, self._address or "")
+        self._acceptor.on_health_check(check)
         return True
 
-    def idle_from(self, address: str | None) -> bool:
-        """Whether it has asked for nothing; None: from wherever."""
-        asked = bool(self._messages) or self._request_in_progress
-        return not asked and self._address is not None and address in (None, self._address)
+    def is_idle_from(self, address: str | None) -> bool:
+        """Whether no request is being answered, on a connection from this address or any."""
+        matches = self._address is not None and address in (None, self._address)
+        return matches and not self.has_request
 
-    def dismiss(self) -> None:
-        self._leave()
+    def close_idle(self) -> None:
+        self._release_address()
         self.force_close()
 
-    def _leave(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _release_address(self) -> None:
+        self._clear_deadline()
         if self._address is not None:
-            self._acceptor.leave(self._address)
+            self._acceptor.release_connection(self._address)
             self._address = None
 
-    def _wait(self, seconds: float) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = self._loop.call_later(seconds, self._lose_patience)
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(seconds, self._close_overdue)
 
-    def _lose_patience(self) -> None:
-        self._patience = None
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_overdue(self) -> None:
+        self._deadline = None
         self.force_close()
 
     def handle_error(
@@ -161,13 +170,16 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """A request that could not be understood gets the same envelope as any other error."""
-        said = "The request could not be understood." if status < 500 else "Internal error."
-        error = ApiError(status, said, code="bad_request" if status < 500 else None)
-        if status >= 500 and not isinstance(exc, ConnectionError):  # that is a client who left
+        """The error response to a request that could not be parsed, or whose handler crashed."""
+        text = "The request could not be parsed." if status < 500 else "Internal error."
+        error = ApiError(status, text, code="bad_request" if status < 500 else None)
+        if status >= 500 and not isinstance(exc, ConnectionError):  # a client that left
             self.log_exception("request crashed", exc_info=exc)
         response = web.Response(
-            body=error.body(), status=status, headers=HEADERS, content_type="application/json"
+            body=error.encode_envelope(),
+            status=status,
+            headers=COMMON_HEADERS,
+            content_type="application/json",
         )
         response.force_close()
         return response

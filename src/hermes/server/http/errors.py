@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as the envelope every client of this protocol understands."""
+"""API errors and the envelope that OpenAI clients expect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-TYPES = {
+_ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -21,7 +21,7 @@ TYPES = {
 
 
 class ApiError(Exception):
-    """Ends a request. `extra` goes into the envelope beside the four fields."""
+    """Ends a request with this status; `extra` adds fields to the envelope."""
 
     def __init__(
         self,
@@ -41,12 +41,13 @@ class ApiError(Exception):
         self.headers = headers or {}
         self.extra = extra or {}
         self.final = False
-        """Tools have run: the same request under the same key must not do it all again."""
+        """Whether a retry under the same idempotency key gets this error again: tools have run, and
+        must not run twice."""
 
-    def body(self) -> bytes:
+    def encode_envelope(self) -> bytes:
         error = {
             "message": self.message,
-            "type": TYPES.get(self.status, "server_error"),
+            "type": _ERROR_TYPES.get(self.status, "server_error"),
             "param": self.param,
             "code": self.code,
             **self.extra,
@@ -54,9 +55,10 @@ class ApiError(Exception):
         return orjson.dumps({"error": error})
 
 
-def bad(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """A 400; `param` names the field of the body that is wrong."""
     return ApiError(400, message, param=param, code=code)
 
 
-def missing(what: str, identity: str) -> ApiError:
-    return ApiError(404, f"There is no {what} {identity}.", code=f"{what}_not_found")
+def not_found(kind: str, object_id: str) -> ApiError:
+    return ApiError(404, f"No {kind} with the id {object_id}.", code=f"{kind}_not_found")

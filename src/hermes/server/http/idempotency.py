@@ -1,4 +1,4 @@
-"""Idempotency keys: the same request under the same key is done once, also after a restart."""
+"""Idempotency keys: the same request with the same key runs once, also across restarts."""
 
 from __future__ import annotations
 
@@ -7,31 +7,37 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from hermes.app.titles import SpawnTask
+from hermes.core.object_store import Objects
 from hermes.server.http import web
-from hermes.server.http.errors import ApiError, bad
-from hermes.server.http.route import Call
+from hermes.server.http.call import ApiCall
+from hermes.server.http.errors import ApiError, bad_request
 
 HEADER = "Idempotency-Key"
 KIND = "replay"
-LONGEST = 255
-MOST = 2000
-_PASSING = frozenset({408, 429})
-"""What says nothing about the request itself: the next try may go better."""
+MAX_KEY_LENGTH = 255
+MAX_ANSWERS = 2000
 KEPT_SECONDS = 24 * 3600.0
+_TEMPORARY = frozenset({408, 429})
+"""Statuses that a retry may not get again."""
+Work: TypeAlias = Callable[[], Awaitable[web.Response]]
 
 
-class Answered(Struct):
+class StoredAnswer(Struct):
+    """The answer to a request with an idempotency key, as retries get it."""
+
     status: int
     headers: dict[str, str]
     body: bytes
     final: bool = True
-    """Kept, and handed out again."""
+    """Whether the answer is stored for retries."""
 
-    def response(self) -> web.Response:
+    def build_response(self) -> web.Response:
         return web.Response(
             body=self.body,
             status=self.status,
@@ -40,83 +46,87 @@ class Answered(Struct):
         )
 
 
-async def once(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.Response:
-    """Do the work, or hand out what it gave before. It outlives a client that leaves."""
+class IdempotencyKeys:
+    """Runs requests once per key; answers are stored for a day."""
+
+    def __init__(self, objects: Objects, spawn: SpawnTask) -> None:
+        self._objects = objects
+        self._spawn = spawn
+        self.pending: dict[str, asyncio.Future[StoredAnswer]] = {}
+
+    async def run_once(self, call: ApiCall, work: Work) -> web.Response:
+        """Do the work, or repeat its earlier answer. With a key, the work continues when its client
+        disconnects."""
+        key = _read_key_header(call)
+        if not key:
+            return await work()
+        request_hash, owner = _hash_request(call, key), call.principal.name
+        pending = self.pending.get(request_hash)
+        if pending is None:
+            found = await self._objects.get(KIND, request_hash, owner=owner)
+            if found is not None and found.created > time.time() - KEPT_SECONDS:
+                return msgspec.msgpack.decode(found.body, type=StoredAnswer).build_response()
+            if found is not None:  # `put` would keep the age of the old answer
+                await self._objects.remove(KIND, request_hash, owner=owner)
+            pending = self.pending.get(request_hash)  # a retry may have been quicker
+        if pending is None:
+            pending = self.pending[request_hash] = asyncio.get_running_loop().create_future()
+            task = self._answer_pending(owner, request_hash, work, pending)
+            self._spawn(task, f"request {request_hash[:8]}")
+        return (await asyncio.shield(pending)).build_response()
+
+    async def _answer_pending(
+        self, owner: str, request_hash: str, work: Work, pending: asyncio.Future[StoredAnswer]
+    ) -> None:
+        try:
+            answer = await _collect_answer(work)
+            if answer.final:
+                body = msgspec.msgpack.encode(answer)
+                await self._objects.put(
+                    KIND, request_hash, body, owner=owner, keep_latest=MAX_ANSWERS
+                )
+            pending.set_result(answer)
+        except BaseException as error:
+            if not pending.done():
+                stopping = ApiError(503, "The server is stopping.", code="stopping")
+                pending.set_exception(error if isinstance(error, Exception) else stopping)
+                with suppress(Exception):
+                    pending.exception()
+            raise
+        finally:
+            del self.pending[request_hash]
+
+
+def _read_key_header(call: ApiCall) -> str:
     keys = call.request.headers.getall(HEADER, [])
     if not keys:
-        return await work()
-    key = keys[0]
+        return ""
     if len(keys) > 1:
-        raise bad(f"More than one {HEADER} header.")
-    if not 0 < len(key) <= LONGEST or not key.isprintable():
-        raise bad(f"{HEADER} has 1 to {LONGEST} characters, no control characters.")
-    identity = _identity(call, key)
-    pending = call.server.replays.get(identity)
-    if pending is None:
-        objects = call.server.runtime.store.objects
-        found = await objects.get(KIND, identity, owner=call.principal.name)
-        if found is not None and found.created > time.time() - KEPT_SECONDS:
-            return msgspec.msgpack.decode(found.body, type=Answered).response()
-        if found is not None:  # else the next answer would count as old as this one
-            await objects.remove(KIND, identity, owner=call.principal.name)
-        pending = call.server.replays.get(identity)  # somebody may have been quicker
-    if pending is None:
-        pending = asyncio.get_running_loop().create_future()
-        call.server.replays[identity] = pending
-        call.server.runtime.spawn_task(
-            _work(call, identity, work, pending), f"request {identity[:8]}"
+        raise bad_request(f"Send only one {HEADER} header.")
+    if not 0 < len(keys[0]) <= MAX_KEY_LENGTH or not keys[0].isprintable():
+        raise bad_request(
+            f"{HEADER} must have 1 to {MAX_KEY_LENGTH} characters and no control characters."
         )
-    return (await asyncio.shield(pending)).response()
+    return keys[0]
 
 
-async def _work(
-    call: Call,
-    identity: str,
-    work: Callable[[], Awaitable[web.Response]],
-    pending: asyncio.Future[Answered],
-) -> None:
-    try:
-        answered = await _answered(work)
-        if answered.final:
-            await call.server.runtime.store.objects.put(
-                KIND,
-                identity,
-                msgspec.msgpack.encode(answered),
-                owner=call.principal.name,
-                keep_latest=MOST,
-            )
-        pending.set_result(answered)
-    except BaseException as error:
-        if not pending.done():
-            pending.set_exception(error if isinstance(error, Exception) else _stopped())
-            with suppress(Exception):
-                pending.exception()
-        raise
-    finally:
-        del call.server.replays[identity]
-
-
-async def _answered(work: Callable[[], Awaitable[web.Response]]) -> Answered:
+async def _collect_answer(work: Work) -> StoredAnswer:
     try:
         response = await work()
     except ApiError as error:
-        final = error.final or (error.status < 500 and error.status not in _PASSING)
-        return Answered(error.status, error.headers, error.body(), final)
+        final = error.final or (error.status < 500 and error.status not in _TEMPORARY)
+        return StoredAnswer(error.status, error.headers, error.encode_envelope(), final)
     headers = {name: value for name, value in response.headers.items() if name.startswith("X-")}
     body = response.body
-    return Answered(response.status, headers, body if isinstance(body, bytes) else b"")
+    return StoredAnswer(response.status, headers, body if isinstance(body, bytes) else b"")
 
 
-def _identity(call: Call, key: str) -> str:
-    """Another body under the same key is another request."""
+def _hash_request(call: ApiCall, key: str) -> str:
+    """A hash that differs for another body, path, session or principal."""
     digest = hashlib.sha256()
     names = [call.request.headers.get(f"X-Hermes-Session-{n}", "") for n in ("Id", "Key")]
     for part in (call.principal.name, call.request.path, key, *names):
         raw = part.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(8, "big") + raw)
-    digest.update(call.raw)
+    digest.update(call.body)
     return digest.hexdigest()
-
-
-def _stopped() -> ApiError:
-    return ApiError(503, "The server is stopping.", code="stopping")

@@ -1,10 +1,10 @@
-"""What the server has done so far, counted, and told in Prometheus' text format."""
+"""Metrics of the server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from hermes.core.events import TurnResult
 
@@ -12,7 +12,26 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class _Counter:
+    """A counter with one value per combination of label values."""
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self._name = name
+        self._description = description
+        self._labels = labels
+        self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def render(self) -> Iterator[str]:
+        yield from _render_metric_head(self._name, "counter", self._description)
+        for values, count in sorted(self.values.items()):
+            yield _render_sample_line(
+                self._name, count, **dict(zip(self._labels, values, strict=True))
+            )
+
+
 class _Durations:
+    """A histogram of the durations of one route."""
+
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
@@ -23,94 +42,82 @@ class _Durations:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
+    def render(self, route: str) -> Iterator[str]:
+        below = 0
+        for bound, count in zip((*BUCKETS, None), self.counts, strict=True):
+            below += count
+            limit = "+Inf" if bound is None else f"{bound:g}"
+            yield _render_sample_line("request_seconds_bucket", below, route=route, le=limit)
+        yield _render_sample_line("request_seconds_sum", self.total, route=route)
+        yield _render_sample_line("request_seconds_count", below, route=route)
+
 
 class Metrics:
-    """Counting is constant work; telling adds up."""
+    """Counts requests, turns and tokens in constant time; sums are computed on rendering."""
 
     def __init__(self) -> None:
-        self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._requests = _Counter(
+            "requests_total", "Requests by route and status.", "route", "status"
+        )
         self._durations: defaultdict[str, _Durations] = defaultdict(_Durations)
-        self._tokens: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._cost: defaultdict[str, float] = defaultdict(float)
-        self._errors: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._turns: defaultdict[str, int] = defaultdict(int)
-        self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._turns = _Counter("turns_total", "Turns by how they ended.", "ending")
+        self._tokens = _Counter("tokens_total", "Tokens by model and kind.", "model", "kind")
+        self._cost = _Counter("cost_usd_total", "What the providers charged, where known.", "model")
+        self._calls = _Counter(
+            "model_calls_total", "Calls by model and prompt cache.", "model", "cache"
+        )
+        self._errors = _Counter(
+            "provider_errors_total", "Turns a provider's error ended.", "provider", "code"
+        )
+        self._gauges: dict[str, Callable[[], float]] = {}
 
-    def request(self, route: str, status: int, seconds: float) -> None:
-        self._requests[route, status] += 1
+    def add_gauge(self, name: str, read: Callable[[], float]) -> None:
+        self._gauges[name] = read
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        self._requests.values[route, str(status)] += 1
         self._durations[route].add(seconds)
 
-    def turn(self, result: TurnResult) -> None:
-        target = result.target
+    def count_turn(self, result: TurnResult) -> None:
+        target, usage = result.target, result.usage
         model = target.model if target else ""
-        usage = result.usage
-        self._tokens[model, "input"] += usage.input
-        self._tokens[model, "output"] += usage.output
-        self._tokens[model, "cache_read"] += usage.cache_read
-        self._tokens[model, "cache_write"] += usage.cache_write
-        self._tokens[model, "reasoning"] += usage.reasoning
+        for kind in ("input", "output", "cache_read", "cache_write", "reasoning"):
+            self._tokens.values[model, kind] += getattr(usage, kind)
         if usage.cost is not None:
-            self._cost[model] += usage.cost
-        self._turns[result.status] += 1
+            self._cost.values[(model,)] += usage.cost
+        self._turns.values[(result.status,)] += 1
         for message in result.messages:
             if message.role == "assistant":
                 hit = message.usage is not None and message.usage.cache_read > 0
-                self._calls[model, "hit" if hit else "miss"] += 1
+                self._calls.values[model, "hit" if hit else "miss"] += 1
         if result.error_code and result.status != "interrupted":
-            self._errors[target.provider if target else "", result.error_code] += 1
+            self._errors.values[target.provider if target else "", result.error_code] += 1
 
-    def text(self, gauges: Mapping[str, float]) -> str:
-        """`gauges`: what is so right now, by name."""
-        return "\n".join([*self._lines(gauges), ""])
+    def render(self) -> str:
+        return "\n".join([*self._render_metric_lines(), ""])
 
-    def _lines(self, gauges: Mapping[str, float]) -> Iterator[str]:
-        yield from _head("requests_total", "counter", "Requests by route and status.")
-        for (route, status), count in sorted(self._requests.items()):
-            yield _line("requests_total", count, route=route, status=str(status))
-        yield from _head("request_seconds", "histogram", "How long requests took.")
+    def _render_metric_lines(self) -> Iterator[str]:
+        yield from self._requests.render()
+        yield from _render_metric_head("request_seconds", "histogram", "How long requests took.")
         for route, durations in sorted(self._durations.items()):
-            yield from _histogram(route, durations)
-        yield from _head("turns_total", "counter", "Turns by how they ended.")
-        for ending, count in sorted(self._turns.items()):
-            yield _line("turns_total", count, ending=ending)
-        yield from _head("tokens_total", "counter", "Tokens by model and kind.")
-        for (model, kind), count in sorted(self._tokens.items()):
-            yield _line("tokens_total", count, model=model, kind=kind)
-        yield from _head("cost_usd_total", "counter", "What the providers charged, where known.")
-        for model, cost in sorted(self._cost.items()):
-            yield _line("cost_usd_total", cost, model=model)
-        yield from _head("model_calls_total", "counter", "Calls by model and prompt cache.")
-        for (model, cache), count in sorted(self._calls.items()):
-            yield _line("model_calls_total", count, model=model, cache=cache)
-        yield from _head("provider_errors_total", "counter", "Turns a provider's error ended.")
-        for (provider, code), count in sorted(self._errors.items()):
-            yield _line("provider_errors_total", count, provider=provider, code=code)
-        for name, value in sorted(gauges.items()):
-            yield from _head(name, "gauge", "Right now.")
-            yield _line(name, value)
+            yield from durations.render(route)
+        for counter in (self._turns, self._tokens, self._cost, self._calls, self._errors):
+            yield from counter.render()
+        for name, read in sorted(self._gauges.items()):
+            yield from _render_metric_head(name, "gauge", "Right now.")
+            yield _render_sample_line(name, read())
 
 
-def _histogram(route: str, durations: _Durations) -> Iterator[str]:
-    below = 0
-    for bound, count in zip(BUCKETS, durations.counts, strict=False):
-        below += count
-        yield _line("request_seconds_bucket", below, route=route, le=f"{bound:g}")
-    total = sum(durations.counts)
-    yield _line("request_seconds_bucket", total, route=route, le="+Inf")
-    yield _line("request_seconds_sum", durations.total, route=route)
-    yield _line("request_seconds_count", total, route=route)
-
-
-def _head(name: str, kind: str, what: str) -> Iterator[str]:
-    yield f"# HELP hermes_{name} {what}"
+def _render_metric_head(name: str, kind: str, description: str) -> Iterator[str]:
+    yield f"# HELP hermes_{name} {description}"
     yield f"# TYPE hermes_{name} {kind}"
 
 
-def _line(name: str, value: float, **labels: str) -> str:
-    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    shown = f"{value:.15g}"
-    return f"hermes_{name}{{{inner}}} {shown}" if inner else f"hermes_{name} {shown}"
+def _render_sample_line(name: str, value: float, **labels: str) -> str:
+    inner = ",".join(f'{key}="{_escape_label_value(text)}"' for key, text in labels.items())
+    number = f"{value:.15g}"
+    return f"hermes_{name}{{{inner}}} {number}" if inner else f"hermes_{name} {number}"
 
 
-def _escaped(text: str) -> str:
+def _escape_label_value(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

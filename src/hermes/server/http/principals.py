@@ -1,4 +1,4 @@
-"""Who is calling: one key, several named ones, or nobody in particular where no key is set."""
+"""Principals: the owners of API keys, their scopes and their limits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
 
-_BURST = 10.0
-"""Seconds' worth of requests that may come at once."""
+_BURST_SECONDS = 10.0
+"""How many seconds' worth of requests may arrive at once."""
 
 
 class Principal(Struct, frozen=True):
-    """What belongs to one is not there for another."""
+    """A caller. Sessions, responses and runs of one principal are invisible to all others."""
 
     name: str = ""
     digest: bytes = b""
@@ -28,96 +28,103 @@ class Principal(Struct, frozen=True):
     concurrent_runs: int | None = None
     daily_usd: float | None = None
 
+    @property
+    def has_key(self) -> bool:
+        return bool(self.digest)
+
 
 class Principals:
-    """All who may call. `open`: no key is set, and everybody is one nameless principal."""
+    """All callers. Without any key, everybody is the same nameless principal."""
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
-        named = {entry.name: entry for entry in settings.keys}
-        self._all = [
-            Principal(name, _digest(key), frozenset(named[name].scopes), *_limits(settings, name))
-            if name in named
-            else Principal("", _digest(key), requests_per_minute=settings.requests_per_minute)
-            for name, key in keys.items()
-        ]
-        self.open = not self._all
+        self._all = [_build_principal(settings, name, key) for name, key in keys.items()]
         self._anybody = Principal(requests_per_minute=settings.requests_per_minute)
         self._tokens: dict[str, tuple[float, float]] = {}
 
     def identify(self, headers: Sequence[str]) -> Principal:
-        """The one whose key this is. `headers`: all Authorization headers of the request."""
-        if self.open:
+        """The owner of the key in these Authorization headers; 401 if there is none."""
+        if not self._all:
             return self._anybody
         if len(headers) > 1:
-            raise ApiError(400, "More than one Authorization header.")
+            raise ApiError(400, "Send only one Authorization header.")
         scheme, _, key = (headers[0] if headers else "").partition(" ")
-        digest = _digest(key.strip())
+        digest = _hash_key(key.strip())
         found = None
-        for principal in self._all:  # all of them, so that the time says nothing
+        for principal in self._all:  # no early exit: timing must not reveal a match
             if hmac.compare_digest(digest, principal.digest):
                 found = principal
         if found is None or scheme.lower() != "bearer" or not key.strip():
-            said = "Invalid API key." if headers else "Missing API key: Authorization: Bearer KEY."
+            text = (
+                "Invalid API key."
+                if headers
+                else "Missing API key. Send the header Authorization: Bearer KEY."
+            )
             raise ApiError(
-                401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
+                401, text, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             )
         return found
 
-    def admit(self, principal: Principal) -> None:
-        """Count one request against the limit of its principal."""
+    def count_request(self, principal: Principal) -> None:
+        """Count a request against the rate limit of its principal; 429 when it is exceeded."""
         rate = principal.requests_per_minute
         if rate is None:
             return
         per_second = rate / 60.0
-        most = max(1.0, per_second * _BURST)
+        burst = max(1.0, per_second * _BURST_SECONDS)
         now = time.monotonic()
-        left, then = self._tokens.get(principal.name, (most, now))
-        left = min(most, left + (now - then) * per_second)
+        left, counted_at = self._tokens.get(principal.name, (burst, now))
+        left = min(burst, left + (now - counted_at) * per_second)
         if left < 1.0:
             self._tokens[principal.name] = (left, now)
             wait = str(int((1.0 - left) / per_second) + 1)
             raise ApiError(
                 429,
-                f"Too many requests: at most {rate} in a minute. Try again in {wait} s.",
+                f"Too many requests: at most {rate} per minute. Try again in {wait} s.",
                 code="rate_limit_exceeded",
                 headers={"Retry-After": wait},
             )
         self._tokens[principal.name] = (left - 1.0, now)
 
 
-def checked_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key, good enough for where it listens; ConfigError when they are not."""
-    keys = keys_of(settings, secrets)
+def load_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """The keys by name. Raises ConfigError if one is missing, or too weak for a public address."""
+    keys = _read_keys(settings, secrets)
     check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
     return keys
 
 
-def keys_of(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key; the unnamed one has the empty name."""
+def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """The keys by name; the key of `key` or `key_env` has the empty name."""
     keys: dict[str, str] = {}
-    plain = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
-    if settings.key_env and not plain:
+    unnamed = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
+    if settings.key_env and not unnamed:
         raise ConfigError(f"platforms.api_server.key_env: {settings.key_env} is not set.")
-    if plain:
-        keys[""] = plain
+    if unnamed:
+        keys[""] = unnamed
     for entry in settings.keys:
         key = secrets.get(entry.key_env)
         if not key:
             raise ConfigError(
-                f"platforms.api_server.keys: {entry.key_env} of {entry.name} is not set, in the "
-                "environment or in .env."
+                f"platforms.api_server.keys: {entry.key_env}, the key of {entry.name}, is not set "
+                "in the environment or in .env."
             )
         if entry.name in keys or key in keys.values():
-            raise ConfigError(f"platforms.api_server.keys: {entry.name} is there twice.")
+            raise ConfigError(
+                f"platforms.api_server.keys: {entry.name} or its key is listed twice."
+            )
         keys[entry.name] = key
     return keys
 
 
-def _limits(settings: ApiServer, name: str) -> tuple[int | None, int | None, float | None]:
-    entry = next(entry for entry in settings.keys if entry.name == name)
-    rate = entry.requests_per_minute or settings.requests_per_minute
-    return rate, entry.concurrent_runs, entry.daily_usd
+def _build_principal(settings: ApiServer, name: str, key: str) -> Principal:
+    rate = settings.requests_per_minute
+    entry = next((entry for entry in settings.keys if entry.name == name), None)
+    if entry is None:
+        return Principal("", _hash_key(key), requests_per_minute=rate)
+    rate, scopes = entry.requests_per_minute or rate, frozenset(entry.scopes)
+    limits = (rate, entry.concurrent_runs, entry.daily_usd)
+    return Principal(name, _hash_key(key), scopes, *limits)
 
 
-def _digest(key: str) -> bytes:
+def _hash_key(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,4 +1,4 @@
-"""What fields that are read by hand may hold: told in the OpenAPI document, checked elsewhere."""
+"""Types of request fields that are parsed by hand, with their schemas for OpenAPI."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _IMAGE = {
     "properties": {
         "type": {"enum": ["image_url", "input_image"]},
         "image_url": {
-            "anyOf": [
-                _URL,
-                {"type": "object", "required": ["url"], "properties": {"url": _URL}},
-            ]
+            "anyOf": [_URL, {"type": "object", "required": ["url"], "properties": {"url": _URL}}]
         },
     },
 }
@@ -35,7 +32,7 @@ _CONTENT = {
         {"type": "null"},
     ]
 }
-_SAID = {
+_MESSAGE = {
     "type": "object",
     "required": ["role", "content"],
     "properties": {
@@ -43,41 +40,20 @@ _SAID = {
         "content": _CONTENT,
     },
 }
-_BLOCKS = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type"],
-                "properties": {
-                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]},
-                },
-            },
-        },
-    ]
-}
-Role: TypeAlias = Annotated[
-    str,
-    Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]}),
-]
-Content: TypeAlias = Annotated[Any, Meta(extra_json_schema=_CONTENT)]
-Blocks: TypeAlias = Annotated[Any, Meta(extra_json_schema=_BLOCKS)]
-Turns: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant"]})]
-Input: TypeAlias = Annotated[
+MessageContent: TypeAlias = Annotated[Any, Meta(extra_json_schema=_CONTENT)]
+TurnInput: TypeAlias = Annotated[
     Any,
     Meta(
         extra_json_schema={
             "anyOf": [
                 {"type": "string", "minLength": 1},
-                {"type": "array", "minItems": 1, "items": _SAID},
+                {"type": "array", "minItems": 1, "items": _MESSAGE},
             ]
         }
     ),
 ]
-Items: TypeAlias = Annotated[list[Any], Meta(extra_json_schema={"items": _SAID})]
-Execution: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["server", "client"]})]
-Flag: TypeAlias = Annotated[
+HistoryItems: TypeAlias = Annotated[list[Any], Meta(extra_json_schema={"items": _MESSAGE})]
+ToolExecution: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["server", "client"]})]
+FlagField: TypeAlias = Annotated[
     bool | str, Meta(extra_json_schema={"enum": [True, False, "true", "false"]})
 ]

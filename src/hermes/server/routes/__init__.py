@@ -1,1 +1,17 @@
-"""One module per group of endpoints, each with its rows under the name ROUTES."""
+"""The endpoints: each module defines a tuple ROUTES."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from hermes.server.route import Route
+
+
+@cache
+def list_routes() -> tuple[Route, ...]:
+    found: list[Route] = []
+    for module in sorted(m.name for m in iter_modules(__path__)):
+        found += import_module(f"{__name__}.{module}").ROUTES
+    return tuple(found)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import orjson
 from msgspec import Meta, Struct
 
+from hermes.app.session import Session
 from hermes.core.events import (
     TextDelta,
     ThinkingDelta,
@@ -17,21 +19,37 @@ from hermes.core.events import (
     TurnEvent,
     TurnResult,
 )
-from hermes.core.message import Usage
+from hermes.core.message import Message, ToolCall, Usage
 from hermes.core.provider import Effort
 from hermes.server.http import web
-from hermes.server.http.client_quirks import reads_chunks_only
-from hermes.server.http.idempotency import once
-from hermes.server.http.request_schemas import Execution, Flag
-from hermes.server.http.response_schemas import Completion
-from hermes.server.http.route import Call, Route, flag
-from hermes.server.turns.chat_messages import ChatMessage, talk_of
-from hermes.server.turns.client_tools import open_calls, wanted
-from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.turns.sessions import Ask, session_headers, wanted_settings
-from hermes.server.turns.sse import DONE, event
-from hermes.server.turns.streaming import follow, to_the_end
-from hermes.server.turns.tool_labels import label
+from hermes.server.http.call import ApiCall
+from hermes.server.http.client_quirks import reads_only_chunks
+from hermes.server.http.errors import bad_request
+from hermes.server.http.json_body import encode_json, parse_flag
+from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
+from hermes.server.http.response_schemas import AssistantMessage, IncompleteTurn
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.turns.client_tools import (
+    list_open_calls,
+    parse_client_tools,
+    parse_tool_calls,
+    parse_tool_result,
+)
+from hermes.server.turns.content import parse_content
+from hermes.server.turns.outcome import describe_incomplete
+from hermes.server.turns.sse import DONE_FRAME, encode_frame
+from hermes.server.turns.turn_events import is_internal_tool, label_call
+from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings, split_prompt
+
+_ROLES = ["system", "developer", "user", "assistant", "tool"]
+
+
+class ChatMessage(Struct):
+    role: Annotated[str, Meta(extra_json_schema={"enum": _ROLES})]
+    content: MessageContent = None
+    tool_calls: Any = None
+    tool_call_id: Any = None
+    name: Any = None
 
 
 class StreamOptions(Struct):
@@ -41,7 +59,7 @@ class StreamOptions(Struct):
 class ChatRequest(Struct):
     messages: list[ChatMessage]
     model: str | None = None
-    stream: Flag | None = None
+    stream: FlagField | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_tokens: int | None = None
@@ -50,171 +68,242 @@ class ChatRequest(Struct):
     stop: str | list[str] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: Execution | None = None
+    tool_execution: ToolExecution | None = None
 
 
-async def completions(call: Call) -> web.StreamResponse:
-    body = call.json(ChatRequest)
-    headers = session_headers(call)
-    tools = wanted(body.tool_execution, body.tools, body.tool_choice)
-    talk = talk_of(body.messages, client_tools=tools is not None)
-    ask = Ask(
-        talk.prompt,
-        talk.past,
-        talk.instructions,
+class ChatChoice(Struct):
+    index: int
+    message: AssistantMessage
+    finish_reason: Literal["stop", "length", "tool_calls", "error"]
+
+
+class ChatUsage(Struct, omit_defaults=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int] | None = None
+    completion_tokens_details: dict[str, int] | None = None
+
+
+class ChatCompletion(Struct, omit_defaults=True):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+    hermes: IncompleteTurn | None = None
+
+
+async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Run one turn of a conversation whose history is in the request."""
+    body = call.decode_body(ChatRequest)
+    request = _parse_request(call, body, services.settings.max_output_tokens)
+    model = body.model or services.model
+    if not parse_flag(body.stream, "stream"):
+        build = partial(_build_completion, model, with_reasoning=services.settings.reasoning)
+        return await services.idempotency.run_once(
+            call, lambda: services.turns.answer_turn(call, request, build)
+        )
+    options = body.stream_options
+    with_usage = bool(options and options.include_usage)
+    encoder = _ChunkEncoder(
+        model,
+        with_usage=with_usage,
+        with_reasoning=services.settings.reasoning,
+        chunks_only=reads_only_chunks(call.request.headers),
+    )
+    return await services.turns.stream_turn(call, request, encoder)
+
+
+# -- the request -----------------------------------------------------------------------------
+
+
+def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
+    session, session_key = call.read_session_headers()
+    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    instructions, messages = _parse_messages(body.messages, client_tools=tools is not None)
+    past, prompt = split_prompt(messages, "messages")
+    return TurnRequest(
+        prompt,
+        past,
+        instructions,
+        session=session,
+        session_key=session_key,
         client_tools=tools,
-        session=headers.session,
-        session_key=headers.key,
-        settings=wanted_settings(
-            call.server,
+        settings=limit_settings(
+            max_output,
             tokens=body.max_completion_tokens or body.max_tokens,
             temperature=body.temperature,
             effort=body.reasoning_effort,
             stop=body.stop,
         ),
     )
-    if not flag(body.stream, "stream"):
-        return await once(call, lambda: _whole(call, body, ask))
-    return await follow(call, ask, lambda session: _Chunks(call, body, ask, session.id))
 
 
-# -- the answer in one piece -----------------------------------------------------------------
+def _parse_messages(
+    messages: list[ChatMessage], *, client_tools: bool
+) -> tuple[str, list[Message]]:
+    """The system text and all other messages."""
+    if not messages:
+        raise bad_request("messages must not be empty.", "messages")
+    system: list[str] = []
+    parsed: list[Message] = []
+    call_names: dict[str, str] = {}
+    for n, message in enumerate(messages):
+        field = f"messages[{n}]"
+        match message.role:
+            case "system" | "developer":
+                parts = parse_content(message.content, f"{field}.content")
+                system.append(Message("user", parts).text)
+            case "user":
+                parsed.append(Message("user", parse_content(message.content, f"{field}.content")))
+            case "assistant":
+                parts = parse_content(message.content, f"{field}.content")
+                calls: tuple[ToolCall, ...] = ()
+                if client_tools:
+                    calls = parse_tool_calls(message.tool_calls, f"{field}.tool_calls")
+                    call_names.update((call.id, call.name) for call in calls)
+                parsed.append(Message("assistant", (*parts, *calls)))
+            case "tool" | "function":
+                if client_tools:
+                    call_id, content = message.tool_call_id, message.content
+                    parsed.append(parse_tool_result(call_id, content, call_names, field))
+            case _:
+                raise bad_request(f"{field}.role is unknown.", f"{field}.role")
+    return join_texts(*system), parsed
 
 
-async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
-    result, session = await to_the_end(call, ask)
-    headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if result.status != "completed" and not result.text.strip():
-        raise incomplete(result, headers)
-    message: dict[str, Any] = {"role": "assistant", "content": result.text}
-    if calls := _calls(result):
-        message |= {"content": result.text or None, "tool_calls": calls}
-    if call.server.settings.reasoning and result.reasoning:
-        message["reasoning_content"] = result.reasoning
-    answer: dict[str, Any] = {
-        "id": _new_id(),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": body.model or call.server.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(result)}],
-        "usage": usage_of(result.usage),
-    }
-    if result.status != "completed":
-        answer["hermes"] = ending(result)
-    return call.answer(answer, headers=headers)
+# -- the answer ------------------------------------------------------------------------------
 
 
-def _calls(result: TurnResult) -> list[dict[str, Any]]:
-    """Those the client has to run."""
+def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -> ChatCompletion:
+    message = AssistantMessage("assistant", result.text)
+    if calls := _list_open_calls(result):
+        message.content, message.tool_calls = result.text or None, calls
+    if with_reasoning:
+        message.reasoning_content = result.reasoning
+    return ChatCompletion(
+        _create_completion_id(),
+        "chat.completion",
+        int(time.time()),
+        model,
+        [ChatChoice(0, message, _choose_finish_reason(result))],
+        _build_usage(result.usage),
+        describe_incomplete(result),
+    )
+
+
+def _list_open_calls(result: TurnResult) -> list[dict[str, Any]]:
+    """The calls that the client must run."""
     return [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.args or "{}"}}
-        for c in open_calls(result.messages)
+        for c in list_open_calls(result.messages)
     ]
 
 
-def finish_reason(result: TurnResult) -> str:
+def _choose_finish_reason(result: TurnResult) -> Literal["stop", "length", "tool_calls", "error"]:
     if result.status == "completed":
-        return "tool_calls" if open_calls(result.messages) else "stop"
+        return "tool_calls" if list_open_calls(result.messages) else "stop"
     return "length" if result.error_code == "output_truncated" else "error"
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.input + usage.output,
-    }
-    if usage.cache_read:
-        counts["prompt_tokens_details"] = {"cached_tokens": usage.cache_read}
-    if usage.reasoning:
-        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return counts
+def _build_usage(usage: Usage) -> ChatUsage:
+    cached, reasoning = usage.cache_read, usage.reasoning
+    return ChatUsage(
+        usage.input,
+        usage.output,
+        usage.input + usage.output,
+        {"cached_tokens": cached} if cached else None,
+        {"reasoning_tokens": reasoning} if reasoning else None,
+    )
 
 
-def _new_id() -> str:
+def _create_completion_id() -> str:
     return f"chatcmpl-{secrets.token_hex(12)}"
 
 
-# -- the answer as it comes ------------------------------------------------------------------
+# -- the stream ------------------------------------------------------------------------------
 
 
-class _Chunks:
-    """The frames of one answer: what stays the same in them is written once."""
+class _ChunkEncoder:
+    """Encodes the chunks of one answer; what they share is encoded once."""
 
-    def __init__(self, call: Call, body: ChatRequest, ask: Ask, session: str) -> None:
-        head = {
-            "id": _new_id(),
+    def __init__(
+        self, model: str, *, with_usage: bool, with_reasoning: bool, chunks_only: bool
+    ) -> None:
+        chunk = {
+            "id": _create_completion_id(),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": body.model or call.server.model,
+            "model": model,
         }
-        self._head = b"data: " + orjson.dumps(head)[:-1] + b","
-        self._delta = self._head + b'"choices":[{"index":0,"delta":{"'
-        self._rest = b'},"finish_reason":null}]}\n\n'
-        self._metrics = call.server.metrics
-        self._reasoning = call.server.settings.reasoning
-        self._usage = bool(body.stream_options and body.stream_options.include_usage)
+        self._head = b"data: " + orjson.dumps(chunk)[:-1] + b","
+        self._delta_head = self._head + b'"choices":[{"index":0,"delta":{"'
+        self._delta_tail = b'},"finish_reason":null}]}\n\n'
+        self._with_usage = with_usage
+        self._with_reasoning = with_reasoning
+        self._chunks_only = chunks_only
         self._running: dict[str, tuple[str, str]] = {}
-        """Tools at work: name and label, by call."""
-        self._chunks_only = reads_chunks_only(call.request.headers)
-        self.headers = turn_headers(session, ask)
+        """Running tools: name and label by call id."""
 
-    async def begin(self) -> bytes:
-        return self._delta + b'role":"assistant","content":""' + self._rest
+    async def encode_start(self, session: Session) -> bytes:
+        return self._delta_head + b'role":"assistant","content":""' + self._delta_tail
 
-    def tell(self, happened: TurnEvent) -> bytes:
-        match happened:
+    def encode_event(self, event: TurnEvent) -> bytes:
+        match event:
             case TextDelta(text):
-                return self._text(b"content", text)
-            case ThinkingDelta(text) if self._reasoning:
-                return self._text(b"reasoning_content", text)
-            case ToolStarted(call) if not call.name.startswith("_"):
-                named = self._running[call.id] = (call.name, label(call))
-                return self._progress(named, call.id, "running")
-            case ToolDone(done) if begun := self._running.pop(done.call_id, None):
-                return self._progress(begun, done.call_id, "completed")
+                return self._encode_delta(b"content", text)
+            case ThinkingDelta(text) if self._with_reasoning:
+                return self._encode_delta(b"reasoning_content", text)
+            case ToolStarted(call) if not is_internal_tool(call.name):
+                tool = self._running[call.id] = (call.name, label_call(call))
+                return self._encode_progress(tool, call.id, "running")
+            case ToolDone(result) if done := self._running.pop(result.call_id, None):
+                return self._encode_progress(done, result.call_id, "completed")
             case _:
                 return b""
 
-    async def end(self, result: TurnResult) -> bytes:
-        self._metrics.turn(result)
-        calls = [{"index": n, **call} for n, call in enumerate(_calls(result))]
+    async def encode_end(self, result: TurnResult) -> bytes:
+        calls = [{"index": n, **call} for n, call in enumerate(_list_open_calls(result))]
         delta = {"tool_calls": calls} if calls else {}
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason(result)}
-        usage = usage_of(result.usage)
-        end: dict[str, Any] = {"choices": [choice], "usage": usage}
-        if result.status != "completed":
-            end["hermes"] = ending(result)
-        frames = self._head + orjson.dumps(end)[1:] + b"\n\n"
-        if self._usage:
-            frames += self._head + orjson.dumps({"choices": [], "usage": usage})[1:] + b"\n\n"
-        return frames + DONE
+        choice = {"index": 0, "delta": delta, "finish_reason": _choose_finish_reason(result)}
+        usage = _build_usage(result.usage)
+        last: dict[str, Any] = {"choices": [choice], "usage": usage}
+        if incomplete := describe_incomplete(result):
+            last["hermes"] = incomplete
+        frames = self._encode_chunk(last)
+        if self._with_usage:
+            frames += self._encode_chunk({"choices": [], "usage": usage})
+        return frames + DONE_FRAME
 
-    def _text(self, field: bytes, text: str) -> bytes:
-        return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
+    def _encode_chunk(self, fields: dict[str, Any]) -> bytes:
+        return self._head + encode_json(fields)[1:] + b"\n\n"
 
-    def _progress(self, named: tuple[str, str], identity: str, status: str) -> bytes:
-        """For those who can read nothing else, it is a chunk as well that says nothing."""
-        tool, shown = named
-        told = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
-        data = orjson.dumps(told)
+    def _encode_delta(self, field: bytes, text: str) -> bytes:
+        return b"".join((self._delta_head, field, b'":', orjson.dumps(text), self._delta_tail))
+
+    def _encode_progress(self, tool: tuple[str, str], call_id: str, status: str) -> bytes:
+        """Encode tool progress, for clients that read only chunks also as an empty chunk."""
+        name, label = tool
+        data = orjson.dumps({"tool": name, "label": label, "toolCallId": call_id, "status": status})
         if self._chunks_only:
             head = self._head.removeprefix(b"data: {")
-            data = data[:-1] + b"," + head + b'"choices":[{"index":0,"delta":{}' + self._rest[1:-2]
-        return event("hermes.tool.progress", data)
+            tail = self._delta_tail[1:-2]
+            data = data[:-1] + b"," + head + b'"choices":[{"index":0,"delta":{}' + tail
+        return encode_frame("hermes.tool.progress", data)
 
 
 ROUTES = (
     Route(
         "POST",
         "/v1/chat/completions",
-        completions,
+        complete_chat,
         "chat_completions",
-        "One turn of a conversation whose past is in the request.",
-        body=ChatRequest,
-        errors=(400, 403, 404, 413, 415, 429, 502),
+        ChatCompletion,
+        ChatRequest,
+        errors=(404, 502),
         streams=True,
-        answer=Completion,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        headers=TURN_HEADERS,
     ),
 )

@@ -1,75 +1,108 @@
-"""Whether the server lives, and what it can do."""
+"""Health, models and capabilities of the server."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from hermes.server.http import web
-from hermes.server.http.early_listener import ALIVE
-from hermes.server.http.response_schemas import Capabilities, DetailedHealth, Health, Models
-from hermes.server.http.route import Call, Route
+from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.listener import HEALTH
+from hermes.server.route import Route, RouteServices
 
 _STARTED = int(time.time())
 
 
-async def health(call: Call) -> web.StreamResponse:
-    return call.answer(ALIVE)
+class HealthAnswer(Struct):
+    status: Literal["ok"]
+    platform: str
 
 
-async def detailed(call: Call) -> web.StreamResponse:
-    return call.answer(
-        {
-            **ALIVE,
-            "gateway_state": None,
-            "platforms": {},
-            "active_agents": call.server.active,
-            "exit_reason": None,
-            "updated_at": time.time(),
-            "pid": os.getpid(),
-        }
-    )
+class DetailedHealth(HealthAnswer):
+    gateway_state: str | None
+    platforms: dict[str, dict[str, Any]]
+    active_agents: int
+    exit_reason: str | None
+    updated_at: float
+    pid: int
 
 
-async def models(call: Call) -> web.StreamResponse:
-    name = call.server.model
-    entry = {
-        "id": name,
-        "object": "model",
-        "created": _STARTED,
-        "owned_by": "hermes",
-        "permission": [],
-        "root": name,
-        "parent": None,
-    }
-    return call.answer({"object": "list", "data": [entry]})
+class ModelEntry(Struct):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    permission: list[Any]
+    root: str
+    parent: None
 
 
-async def capabilities(call: Call) -> web.StreamResponse:
-    server = call.server
-    names = {route.name: route for route in server.routes}
-    features: dict[str, Any] = {feature: route in names for feature, route in _FEATURES.items()}
+class ModelList(Struct):
+    object: Literal["list"]
+    data: list[ModelEntry]
+
+
+class EndpointEntry(Struct):
+    method: str
+    path: str
+
+
+class Capabilities(Struct):
+    object: Literal["hermes.api_server.capabilities"]
+    platform: str
+    model: str
+    auth: dict[str, Any]
+    runtime: dict[str, Any]
+    features: dict[str, bool | str]
+    endpoints: dict[str, EndpointEntry]
+
+
+async def get_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Check that the server is alive."""
+    return json_response(HEALTH)
+
+
+async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get the health of the server with details."""
+    active = services.turns.slots.active_turns
+    platform = HEALTH["platform"]
+    health = DetailedHealth("ok", platform, None, {}, active, None, time.time(), os.getpid())
+    return json_response(health)
+
+
+async def list_models(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the one model this server offers."""
+    name = services.model
+    entry = ModelEntry(name, "model", _STARTED, "hermes", [], name, None)
+    return json_response(ModelList("list", [entry]))
+
+
+async def get_capabilities(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get the features and endpoints of this server."""
+    routes = {route.name: route for route in services.routes}
+    features: dict[str, bool | str] = {name: route in routes for name, route in _FEATURES.items()}
     features["tool_progress_events"] = True
-    features["cors"] = bool(server.settings.cors_origins)
+    features["cors"] = bool(services.settings.cors_origins)
     features["session_continuity_header"] = "X-Hermes-Session-Id"
     features["session_key_header"] = "X-Hermes-Session-Key"
-    return call.answer(
-        {
-            "object": "hermes.api_server.capabilities",
-            "platform": ALIVE["platform"],
-            "model": server.model,
-            "auth": {"type": "bearer", "required": not server.principals.open},
-            "runtime": {
-                "mode": "server_agent",
-                "tool_execution": "server",
-                "split_runtime": False,
-                "description": "The agent and its tools run on the API-server host.",
-            },
-            "features": features,
-            "endpoints": {n: {"method": r.method, "path": r.path} for n, r in names.items()},
-        }
+    capabilities = Capabilities(
+        object="hermes.api_server.capabilities",
+        platform=HEALTH["platform"],
+        model=services.model,
+        auth={"type": "bearer", "required": call.principal.has_key},
+        runtime={
+            "mode": "server_agent",
+            "tool_execution": "server",
+            "split_runtime": False,
+            "description": "The agent and its tools run on the API-server host.",
+        },
+        features=features,
+        endpoints={n: EndpointEntry(r.method, r.path) for n, r in routes.items()},
     )
+    return json_response(capabilities)
 
 
 _FEATURES = {
@@ -82,50 +115,19 @@ _FEATURES = {
     "run_events_sse": "run_events",
     "run_stop": "run_stop",
 }
-"""Feature -> the route that has to be there for it."""
+"""The name of the route that each feature needs."""
 
 ROUTES = (
-    Route(
-        "GET",
-        "/health",
-        health,
-        "health",
-        "Whether the server lives.",
-        open=True,
-        answer=Health,
-    ),
-    Route(
-        "GET",
-        "/v1/health",
-        health,
-        "health_v1",
-        "Whether the server lives.",
-        open=True,
-        answer=Health,
-    ),
+    Route("GET", "/health", get_health, "health", HealthAnswer, public=True),
+    Route("GET", "/v1/health", get_health, "health_v1", HealthAnswer, public=True),
     Route(
         "GET",
         "/health/detailed",
-        detailed,
+        get_detailed_health,
         "health_detailed",
-        "What is running.",
-        open=True,
-        answer=DetailedHealth,
+        DetailedHealth,
+        public=True,
     ),
-    Route(
-        "GET",
-        "/v1/models",
-        models,
-        "models",
-        "The one model this server is.",
-        answer=Models,
-    ),
-    Route(
-        "GET",
-        "/v1/capabilities",
-        capabilities,
-        "capabilities",
-        "What this server can do.",
-        answer=Capabilities,
-    ),
+    Route("GET", "/v1/models", list_models, "models", ModelList),
+    Route("GET", "/v1/capabilities", get_capabilities, "capabilities", Capabilities),
 )

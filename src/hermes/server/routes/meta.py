@@ -1,87 +1,68 @@
-"""What the server says about itself: its document, its figures, its tools."""
+"""The API document, metrics and tools of the server."""
 
 from __future__ import annotations
 
 from html import escape
 
 from hermes.server.http import web
+from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import CONTENT_TYPE
-from hermes.server.http.openapi import document
-from hermes.server.http.response_schemas import Listed
-from hermes.server.http.route import Call, Route
+from hermes.server.http.response_schemas import ObjectList
+from hermes.server.openapi import build_document
+from hermes.server.route import Route, RouteServices
+from hermes.server.turns.sessions import SOURCE
+from hermes.tools.registry import select_tools
 
 
-async def openapi(call: Call) -> web.StreamResponse:
-    return call.answer(document(call.server.routes))
+async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get this OpenAPI document."""
+    return json_response(build_document(services.routes))
 
 
-async def docs(call: Call) -> web.StreamResponse:
+async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get a readable list of all endpoints."""
     rows = "".join(
         f"<tr><td><code>{r.method}</code></td><td><code>{escape(r.path)}</code></td>"
-        f"<td>{escape(r.summary)}</td><td>{'no' if r.open else r.scope}</td></tr>"
-        for r in sorted(call.server.routes, key=lambda r: (r.path, r.method))
+        f"<td>{escape(r.summary)}</td><td>{'no' if r.public else r.scope}</td></tr>"
+        for r in sorted(services.routes, key=lambda r: (r.path, r.method))
     )
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Hermes API</title>'
-        "<h1>Hermes API</h1><p>The protocols of OpenAI and Anthropic, with an agent behind them. "
-        'The whole description: <a href="/openapi.json">/openapi.json</a>.</p>'
+        "<h1>Hermes API</h1><p>An agent behind the protocols of OpenAI and Anthropic. "
+        'Full description: <a href="/openapi.json">/openapi.json</a>.</p>'
         "<table><tr><th>Method<th>Path<th>What it does<th>Key (scope)</tr>"
         f"{rows}</table></html>"
     )
     return web.Response(text=page, content_type="text/html")
 
 
-async def metrics(call: Call) -> web.StreamResponse:
-    server = call.server
-    gauges = {
-        "active_turns": server.active,
-        "active_runs": len(server.runs),
-        "connections": server.connections,
-    }
-    text = server.metrics.text(gauges)
+async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get metrics in the text format of Prometheus."""
+    text = services.metrics.render()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def toolsets(call: Call) -> web.StreamResponse:
+async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the tools of the agent by toolset."""
+    config = services.runtime.setup.config
+    tools = select_tools(services.settings.toolsets, platform=SOURCE, settings=config.tools)
     groups: dict[str, list[dict[str, str]]] = {}
-    for tool in call.server.tools().values():
+    for tool in tools.values():
         entry = {"name": tool.name, "description": tool.description, "risk": tool.risk}
         groups.setdefault(tool.toolset, []).append(entry)
-    data = [{"name": name, "tools": tools} for name, tools in sorted(groups.items())]
-    return call.answer({"object": "list", "data": data})
+    data = [{"name": name, "tools": entries} for name, entries in sorted(groups.items())]
+    return json_response(ObjectList("list", data))
 
 
-async def skills(call: Call) -> web.StreamResponse:
-    """Skills are not there yet: none of them is."""
-    return call.answer({"object": "list", "data": []})
+async def list_skills(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the skills of the agent; there are none yet."""
+    return json_response(ObjectList("list", []))
 
 
 ROUTES = (
-    Route("GET", "/openapi.json", openapi, "openapi", "This description."),
-    Route("GET", "/docs", docs, "docs", "The same for people.", media="text/html"),
-    Route(
-        "GET",
-        "/metrics",
-        metrics,
-        "metrics",
-        "Figures for Prometheus.",
-        scope="metrics",
-        media="text/plain",
-    ),
-    Route(
-        "GET",
-        "/v1/toolsets",
-        toolsets,
-        "toolsets",
-        "The tools the agent has here.",
-        answer=Listed,
-    ),
-    Route(
-        "GET",
-        "/v1/skills",
-        skills,
-        "skills",
-        "The skills the agent has here.",
-        answer=Listed,
-    ),
+    Route("GET", "/openapi.json", get_openapi, "openapi"),
+    Route("GET", "/docs", get_docs, "docs", media="text/html"),
+    Route("GET", "/metrics", get_metrics, "metrics", scope="metrics", media="text/plain"),
+    Route("GET", "/v1/toolsets", list_toolsets, "toolsets", ObjectList),
+    Route("GET", "/v1/skills", list_skills, "skills", ObjectList),
 )

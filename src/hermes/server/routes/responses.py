@@ -1,13 +1,14 @@
-"""POST /v1/responses, and what becomes of a response afterwards."""
+"""/v1/responses: create responses, and read or delete stored ones."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
+from collections.abc import Container
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, get_args
 
-import msgspec
 from msgspec import Meta, Struct
 
 from hermes.app.session import Session
@@ -17,338 +18,317 @@ from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
 from hermes.server.http import web
+from hermes.server.http.call import MAX_NAME_LENGTH, ApiCall, is_plain_text, json_response
 from hermes.server.http.client_quirks import runs_every_call
-from hermes.server.http.errors import bad, missing
-from hermes.server.http.idempotency import once
-from hermes.server.http.request_schemas import Execution, Flag, Input
-from hermes.server.http.response_schemas import Deleted, Response
-from hermes.server.http.route import Call, Route, flag
-from hermes.server.turns.client_tools import ClientTools, names_of, open_calls, wanted
-from hermes.server.turns.image_links import shown_as
-from hermes.server.turns.outcome import incomplete, incomplete_headers, turn_headers
-from hermes.server.turns.response_input import read_input
-from hermes.server.turns.response_items import Hosted, Narrator, fail, items_of, none_hosted, settle
-from hermes.server.turns.sessions import Ask, alone, session_headers, speakable, wanted_settings
-from hermes.server.turns.stored_responses import KIND, Kept, load_kept
-from hermes.server.turns.streaming import follow, to_the_end, whatever_comes
+from hermes.server.http.errors import bad_request, not_found
+from hermes.server.http.json_body import parse_flag
+from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
+from hermes.server.http.response_schemas import DeletedObject
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.turns.client_tools import list_open_calls, list_tool_names, parse_client_tools
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
+from hermes.server.turns.response_input import parse_input
+from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, build_items
+from hermes.server.turns.stored_responses import (
+    CONVERSATION_KIND,
+    ResponseStore,
+    StoredResponse,
+)
+from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
 
-TOOL_ITEMS = "X-Hermes-Tool-Items"
-NAMES = "conversation"
-_MOST_NAMES = 1000
-_TRUNCATED = 100
-"""Messages of history that `truncation: auto` leaves."""
+TOOL_ITEMS_HEADER = "X-Hermes-Tool-Items"
+_TRUNCATED_MESSAGES = 100
+"""How many messages of the history `truncation: auto` keeps."""
 
 
-class Reasoning(Struct):
+class ReasoningOptions(Struct):
     effort: Effort | None = None
 
 
 class ResponsesRequest(Struct):
-    input: Input
+    input: TurnInput
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
-    store: Flag | None = None
-    stream: Flag | None = None
+    store: FlagField | None = None
+    stream: FlagField | None = None
     truncation: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_output_tokens: int | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningOptions | None = None
     metadata: dict[str, Any] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: Execution | None = None
+    tool_execution: ToolExecution | None = None
 
 
-class _Work(Struct):
-    """One request on its way."""
+class _ResponseTurn(Struct):
+    """A request in progress, and what is stored of it."""
 
-    call: Call
-    body: ResponsesRequest
-    ask: Ask
+    owner: str
+    request: TurnRequest
+    response: ResponseObject
     past: tuple[Message, ...]
-    """All of it; the ask may hold less."""
+    """The complete past; `request` may have been truncated."""
     instructions: str
-    """What the next response inherits."""
-    store: bool
-    name: str
-    response: dict[str, Any]
-    hosted: Hosted
+    """The instructions that the next response inherits."""
+    hosted: Container[str]
+    """Tools whose calls must not look like calls for the client to run."""
+    is_stored: bool
+    conversation: str
     session: str = ""
 
-    def opened(self, session: Session) -> None:
+    def enter_session(self, session: Session) -> None:
         self.session = session.id
-        if self.ask.session:  # the past is the store's, not the client's
-            known = session.transcript.client_history
-            self.past = known.messages if known else ()
+        if self.request.session:  # then the past is the stored one, not the request's
+            history = session.transcript.client_history
+            self.past = history.messages if history else ()
+
+    async def save_response(self, responses: ResponseStore, added: tuple[Message, ...]) -> None:
+        """Store the response, if it is to be stored; `added`: the messages of this turn so far."""
+        if not self.is_stored:
+            return
+        transcript = (*self.past, *(added or (self.request.prompt,)))
+        stored = StoredResponse(self.response, transcript, self.session, self.instructions)
+        await responses.save(self.owner, stored, self.conversation)
 
 
-async def create(call: Call) -> web.StreamResponse:
-    body = call.json(ResponsesRequest)
-    if not flag(body.stream, "stream"):
-        return await once(call, lambda: _whole(call, body))
-    held = AsyncExitStack()
-    async with held:
-        work = await _prepare(call, body, held)
-        return await follow(call, work.ask, lambda s: _Telling(work, s), held.pop_all())
+async def create_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Run one turn and store what is needed to continue from it."""
+    body = call.decode_body(ResponsesRequest)
+    if not parse_flag(body.stream, "stream"):
+        return await services.idempotency.run_once(
+            call, lambda: _answer_response(call, services, body)
+        )
+    async with AsyncExitStack() as resources:
+        turn = await _prepare_turn(call, services, body, resources)
+        encoder = _ResponseEncoder(services, turn)
+        return await services.turns.stream_turn(call, turn.request, encoder, resources.pop_all())
 
 
-# -- reading the request ---------------------------------------------------------------------
+# -- the request -----------------------------------------------------------------------------
 
 
-def _conversation_name(body: ResponsesRequest) -> str:
-    given = body.conversation
-    name = given.get("id") if isinstance(given, dict) else given
-    if name is None:
-        return ""
-    if not isinstance(name, str) or not 0 < len(name) <= 256 or not speakable(name):
-        raise bad("conversation must be a name of at most 256 characters.", "conversation")
-    if body.previous_response_id:
-        raise bad("Cannot use both conversation and previous_response_id.", "conversation")
-    return name
-
-
-async def _prepare(call: Call, body: ResponsesRequest, held: AsyncExitStack) -> _Work:
-    """Turns of one named conversation come one after the other."""
-    name = _conversation_name(body)
-    if name:
-        turns = alone(call.server, f"{NAMES}/{call.principal.name}/{name}")
-        await held.enter_async_context(turns)
-    tools = wanted(body.tool_execution, body.tools, body.tool_choice)
-    store = flag(body.store, "store", default=True)
-    headers = session_headers(call)
-    previous = await _previous(call, body, name)
+async def _prepare_turn(
+    call: ApiCall, services: RouteServices, body: ResponsesRequest, resources: AsyncExitStack
+) -> _ResponseTurn:
+    """Parse the request. `resources` gets the lock of a named conversation, whose turns run one
+    after the other."""
+    owner = call.principal.name
+    conversation = _parse_conversation(body)
+    if conversation:
+        lock = f"{CONVERSATION_KIND}/{owner}/{conversation}"
+        await resources.enter_async_context(services.turns.sessions.lock_session(lock))
+    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    is_stored = parse_flag(body.store, "store", default=True)
+    session, session_key = call.read_session_headers()
+    previous = await _load_previous(services.responses, owner, body, conversation)
     transcript = previous.transcript if previous else ()
-    made = {c.id: c.name for m in transcript for c in m.calls} if tools else None
-    given = read_input(body.input, made)
+    calls = {c.id: c.name for m in transcript for c in m.calls} if tools else None
+    system, before, prompt = parse_input(body.input, calls)
     instructions = body.instructions
     if instructions is None:
         instructions = previous.instructions if previous else ""
-    past = (*transcript, *given.before)
-    ask = Ask(
-        given.prompt,
-        past[-_TRUNCATED:] if body.truncation == "auto" else past,
-        "\n\n".join(filter(None, (instructions, given.system))),
-        session=headers.session,
-        session_key=headers.key,
-        chain=previous.session if previous else f"api-{secrets.token_hex(16)}",
-        keep=store,
+    past = (*transcript, *before)
+    request = TurnRequest(
+        prompt,
+        past[-_TRUNCATED_MESSAGES:] if body.truncation == "auto" else past,
+        join_texts(instructions, system),
+        session=session,
+        session_key=session_key,
+        new_session=previous.session if previous else f"api-{secrets.token_hex(16)}",
+        keep=is_stored,
         client_tools=tools,
-        settings=_settings(call, body),
+        settings=limit_settings(
+            services.settings.max_output_tokens,
+            tokens=body.max_output_tokens,
+            temperature=body.temperature,
+            effort=body.reasoning.effort if body.reasoning else None,
+        ),
     )
-    response = _new(call, body, instructions, tools)
-    hosted = _hosted(call, body) if tools is None else none_hosted
-    return _Work(call, body, ask, past, instructions, store, name, response, hosted)
+    response = _create_response_object(
+        body, services.model, instructions, client_tools=tools is not None
+    )
+    default = services.settings.tool_items
+    hosted = _choose_hosted_tools(call, body, default) if tools is None else ()
+    return _ResponseTurn(
+        owner, request, response, past, instructions, hosted, is_stored, conversation
+    )
 
 
-def _hosted(call: Call, body: ResponsesRequest) -> Hosted:
-    """A call that the client would run as well must not look like one."""
-    wanted = call.request.headers.get(TOOL_ITEMS)
+def _parse_conversation(body: ResponsesRequest) -> str:
+    value = body.conversation
+    name = value.get("id") if isinstance(value, dict) else value
+    if name is None:
+        return ""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not is_plain_text(name):
+        raise bad_request(
+            f"conversation must be a name of at most {MAX_NAME_LENGTH} characters.", "conversation"
+        )
+    if body.previous_response_id:
+        raise bad_request("Cannot use both conversation and previous_response_id.", "conversation")
+    return name
+
+
+async def _load_previous(
+    responses: ResponseStore, owner: str, body: ResponsesRequest, conversation: str
+) -> StoredResponse | None:
+    response_id = body.previous_response_id
+    if conversation:
+        response_id = await responses.find_latest_id(owner, conversation)
+    if not response_id:
+        return None
+    stored = await responses.load(owner, response_id)
+    if stored is None and not conversation:
+        raise not_found("response", response_id[:80])
+    return stored
+
+
+def _choose_hosted_tools(
+    call: ApiCall, body: ResponsesRequest, default: ToolItems
+) -> Container[str]:
+    """Tools shown as `mcp_call`: by header, by client, by setting, or as the request declares."""
+    wanted = call.request.headers.get(TOOL_ITEMS_HEADER)
     if wanted and wanted not in get_args(ToolItems):
-        raise bad(f"{TOOL_ITEMS} is one of {', '.join(get_args(ToolItems))}.")
+        raise bad_request(f"{TOOL_ITEMS_HEADER} must be one of {', '.join(get_args(ToolItems))}.")
     if not wanted and runs_every_call(call.request.headers):
         wanted = "mcp_call"
-    if (wanted or call.server.settings.tool_items) == "mcp_call":
-        return lambda _: True
-    return none_hosted if wanted else names_of(body.tools).__contains__
+    if (wanted or default) == "mcp_call":
+        return EVERY_TOOL
+    return () if wanted else list_tool_names(body.tools)
 
 
-def _settings(call: Call, body: ResponsesRequest) -> dict[str, Any]:
-    effort = body.reasoning.effort if body.reasoning else None
-    return wanted_settings(
-        call.server,
-        tokens=body.max_output_tokens,
+def _create_response_object(
+    body: ResponsesRequest, model: str, instructions: str, *, client_tools: bool
+) -> ResponseObject:
+    metadata = body.metadata or {}
+    return ResponseObject(
+        id=f"resp_{secrets.token_hex(16)}",
+        object="response",
+        created_at=int(time.time()),
+        status="in_progress",
+        error=None,
+        incomplete_details=None,
+        instructions=instructions or None,
+        metadata={name: text for name, text in metadata.items() if isinstance(text, str)},
+        model=body.model or model,
+        output=[],
+        parallel_tool_calls=True,
+        previous_response_id=body.previous_response_id,
         temperature=body.temperature,
-        effort=effort,
+        tool_choice=(body.tool_choice or "auto") if client_tools else "auto",
+        tools=(body.tools or []) if client_tools else [],
+        top_p=None,
+        truncation="auto" if body.truncation == "auto" else "disabled",
+        usage=None,
     )
 
 
-async def _previous(call: Call, body: ResponsesRequest, name: str) -> Kept | None:
-    owner = call.principal.name
-    objects = call.server.runtime.store.objects
-    identity = body.previous_response_id
-    if name:
-        pointer = await objects.get(NAMES, _named(owner, name), owner=owner)
-        identity = pointer.body.decode() if pointer else None
-    if not identity:
-        return None
-    kept = await load_kept(call, identity)
-    if kept is None and not name:
-        raise missing("response", identity[:80])
-    return kept
+# -- the answer ------------------------------------------------------------------------------
 
 
-def _named(owner: str, name: str) -> str:
-    return f"{owner}/{name}"
+async def _answer_response(
+    call: ApiCall, services: RouteServices, body: ResponsesRequest
+) -> web.Response:
+    async with AsyncExitStack() as resources:
+        turn = await _prepare_turn(call, services, body, resources)
+        result, session = await services.turns.run_turn(call.principal, turn.request)
+        turn.enter_session(session)
+        response = turn.response
+        response.apply_result(result)
+        if is_unusable(result):
+            response.mark_failed(result.error_code or "server_error", result.error)
+        clean = choose_text_filter(services.settings.images, session.transcript.taint)
+        response.output = build_items(result.messages[1:], turn.hosted, clean)
+        await turn.save_response(services.responses, result.messages)
+    headers = build_turn_headers(session.id, turn.request, result)
+    raise_if_unusable(result, headers)
+    return json_response(response, headers=headers)
 
 
-def _new(
-    call: Call, body: ResponsesRequest, instructions: str, tools: ClientTools | None
-) -> dict[str, Any]:
-    metadata = body.metadata or {}
-    return {
-        "id": f"resp_{secrets.token_hex(16)}",
-        "object": "response",
-        "created_at": int(time.time()),
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": instructions or None,
-        "metadata": {name: text for name, text in metadata.items() if isinstance(text, str)},
-        "model": body.model or call.server.model,
-        "output": [],
-        "parallel_tool_calls": True,
-        "previous_response_id": body.previous_response_id,
-        "temperature": body.temperature,
-        "tool_choice": (body.tool_choice or "auto") if tools else "auto",
-        "tools": (body.tools or []) if tools else [],
-        "top_p": None,
-        "truncation": "auto" if body.truncation == "auto" else "disabled",
-        "usage": None,
-    }
+class _ResponseEncoder:
+    """Encodes the events of a response; stores it before its id is sent and when the turn ends."""
 
+    def __init__(self, services: RouteServices, turn: _ResponseTurn) -> None:
+        self._services = services
+        self._turn = turn
+        self._items = ItemEncoder(turn.hosted)
 
-# -- keeping ---------------------------------------------------------------------------------
-
-
-async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
-    if not work.store:
-        return
-    server = work.call.server
-    owner = work.call.principal.name
-    transcript = (*work.past, *added)
-    kept = Kept(work.response, transcript, work.session, work.instructions, server.token)
-    objects = server.runtime.store.objects
-    identity = work.response["id"]
-    most = server.settings.max_stored_responses
-    await objects.put(KIND, identity, msgspec.msgpack.encode(kept), owner=owner, keep_latest=most)
-    if work.name:
-        name = _named(owner, work.name)
-        await objects.put(NAMES, name, identity.encode(), owner=owner, keep_latest=_MOST_NAMES)
-
-
-# -- answering -------------------------------------------------------------------------------
-
-
-async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
-    async with AsyncExitStack() as held:
-        work = await _prepare(call, body, held)
-        result, session = await to_the_end(call, work.ask, work.opened)
-        response = work.response
-        settle(response, result)
-        nothing = result.status != "completed" and not result.text.strip()
-        if nothing:
-            fail(response, result)
-        say = shown_as(call.server, session.transcript.taint)
-        response["output"] = items_of(result.messages[1:], work.hosted, say)
-        await _keep(work, result.messages or (work.ask.prompt,))
-    headers = turn_headers(session.id, work.ask) | incomplete_headers(result)
-    if nothing:
-        raise incomplete(result, headers)
-    return call.answer(response, headers=headers)
-
-
-class _Telling:
-    """Known before it is shown: the response is stored before its id is sent."""
-
-    def __init__(self, work: _Work, session: Session) -> None:
-        work.opened(session)
-        self.headers = turn_headers(session.id, work.ask)
-        self._work = work
-        self._narrator = Narrator(work.hosted)
-
-    async def begin(self) -> bytes:
-        work = self._work
-        response = work.response
-        await _keep(work, (work.ask.prompt,))
-        if work.store:
-            work.call.server.unfinished.add(response["id"])
-        return self._narrator.frame("response.created", response=response) + self._narrator.frame(
-            "response.in_progress", response=response
+    async def encode_start(self, session: Session) -> bytes:
+        turn, response = self._turn, self._turn.response
+        turn.enter_session(session)
+        await turn.save_response(self._services.responses, ())
+        if turn.is_stored:
+            self._services.responses.in_progress.add(response.id)
+        return b"".join(
+            self._items.encode_frame(kind, response=response)
+            for kind in ("response.created", "response.in_progress")
         )
 
-    def tell(self, happened: TurnEvent) -> bytes:
-        return b"".join(self._narrator.tell(happened))
+    def encode_event(self, event: TurnEvent) -> bytes:
+        return b"".join(self._items.encode_event(event))
 
-    async def end(self, result: TurnResult) -> bytes:
-        frames = [*self._narrator.close()]
-        for call in open_calls(result.messages):
-            frames += self._narrator.call(call)
-        server, response = self._work.call.server, self._work.response
+    async def encode_end(self, result: TurnResult) -> bytes:
+        frames = [*self._items.end_message()]
+        for call in list_open_calls(result.messages):
+            frames += self._items.encode_call(call)
+        response, services = self._turn.response, self._services
         try:
-            await whatever_comes(server, self._settle(result))
-        except StoreError as error:  # what was said is not kept: that is not a success
-            response |= {"status": "failed", "incomplete_details": None}
-            response["error"] = {"code": "internal", "message": server.redact(str(error))}
-        frames.append(self._narrator.frame(f"response.{response['status']}", response=response))
+            saving = services.runtime.spawn_task(self._save_result(result), "end of a turn")
+            await asyncio.shield(saving)  # it is stored even if the client disconnects now
+        except StoreError as error:  # a response that could not be stored has failed
+            response.mark_failed("internal", services.turns.redact(str(error)))
+        frames.append(self._items.encode_frame(f"response.{response.status}", response=response))
         return b"".join(frames)
 
-    async def _settle(self, result: TurnResult) -> None:
-        work = self._work
-        work.call.server.metrics.turn(result)
-        settle(work.response, result)
-        work.response["output"] = self._narrator.items
-        unfinished = work.call.server.unfinished
-        if work.response["id"] not in unfinished:
+    async def _save_result(self, result: TurnResult) -> None:
+        response = self._turn.response
+        response.apply_result(result)
+        response.output = self._items.items
+        in_progress = self._services.responses.in_progress
+        if response.id not in in_progress:
             return
         try:
-            await _keep(work, result.messages or (work.ask.prompt,))
+            await self._turn.save_response(self._services.responses, result.messages)
         finally:
-            unfinished.discard(work.response["id"])
+            in_progress.discard(response.id)
 
 
-# -- afterwards ------------------------------------------------------------------------------
+# -- stored responses ------------------------------------------------------------------------
 
 
-async def get(call: Call) -> web.StreamResponse:
-    kept = await load_kept(call, call.names["id"])
-    if kept is None:
-        raise missing("response", call.names["id"])
-    return call.answer(kept.response)
+async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get a stored response."""
+    response_id = call.path_params["id"]
+    stored = await services.responses.load(call.principal.name, response_id)
+    if stored is None:
+        raise not_found("response", response_id)
+    return json_response(stored.response)
 
 
-async def delete(call: Call) -> web.StreamResponse:
-    identity, owner = call.names["id"], call.principal.name
-    objects = call.server.runtime.store.objects
-    if not await objects.remove(KIND, identity, owner=owner):
-        raise missing("response", identity)
-    call.server.unfinished.discard(identity)
-    for name in await objects.list_all(NAMES, owner=owner):
-        if name.body == identity.encode():
-            await objects.remove(NAMES, name.id, owner=owner)
-    return call.answer({"id": identity, "object": "response", "deleted": True})
+async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Delete a stored response."""
+    response_id = call.path_params["id"]
+    if not await services.responses.delete(call.principal.name, response_id):
+        raise not_found("response", response_id)
+    return json_response(DeletedObject(response_id, "response", True))
 
 
+_PATH = "/v1/responses/{id}"
 ROUTES = (
     Route(
         "POST",
         "/v1/responses",
-        create,
+        create_response,
         "responses",
-        "One turn; the server keeps what it takes to go on from it.",
-        body=ResponsesRequest,
-        errors=(400, 403, 404, 413, 415, 429, 502),
+        ResponseObject,
+        ResponsesRequest,
+        errors=(404, 502),
         streams=True,
-        answer=Response,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        headers=TURN_HEADERS,
     ),
-    Route(
-        "GET",
-        "/v1/responses/{id}",
-        get,
-        "response",
-        "A stored response.",
-        errors=(404,),
-        answer=Response,
-    ),
-    Route(
-        "DELETE",
-        "/v1/responses/{id}",
-        delete,
-        "response_delete",
-        "Forget a stored response.",
-        errors=(404,),
-        answer=Deleted,
-    ),
+    Route("GET", _PATH, get_response, "response", ResponseObject),
+    Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject),
 )

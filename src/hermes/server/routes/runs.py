@@ -1,41 +1,38 @@
-"""/v1/runs: start work, look at it, follow it, answer it, stop it."""
+"""/v1/runs: start, read, follow, approve, steer and stop runs."""
 
 from __future__ import annotations
 
 import secrets
-import time
-from asyncio import gather
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
+from hermes.core.events import Answer
 from hermes.server.http import web
-from hermes.server.http.errors import ApiError, bad, missing
-from hermes.server.http.idempotency import once
-from hermes.server.http.request_schemas import Input, Items
-from hermes.server.http.response_schemas import RunAnswered, RunStarted, RunState, RunTold
-from hermes.server.http.route import Call, Route
-from hermes.server.turns import runs
-from hermes.server.turns.response_input import read_history, read_input
-from hermes.server.turns.runs import CHOICES, Run, State
-from hermes.server.turns.sessions import LONGEST_NAME, Ask, session_headers, speakable, stored
-from hermes.server.turns.sse import ClientGone, Stream
-from hermes.server.turns.stored_responses import load_kept
+from hermes.server.http.call import ApiCall, check_name, json_response
+from hermes.server.http.errors import ApiError, bad_request, not_found
+from hermes.server.http.request_schemas import HistoryItems, TurnInput
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.turns.response_input import parse_history, parse_input
+from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, RunRegistry, StoredRun
+from hermes.server.turns.sse import ClientGone, EventStream
+from hermes.server.turns.turn_request import TurnRequest, join_texts
+
+_CHOICES: tuple[Answer, ...] = get_args(Answer)
 
 
 class RunRequest(Struct):
-    input: Input
+    input: TurnInput
     instructions: str | None = None
     session_id: str | None = None
-    conversation_history: Items | None = None
+    conversation_history: HistoryItems | None = None
     previous_response_id: str | None = None
     model: str | None = None
 
 
 class ApprovalRequest(Struct):
-    choice: Annotated[str, Meta(extra_json_schema={"enum": list(CHOICES)})]
+    choice: Annotated[str, Meta(extra_json_schema={"enum": list(_CHOICES)})]
     approval_id: str | None = None
 
 
@@ -43,208 +40,179 @@ class SteerRequest(Struct):
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
-async def start(call: Call) -> web.StreamResponse:
-    return await once(call, lambda: _start(call))
+class RunStarted(Struct):
+    run_id: str
+    status: Literal["started"]
 
 
-async def _start(call: Call) -> web.Response:
-    body = call.json(RunRequest)
-    given = read_input(body.input)
-    told = read_history(body.conversation_history or [], "conversation_history")
-    before = (*told.before, *given.before)
+class RunStatusAnswer(Struct):
+    run_id: str
+    status: str
+
+
+async def start_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Start a run, which needs no open connection."""
+    return await services.idempotency.run_once(call, lambda: _start_run(call, services))
+
+
+async def _start_run(call: ApiCall, services: RouteServices) -> web.Response:
+    body = call.decode_body(RunRequest)
+    request = await _parse_request(call, services, body)
+    model = body.model or services.model
+    run_id = await services.runs.start_run(call.principal, request, model)
+    return json_response(RunStarted(run_id, "started"), 202)
+
+
+async def _parse_request(call: ApiCall, services: RouteServices, body: RunRequest) -> TurnRequest:
+    input_system, before, prompt = parse_input(body.input)
+    history = body.conversation_history or []
+    history_system, past = parse_history(history, "conversation_history")
+    past = (*past, *before)
     instructions = body.instructions or ""
-    headers = session_headers(call)
-    session = _session(body.session_id or "") or headers.session
+    session, session_key = call.read_session_headers()
+    session = check_name(body.session_id or "", "session_id", "session_id") or session
     if session:
-        await stored(call.server, call.principal, session)
-    chain = f"api-{secrets.token_hex(16)}"
+        await services.turns.sessions.load_past(call.principal, session)  # 404 if not owned
+    new_session = f"api-{secrets.token_hex(16)}"
     if body.previous_response_id:
-        kept = await load_kept(call, body.previous_response_id)
-        if kept is None:
-            raise missing("response", body.previous_response_id[:80])
-        before = (*kept.transcript, *before)
-        instructions = instructions or kept.instructions
-        chain = kept.session or chain
-    if before and session:  # the past that is told is the one that counts
-        chain, session = session, ""
-    ask = Ask(
-        given.prompt,
-        before,
-        "\n\n".join(filter(None, (instructions, told.system, given.system))),
+        previous = await services.responses.load(call.principal.name, body.previous_response_id)
+        if previous is None:
+            raise not_found("response", body.previous_response_id[:80])
+        past = (*previous.transcript, *past)
+        instructions = instructions or previous.instructions
+        new_session = previous.session or new_session
+    if past and session:  # the history in the request replaces the stored one
+        new_session, session = session, ""
+    return TurnRequest(
+        prompt,
+        past,
+        join_texts(instructions, history_system, input_system),
         session=session,
-        session_key=headers.key,
-        chain=chain,
+        session_key=session_key,
+        new_session=new_session,
     )
-    now = time.time()
-    state = State(
-        f"run_{secrets.token_hex(16)}",
-        ask.session or chain,
-        body.model or call.server.model,
-        now,
-        now,
-        server=call.server.token,
-    )
-    run = Run(call.server, call.principal, ask, state)
-    async with AsyncExitStack() as held:
-        held.enter_context(call.server.running(call.principal))
-        await gather(
-            runs.save(call.server, run.owner, state), runs.forget_old(call.server, run.owner)
-        )
-        call.server.runs[state.run_id] = run
-        call.server.runtime.spawn_task(run.work(held.pop_all()), f"run {state.run_id}")
-    return call.answer({"run_id": state.run_id, "status": "started"}, 202)
 
 
-def _session(identity: str) -> str:
-    if len(identity) > LONGEST_NAME or not speakable(identity):
-        raise bad(
-            f"session_id has at most {LONGEST_NAME} characters, no control characters.",
-            "session_id",
-        )
-    return identity
+async def get_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get the state of a run."""
+    return json_response((await _find_run(call, services.runs)).build_run_object())
 
 
-async def status(call: Call) -> web.StreamResponse:
-    return call.answer((await _found(call)).shown())
-
-
-async def events(call: Call) -> web.StreamResponse:
-    state = await _found(call)
+async def stream_run_events(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Stream the events of a run, from the start or after Last-Event-ID."""
+    state = await _find_run(call, services.runs)
     after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
     if not after.isascii() or not after.isdigit():
-        raise bad("Last-Event-ID must be the id of an event of this run.")
-    stream = Stream(call)
+        raise bad_request("Last-Event-ID must be the id of an event.")
+    frames = services.runs.read_frames(call.principal.name, state.run_id, int(after[:18]))
+    stream = EventStream(call.request, services.settings.cors_origins)
     await stream.open()
     try:
-        async for data in _told(call, state.run_id, after):
+        async for data in frames:
             await stream.send(data)
     except ClientGone:
         pass
     finally:
-        stream.quiet()
+        stream.stop_keepalive()
     return await stream.close()
 
 
-async def stop(call: Call) -> web.StreamResponse:
-    state = await _found(call)
-    run = _going(call, state)
+async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Stop a run."""
+    state = await _find_run(call, services.runs)
+    run = _find_active(services.runs, state)
     if run is not None:
-        await run.stop()
-        state = run.shown
-    return call.answer({"run_id": state.run_id, "status": state.status})
+        await run.cancel()
+        state = run.saved
+    return json_response(RunStatusAnswer(state.run_id, state.status))
 
 
-async def approve(call: Call) -> web.StreamResponse:
-    body = call.json(ApprovalRequest)
-    state = await _found(call)
-    choice = next((c for c in CHOICES if c == body.choice), None)
+async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Answer an approval that a run is waiting for."""
+    body = call.decode_body(ApprovalRequest)
+    state = await _find_run(call, services.runs)
+    choice = next((c for c in _CHOICES if c == body.choice), None)
     if choice is None:
-        raise bad(f"choice must be one of {', '.join(CHOICES)}.", "choice")
-    run = _going(call, state)
+        raise bad_request(f"choice must be one of {', '.join(_CHOICES)}.", "choice")
+    run = _find_active(services.runs, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="nothing_to_approve")
-    told = await run.answer(choice, body.approval_id or "")
-    return call.answer({"run_id": state.run_id, **told})
+    return json_response(await run.answer_approval(choice, body.approval_id or ""))
 
 
-async def steer(call: Call) -> web.StreamResponse:
-    body = call.json(SteerRequest)
-    state = await _found(call)
-    run = _going(call, state)
+async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a run guidance while it is running."""
+    body = call.decode_body(SteerRequest)
+    state = await _find_run(call, services.runs)
+    run = _find_active(services.runs, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="not_running")
     await run.steer(body.text)
-    return call.answer({"run_id": state.run_id, "status": state.status})
+    return json_response(RunStatusAnswer(state.run_id, state.status))
 
 
-def _going(call: Call, state: State) -> Run | None:
-    """None: it has ended."""
-    run = call.server.runs.get(state.run_id)
-    if run is None and state.status not in runs.ENDED:
-        raise ApiError(409, "Another server of this home runs it: ask there.", code="elsewhere")
-    return run
-
-
-def _told(call: Call, run_id: str, after: str) -> AsyncIterator[bytes]:
-    return runs.events(call.server, call.principal.name, run_id, int(after[:18]))
-
-
-async def _found(call: Call) -> State:
-    identity = call.names["run_id"]
-    state = await runs.find(call.server, call.principal.name, identity)
+async def _find_run(call: ApiCall, runs: RunRegistry) -> StoredRun:
+    run_id = call.path_params["run_id"]
+    state = await runs.find_run(call.principal.name, run_id)
     if state is None:
-        raise missing("run", identity)
+        raise not_found("run", run_id)
     return state
 
 
-_ONE = "/v1/runs/{run_id}"
-_THERE = (400, 404)
+def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:
+    """The run, or None if it has ended; 409 if another server works on it."""
+    run = runs.active.get(state.run_id)
+    if run is None and not state.has_ended:
+        raise ApiError(
+            409,
+            "This run belongs to another server of this home; send the request there.",
+            code="elsewhere",
+        )
+    return run
+
+
+_PATH = "/v1/runs/{run_id}"
+_route = partial(Route, scope="runs")
 ROUTES = (
-    Route(
+    _route(
         "POST",
         "/v1/runs",
-        start,
+        start_run,
         "runs",
-        "Start work that goes on without a connection.",
-        scope="runs",
-        body=RunRequest,
+        RunStarted,
+        RunRequest,
         status=202,
-        errors=(400, 403, 404, 413, 415, 429),
-        answer=RunStarted,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        errors=(404,),
+        headers=TURN_HEADERS,
     ),
-    Route(
+    _route("GET", _PATH, get_run, "run_status", RunObject),
+    _route(
         "GET",
-        _ONE,
-        status,
-        "run_status",
-        "How it goes.",
-        scope="runs",
-        errors=_THERE,
-        answer=RunState,
-    ),
-    Route(
-        "GET",
-        f"{_ONE}/events",
-        events,
+        f"{_PATH}/events",
+        stream_run_events,
         "run_events",
-        "What happens in it, from the beginning or from Last-Event-ID on.",
-        scope="runs",
-        errors=_THERE,
         streams=True,
         media="text/event-stream",
         headers=("Last-Event-ID",),
     ),
+    _route("POST", f"{_PATH}/stop", stop_run, "run_stop", RunStatusAnswer, errors=(409,)),
     Route(
         "POST",
-        f"{_ONE}/stop",
-        stop,
-        "run_stop",
-        "Interrupt it.",
-        scope="runs",
-        errors=(*_THERE, 409),
-        answer=RunTold,
-    ),
-    Route(
-        "POST",
-        f"{_ONE}/approval",
-        approve,
+        f"{_PATH}/approval",
+        answer_approval,
         "run_approval",
-        "Answer the approval it waits for.",
+        ApprovalAnswer,
+        ApprovalRequest,
         scope="approve",
-        body=ApprovalRequest,
-        errors=(400, 404, 409, 413, 415),
-        answer=RunAnswered,
+        errors=(409,),
     ),
-    Route(
+    _route(
         "POST",
-        f"{_ONE}/steer",
-        steer,
+        f"{_PATH}/steer",
+        steer_run,
         "run_steer",
-        "Give it guidance while it works.",
-        scope="runs",
-        body=SteerRequest,
-        errors=(400, 404, 409, 413, 415),
-        answer=RunTold,
+        RunStatusAnswer,
+        SteerRequest,
+        errors=(409,),
     ),
 )

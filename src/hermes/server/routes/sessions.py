@@ -1,251 +1,243 @@
-"""/api/sessions: stored conversations, looked at, searched, gone on with."""
+"""/api/sessions: list, search, read, change, fork and continue stored sessions."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from hermes.core.events import TurnEnd, TurnEvent, TurnResult
+from hermes.app.session import Session
+from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import SessionMeta
+from hermes.core.store import SessionMeta, SessionStore
 from hermes.server.http import web
-from hermes.server.http.errors import ApiError, bad, missing
-from hermes.server.http.idempotency import once
-from hermes.server.http.request_schemas import Content
+from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.errors import ApiError, bad_request, not_found
+from hermes.server.http.request_schemas import MessageContent
 from hermes.server.http.response_schemas import (
-    Deleted,
-    Listed,
-    Page,
-    SessionAnswer,
-    Sessions,
-    StoredSession,
+    AssistantMessage,
+    DeletedObject,
+    IncompleteTurn,
+    ObjectList,
+    ObjectPage,
 )
-from hermes.server.http.route import Call, Route
-from hermes.server.turns.content import parts_of, visible
-from hermes.server.turns.image_links import shown_as
-from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.turns.response_items import usage_of
-from hermes.server.turns.sessions import SOURCE, Ask, key_of, owned
-from hermes.server.turns.streaming import follow, to_the_end
-from hermes.server.turns.turn_events import tell
+from hermes.server.route import Route, RouteServices
+from hermes.server.turns.content import has_visible_content, parse_content
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.outcome import describe_incomplete
+from hermes.server.turns.response_items import ResponseUsage, build_response_usage
+from hermes.server.turns.sessions import SOURCE, build_owner_key, is_owner
+from hermes.server.turns.turn_events import build_token_usage, describe_event, encode_event
+from hermes.server.turns.turn_request import TurnRequest
 
-_MOST = 200
-_LOOKED_AT = 1000
-"""Hits of everybody's that are looked through for those of one."""
+_MAX_SESSIONS = 200
+_MAX_HITS = 1000
+"""How many hits of all principals are searched for those of one."""
 
 
-class NewSession(Struct):
+class CreateSessionRequest(Struct):
     title: Annotated[str, Meta(max_length=200)] = ""
 
 
-class Changes(Struct):
+class UpdateSessionRequest(Struct):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Fork(Struct):
+class ForkRequest(Struct):
     title: Annotated[str, Meta(max_length=200)] = ""
     messages: Annotated[int, Meta(ge=0)] | None = None
-    """How many of the first it takes along; absent: all."""
+    """How many messages the fork takes over, from the first; absent: all."""
 
 
-class Said(Struct):
-    message: Content = None
-    """A string, or parts."""
-    input: Content = None
-    """The same, as responses and runs call it."""
+class SessionChatRequest(Struct):
+    message: MessageContent = None
+    """A string, or a list of parts."""
+    input: MessageContent = None
+    """Another name for `message`, as in responses and runs."""
     instructions: str = ""
 
 
-async def listed(call: Call) -> web.StreamResponse:
-    limit = _number(call, "limit", 50, _MOST)
-    offset = _number(call, "offset", 0, 1_000_000, least=0)
-    store = call.server.runtime.store
-    found = await store.sessions.list_by_owner(call.principal.name, limit=limit + 1, offset=offset)
-    data = [shown(meta) for meta in found[:limit]]
-    return call.answer({"object": "list", "data": data, "has_more": len(found) > limit})
+class SessionObject(Struct):
+    id: str
+    object: Literal["hermes.session"]
+    title: str
+    source: str
+    model: str
+    state: str
+    parent: str | None
+    created_at: float
+    updated_at: float
+    message_count: int
 
 
-async def search(call: Call) -> web.StreamResponse:
+class SessionPage(Struct):
+    object: Literal["list"]
+    data: list[SessionObject]
+    has_more: bool
+
+
+class SessionChatAnswer(Struct, omit_defaults=True):
+    session_id: str
+    message: AssistantMessage
+    usage: ResponseUsage
+    hermes: IncompleteTurn | None = None
+
+
+# -- stored sessions -------------------------------------------------------------------------
+
+
+async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List sessions, the most recently used first."""
+    limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
+    offset = _read_number_param(call, "offset", 0, 1_000_000, minimum=0)
+    sessions, owner = services.runtime.store.sessions, call.principal.name
+    found = await sessions.list_by_owner(owner, limit=limit + 1, offset=offset)
+    data = [_describe_session(meta) for meta in found[:limit]]
+    return json_response(SessionPage("list", data, len(found) > limit))
+
+
+async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Find messages that contain all words of the query."""
     query = call.request.query.get("q", "").strip()
     if not query:
-        raise bad("q is required.", "q")
-    limit = _number(call, "limit", 20, _MOST)
-    hits = await call.server.runtime.store.search.find_messages(query[:1000], limit=_LOOKED_AT)
-    data = [
-        {"session": shown(hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet}
+        raise bad_request("q is required.", "q")
+    limit = _read_number_param(call, "limit", 20, _MAX_SESSIONS)
+    hits = await services.runtime.store.search.find_messages(query[:1000], limit=_MAX_HITS)
+    data: list[dict[str, Any]] = [
+        {
+            "session": _describe_session(hit.session),
+            "seq": hit.seq,
+            "role": hit.role,
+            "snippet": hit.snippet,
+        }
         for hit in hits
-        if owned(hit.session, call.principal)
+        if is_owner(call.principal, hit.session)
     ]
-    return call.answer({"object": "list", "data": data[:limit]})
+    return json_response(ObjectList("list", data[:limit]))
 
 
-async def create(call: Call) -> web.StreamResponse:
-    body = call.json(NewSession) if call.raw.strip() else NewSession()
-    session = await call.server.runtime.open_session(
-        source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.working_folder
+async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Create an empty session."""
+    body = call.decode_optional_body(CreateSessionRequest)
+    runtime = services.runtime
+    session = await runtime.open_session(
+        source=SOURCE, key=build_owner_key(call.principal), cwd=runtime.working_folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
-    await call.server.runtime.store.sessions.create(meta)
-    return call.answer(shown(meta), 201)
+    await runtime.store.sessions.create(meta)
+    return json_response(_describe_session(meta), 201)
 
 
-async def get(call: Call) -> web.StreamResponse:
-    return call.answer(shown(await _found(call)))
+async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get a session."""
+    return json_response(
+        _describe_session(await _find_session(call, services.runtime.store.sessions))
+    )
 
 
-async def change(call: Call) -> web.StreamResponse:
-    body = call.json(Changes)
-    meta = await _found(call)
-    await call.server.runtime.store.sessions.update_meta(meta.id, title=body.title)
-    return call.answer(shown(structs.replace(meta, title=body.title)))
+async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Change the title of a session."""
+    body = call.decode_body(UpdateSessionRequest)
+    meta = await _find_session(call, services.runtime.store.sessions)
+    await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
+    return json_response(_describe_session(structs.replace(meta, title=body.title)))
 
 
-async def delete(call: Call) -> web.StreamResponse:
-    meta = await _found(call)
-    busy = (session.id for session in call.server.sessions)
-    if meta.id in call.server.turns or meta.id in busy:
-        raise ApiError(409, "A turn of this session is going on.", code="busy")
-    await call.server.runtime.store.sessions.delete(meta.id)
-    return call.answer({"id": meta.id, "object": "hermes.session", "deleted": True})
+async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Delete a session and its messages."""
+    meta = await _find_session(call, services.runtime.store.sessions)
+    if services.turns.sessions.is_busy(meta.id):
+        raise ApiError(409, "A turn of this session is running.", code="busy")
+    await services.runtime.store.sessions.delete(meta.id)
+    return json_response(DeletedObject(meta.id, "hermes.session", True))
 
 
-async def messages(call: Call) -> web.StreamResponse:
-    meta = await _found(call)
-    limit = _number(call, "limit", 100, 1000)
-    after = _number(call, "after", -1, 1 << 24, least=-1)
+async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the messages of a session, in order."""
+    meta = await _find_session(call, services.runtime.store.sessions)
+    limit = _read_number_param(call, "limit", 100, 1000)
+    after = _read_number_param(call, "after", -1, 1 << 24, minimum=-1)
     data: list[dict[str, Any]] = []
-    say = shown_as(call.server, meta.taint)
-    async for stored in call.server.runtime.store.sessions.stream_messages(meta.id):
+    clean = choose_text_filter(services.settings.images, meta.taint)
+    async for stored in services.runtime.store.sessions.stream_messages(meta.id):
         if stored.seq <= after:
             continue
         if len(data) == limit:
-            return call.answer({"object": "list", "data": data, "has_more": True})
-        told = spoken(stored.message, say)
-        data.append({"seq": stored.seq, "created_at": stored.created, **told})
-    return call.answer({"object": "list", "data": data, "has_more": False})
+            return json_response(ObjectPage("list", data, True))
+        message = _describe_message(stored.message, clean)
+        data.append({"seq": stored.seq, "created_at": stored.created, **message})
+    return json_response(ObjectPage("list", data, False))
 
 
-async def fork(call: Call) -> web.StreamResponse:
-    body = call.json(Fork) if call.raw.strip() else Fork()
-    meta = await _found(call)
-    store = call.server.runtime.store
-    past = await store.sessions.load_messages(meta.id)
-    taken = past if body.messages is None else past[: body.messages]
+async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Create a copy of a session that continues independently."""
+    body = call.decode_optional_body(ForkRequest)
+    meta = await _find_session(call, services.runtime.store.sessions)
+    sessions = services.runtime.store.sessions
+    messages = (await sessions.load_messages(meta.id))[: body.messages]
     now = time.time()
-    child = structs.replace(
+    fork = structs.replace(
         meta,
         id=f"api-{secrets.token_hex(16)}",
         source=SOURCE,
-        key=key_of(call.principal, ""),
+        key=build_owner_key(call.principal),
         parent=meta.id,
         title=body.title or meta.title,
         state="idle",
         created=now,
         updated=now,
-        messages=len(taken),
+        messages=len(messages),
     )
-    await store.sessions.append(child.id, taken, create=child)
-    return call.answer(shown(child), 201)
+    await sessions.append(fork.id, messages, create=fork)
+    return json_response(_describe_session(fork), 201)
 
 
-async def chat(call: Call) -> web.StreamResponse:
-    return await once(call, lambda: _chat(call))
-
-
-async def _chat(call: Call) -> web.Response:
-    ask = await _ask(call)
-    result, session = await to_the_end(call, ask)
-    headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if result.status != "completed" and not result.text.strip():
-        raise incomplete(result, headers)
-    answer = {
-        "session_id": session.id,
-        "message": {"role": "assistant", "content": result.text},
-        "usage": usage_of(result.usage),
-    }
-    if result.status != "completed":
-        answer["hermes"] = ending(result)
-    return call.answer(answer, headers=headers)
-
-
-async def chat_stream(call: Call) -> web.StreamResponse:
-    ask = await _ask(call)
-    return await follow(call, ask, lambda session: _Telling(call, ask, session.id))
-
-
-class _Telling:
-    def __init__(self, call: Call, ask: Ask, session: str) -> None:
-        self.headers = turn_headers(session, ask)
-        self._named = {"session_id": session}
-        self._metrics = call.server.metrics
-
-    async def begin(self) -> bytes:
-        return b""
-
-    def tell(self, happened: TurnEvent) -> bytes:
-        return tell(happened, self._named)
-
-    async def end(self, result: TurnResult) -> bytes:
-        self._metrics.turn(result)
-        return tell(TurnEnd(result), self._named)
-
-
-async def _ask(call: Call) -> Ask:
-    body = call.json(Said)
-    meta = await _found(call)
-    said, name = (body.message, "message") if body.input is None else (body.input, "input")
-    if said is None:
-        raise bad("message is required.", "message")
-    prompt = Message("user", parts_of(said, name))
-    if not visible(prompt):
-        raise bad(f"{name} has no visible content.", name)
-    return Ask(prompt, instructions=body.instructions, session=meta.id)
-
-
-async def _found(call: Call) -> SessionMeta:
-    identity = call.names["id"]
-    meta = await call.server.runtime.store.sessions.get_meta(identity)
-    if meta is None or not owned(meta, call.principal):
-        raise missing("session", identity)
+async def _find_session(call: ApiCall, sessions: SessionStore) -> SessionMeta:
+    session_id = call.path_params["id"]
+    meta = await sessions.get_meta(session_id)
+    if meta is None or not is_owner(call.principal, meta):
+        raise not_found("session", session_id)
     return meta
 
 
-def _number(call: Call, name: str, default: int, most: int, least: int = 1) -> int:
+def _read_number_param(
+    call: ApiCall, name: str, default: int, maximum: int, minimum: int = 1
+) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
-        raise bad(f"{name} must be a number.", name)
-    return max(least, min(int(text), most))
+        raise bad_request(f"{name} must be an integer.", name)
+    return max(minimum, min(int(text), maximum))
 
 
-def shown(meta: SessionMeta) -> dict[str, Any]:
-    return {
-        "id": meta.id,
-        "object": "hermes.session",
-        "title": meta.title,
-        "source": meta.source,
-        "model": meta.model,
-        "state": meta.state,
-        "parent": meta.parent or None,
-        "created_at": meta.created,
-        "updated_at": meta.updated,
-        "message_count": meta.messages,
-    }
+def _describe_session(meta: SessionMeta) -> SessionObject:
+    return SessionObject(
+        id=meta.id,
+        object="hermes.session",
+        title=meta.title,
+        source=meta.source,
+        model=meta.model,
+        state=meta.state,
+        parent=meta.parent or None,
+        created_at=meta.created,
+        updated_at=meta.updated,
+        message_count=meta.messages,
+    )
 
 
-def spoken(message: Message, say: Callable[[str], str]) -> dict[str, Any]:
-    """`say`: how a text of the model is shown."""
+def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str, Any]:
+    """The JSON object of a message; `clean` filters the texts of the model."""
     content: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case Text(text):
-                told = say(text) if message.role == "assistant" else text
-                content.append({"type": "text", "text": told})
+                text = clean(text) if message.role == "assistant" else text
+                content.append({"type": "text", "text": text})
             case Thinking(text) if text:
                 content.append({"type": "reasoning", "text": text})
             case Media(mime, _, url):
@@ -253,135 +245,134 @@ def spoken(message: Message, say: Callable[[str], str]) -> dict[str, Any]:
             case ToolCall(id, name, args):
                 content.append({"type": "tool_call", "id": id, "name": name, "arguments": args})
             case ToolReturn(call_id, name, _, error):
-                content.append(
-                    {
-                        "type": "tool_result",
-                        "call_id": call_id,
-                        "name": name,
-                        "text": part.text,
-                        "error": error,
-                    }
-                )
+                result = {"type": "tool_result", "call_id": call_id, "name": name}
+                content.append({**result, "text": part.text, "error": error})
             case _:
                 continue
     return {"role": message.role, "kind": message.kind, "content": content}
 
 
+# -- turns in a stored session ---------------------------------------------------------------
+
+
+async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a message to a session and wait for the answer."""
+    return await services.idempotency.run_once(call, lambda: _answer_chat(call, services))
+
+
+async def _answer_chat(call: ApiCall, services: RouteServices) -> web.Response:
+    request = await _parse_request(call, services)
+
+    def build_answer(result: TurnResult) -> SessionChatAnswer:
+        message = AssistantMessage("assistant", result.text)
+        usage = build_response_usage(result.usage)
+        return SessionChatAnswer(request.session, message, usage, describe_incomplete(result))
+
+    return await services.turns.answer_turn(call, request, build_answer)
+
+
+async def stream_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a message to a session and stream the answer."""
+    request = await _parse_request(call, services)
+    return await services.turns.stream_turn(call, request, _SessionEncoder(request.session))
+
+
+class _SessionEncoder:
+    """Encodes the events of a turn in a stored session."""
+
+    def __init__(self, session_id: str) -> None:
+        self._owner = {"session_id": session_id}
+
+    async def encode_start(self, session: Session) -> bytes:
+        return b""
+
+    def encode_event(self, event: TurnEvent) -> bytes:
+        if isinstance(event, Notice):
+            data = {"code": event.code, "text": event.text}
+            return encode_event("notice", self._owner, data)
+        described = describe_event(event)
+        return encode_event(described[0], self._owner, described[1]) if described else b""
+
+    async def encode_end(self, result: TurnResult) -> bytes:
+        data: dict[str, Any] = {"output": result.text}
+        match result.status:
+            case "completed":
+                name = "turn.completed"
+            case "interrupted":
+                name = "turn.cancelled"
+            case _:
+                name = "turn.failed"
+                data |= {"error": result.error, "error_code": result.error_code}
+        return encode_event(name, self._owner, {**data, "usage": build_token_usage(result)})
+
+
+async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
+    body = call.decode_body(SessionChatRequest)
+    meta = await _find_session(call, services.runtime.store.sessions)
+    name, content = ("message", body.message) if body.input is None else ("input", body.input)
+    if content is None:
+        raise bad_request("message is required.", "message")
+    prompt = Message("user", parse_content(content, name))
+    if not has_visible_content(prompt):
+        raise bad_request(f"{name} has no visible content.", name)
+    return TurnRequest(prompt, instructions=body.instructions, session=meta.id)
+
+
 _ALL = "/api/sessions"
 _ONE = "/api/sessions/{id}"
-_BODY = (400, 404, 413, 415)
+_route = partial(Route, scope="sessions")
 ROUTES = (
-    Route(
-        "GET",
-        f"{_ALL}/search",
-        search,
-        "session_search",
-        "Messages that hold all the words.",
-        scope="sessions",
-        errors=(400,),
-        query=("q", "limit"),
-        answer=Listed,
+    _route(
+        "GET", f"{_ALL}/search", search_sessions, "session_search", ObjectList, query=("q", "limit")
     ),
-    Route(
-        "GET",
-        _ALL,
-        listed,
-        "sessions",
-        "The most recently used first.",
-        scope="sessions",
-        errors=(400,),
-        query=("limit", "offset"),
-        answer=Sessions,
-    ),
-    Route(
+    _route("GET", _ALL, list_sessions, "sessions", SessionPage, query=("limit", "offset")),
+    _route(
         "POST",
         _ALL,
-        create,
+        create_session,
         "session_create",
-        "A new, empty one.",
-        scope="sessions",
-        body=NewSession,
-        bodiless=True,
+        SessionObject,
+        CreateSessionRequest,
+        body_optional=True,
         status=201,
-        errors=(400, 413, 415),
-        answer=StoredSession,
     ),
-    Route(
-        "GET",
-        _ONE,
-        get,
-        "session",
-        "One of them.",
-        scope="sessions",
-        errors=(404,),
-        answer=StoredSession,
-    ),
-    Route(
-        "PATCH",
-        _ONE,
-        change,
-        "session_change",
-        "Give it another title.",
-        scope="sessions",
-        body=Changes,
-        errors=_BODY,
-        answer=StoredSession,
-    ),
-    Route(
-        "DELETE",
-        _ONE,
-        delete,
-        "session_delete",
-        "Delete it with all its messages.",
-        scope="sessions",
-        errors=(404, 409),
-        answer=Deleted,
-    ),
-    Route(
+    _route("GET", _ONE, get_session, "session", SessionObject),
+    _route("PATCH", _ONE, update_session, "session_change", SessionObject, UpdateSessionRequest),
+    _route("DELETE", _ONE, delete_session, "session_delete", DeletedObject, errors=(409,)),
+    _route(
         "GET",
         f"{_ONE}/messages",
-        messages,
+        list_messages,
         "session_messages",
-        "What was said, in order.",
-        scope="sessions",
-        errors=(400, 404),
+        ObjectPage,
         query=("limit", "after"),
-        answer=Page,
     ),
-    Route(
+    _route(
         "POST",
         f"{_ONE}/fork",
-        fork,
+        fork_session,
         "session_fork",
-        "A copy that goes its own way.",
-        scope="sessions",
-        body=Fork,
-        bodiless=True,
+        SessionObject,
+        ForkRequest,
+        body_optional=True,
         status=201,
-        errors=_BODY,
-        answer=StoredSession,
     ),
-    Route(
+    _route(
         "POST",
         f"{_ONE}/chat",
-        chat,
+        chat_in_session,
         "session_chat",
-        "Say something in it, and wait for the answer.",
-        scope="sessions",
-        body=Said,
-        errors=(*_BODY, 429, 502),
-        answer=SessionAnswer,
+        SessionChatAnswer,
+        SessionChatRequest,
+        errors=(502,),
         headers=("Idempotency-Key",),
     ),
-    Route(
+    _route(
         "POST",
         f"{_ONE}/chat/stream",
-        chat_stream,
+        stream_in_session,
         "session_chat_stream",
-        "Say something in it, and follow the answer.",
-        scope="sessions",
-        body=Said,
-        errors=(*_BODY, 429),
+        body=SessionChatRequest,
         streams=True,
         media="text/event-stream",
     ),

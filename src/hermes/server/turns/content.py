@@ -1,4 +1,4 @@
-"""Content as OpenAI clients send it, a string or a list of parts, as parts of our own."""
+"""Parses message content that clients send: a string, or a list of text and image parts."""
 
 from __future__ import annotations
 
@@ -13,92 +13,99 @@ from hermes.core.message import Media, Message, Text
 from hermes.net.errors import EgressError
 from hermes.net.ip_ranges import is_disguised_ipv4, is_reachable
 from hermes.net.url import parse_url
-from hermes.server.http.errors import ApiError, bad
+from hermes.server.http.errors import ApiError, bad_request
 
-MAX_IMAGE = 20 * 1024 * 1024
-_ACTIVE = frozenset({"image/svg+xml", "image/svg"})
-"""Images that are programs."""
-_TEXT = frozenset({"text", "input_text", "output_text"})
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+_SCRIPTABLE = frozenset({"image/svg+xml", "image/svg"})
+"""Image types that can contain scripts."""
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _DETAILS = frozenset({"auto", "low", "high"})
 
 
-def parts_of(content: Any, where: str) -> tuple[Text | Media, ...]:
-    """Text alone becomes one part, so that the same words are always the same bytes."""
+def parse_content(content: Any, field: str) -> tuple[Text | Media, ...]:
+    """Parse message content. Text-only lists become one part, so that prompt caches see the same
+    bytes as for a string."""
     if content is None:
         return ()
     if isinstance(content, str):
         return (Text(content),) if content else ()
     if not isinstance(content, list):
-        raise bad(f"{where} must be a string or a list of parts.", where)
-    found = [_part(part, f"{where}[{n}]") for n, part in enumerate(content)]
+        raise bad_request(f"{field} must be a string or a list of parts.", field)
+    found = [_parse_content_part(part, f"{field}[{n}]") for n, part in enumerate(content)]
     if all(isinstance(part, Text) for part in found):
         text = "\n".join(part.text for part in found if isinstance(part, Text) and part.text)
         return (Text(text),) if text else ()
     return tuple(part for part in found if not isinstance(part, Text) or part.text)
 
 
-def _part(part: Any, where: str) -> Text | Media:
+def _parse_content_part(part: Any, field: str) -> Text | Media:
     if isinstance(part, str):
         return Text(part)
     if not isinstance(part, dict):
-        raise bad(f"{where} must be an object.", where)
+        raise bad_request(f"{field} must be an object.", field)
     kind = part.get("type")
-    if kind in _TEXT:
+    if kind in _TEXT_TYPES:
         text = part.get("text", "")
         if not isinstance(text, str):
-            raise bad(f"{where}.text must be a string.", f"{where}.text")
+            raise bad_request(f"{field}.text must be a string.", f"{field}.text")
         return Text(text)
     if kind in ("image_url", "input_image"):
-        given = part.get("image_url")
-        told = given if isinstance(given, dict) else {"url": given, "detail": part.get("detail")}
-        url, detail = told.get("url"), told.get("detail")
+        value = part.get("image_url")
+        fields = value if isinstance(value, dict) else {"url": value, "detail": part.get("detail")}
+        url, detail = fields.get("url"), fields.get("detail")
         if not isinstance(url, str) or not url:
-            raise _unsupported("an image needs image_url", where)
-        known = isinstance(detail, str) and detail in _DETAILS
-        return structs.replace(image(url, where), detail=detail if known else "")
-    raise _unsupported(f"parts of type {str(kind)[:40]!r} are not supported", where)
+            raise _unsupported_content_error("an image part needs image_url", field)
+        is_known = isinstance(detail, str) and detail in _DETAILS
+        return structs.replace(parse_image_url(url, field), detail=detail if is_known else "")
+    raise _unsupported_content_error(f"parts of type {str(kind)[:40]!r} are not supported", field)
 
 
-def image(url: str, where: str) -> Media:
-    """http(s) is fetched by the provider, never by us; private addresses are refused anyway."""
-    scheme, _, rest = url.partition(":")
+def parse_image_url(url: str, field: str) -> Media:
+    """Parse the URL of an image. Only the provider fetches http(s) URLs; private addresses are
+    rejected all the same."""
+    scheme, _, url_tail = url.partition(":")
     if scheme.lower() == "data":
-        return _inline(rest, where)
+        return _parse_data_url(url_tail, field)
     if scheme.lower() not in ("http", "https"):
-        raise _unsupported("an image is an http(s) address or a data:image/… one", where)
+        raise _unsupported_content_error("an image must be an http(s) or data:image/… URL", field)
     try:
-        place = parse_url(url)
+        address = parse_url(url)
     except EgressError as error:
-        raise bad(f"{where}: {error}", where) from None
-    literal = place.literal
-    if place.is_internal or (
+        raise bad_request(f"{field}: {error}", field) from None
+    literal = address.literal
+    if address.is_internal or (
         literal is not None and (is_disguised_ipv4(literal) or not is_reachable(literal))
     ):
-        raise bad(f"{where}: this address is not public.", where)
+        raise bad_request(f"{field}: the address is not public.", field)
     return Media("image/*", url=url)
 
 
-def _inline(rest: str, where: str) -> Media:
-    head, comma, data = rest.partition(",")
+def _parse_data_url(url_tail: str, field: str) -> Media:
+    head, comma, data = url_tail.partition(",")
     mime, *flags = [word.strip().lower() for word in head.split(";")]
-    if not mime.startswith("image/") or mime in _ACTIVE or not comma or "base64" not in flags:
-        raise _unsupported("of data: addresses only base64 images are supported", where)
-    if len(data) > MAX_IMAGE * 4 // 3 + 4:
-        raise bad(f"{where}: an image may have {MAX_IMAGE // 1024 // 1024} MB.", where)
+    if not mime.startswith("image/") or mime in _SCRIPTABLE or not comma or "base64" not in flags:
+        raise _unsupported_content_error("data: URLs must contain a base64 image", field)
+    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        raise bad_request(
+            f"{field}: images must not exceed {MAX_IMAGE_BYTES // 1024 // 1024} MB.", field
+        )
     try:
         raw = base64.b64decode(data.rstrip("=") + "=" * (-len(data.rstrip("=")) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise bad(f"{where}: the image is not valid base64.", where) from None
+        raise bad_request(f"{field}: the image is not valid base64.", field) from None
     if is_oversized(raw):
-        raise bad(f"{where}: the image has more than {MOST_PIXELS // 1_000_000} megapixels.", where)
+        raise bad_request(
+            f"{field}: the image has more than {MOST_PIXELS // 1_000_000} megapixels.", field
+        )
     return Media("image/jpeg" if mime == "image/jpg" else mime, raw)
 
 
-def visible(message: Message) -> bool:
+def has_visible_content(message: Message) -> bool:
+    """Whether the message has an image, or text other than white space."""
     return any(
         isinstance(p, Media) or (isinstance(p, Text) and p.text.strip()) for p in message.parts
     )
 
 
-def _unsupported(why: str, where: str) -> ApiError:
-    return bad(f"{where}: {why}.", where, "unsupported_content_type")
+def _unsupported_content_error(reason: str, field: str) -> ApiError:
+    return bad_request(f"{field}: {reason}.", field, "unsupported_content_type")

@@ -1,92 +1,85 @@
-"""The input of a response or a run: a string, or items of which the last said to us is the turn."""
+"""Parses the input of responses and runs: a string, or items of which the last is the prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from hermes.core.message import Message, Text, ToolCall
-from hermes.server.http.errors import bad
-from hermes.server.turns.client_tools import returned
-from hermes.server.turns.content import parts_of, visible
+from hermes.server.http.errors import bad_request
+from hermes.server.turns.client_tools import parse_tool_result
+from hermes.server.turns.content import has_visible_content, parse_content
+from hermes.server.turns.turn_request import join_texts, split_prompt
 
-_IGNORED = frozenset({"tool", "function"})
-
-
-class Given(Struct, frozen=True):
-    system: str
-    """For this turn only."""
-    before: tuple[Message, ...]
-    prompt: Message
+_IGNORED_ROLES = frozenset({"tool", "function"})
 
 
-def read_input(given: Any, made: dict[str, str] | None = None) -> Given:
-    """`made`: the calls so far, by id, when the client runs them; else they are left out."""
-    if isinstance(given, str):
-        if not given.strip():
-            raise bad("input must not be empty.", "input")
-        return Given("", (), Message("user", (Text(given),)))
-    if not isinstance(given, list) or not given:
-        raise bad("input must be a string or a list of items.", "input")
-    system, spoken = _spoken(given, made, "input")
-    last = len(spoken) - 1
-    while last >= 0 and spoken[last].role == "assistant":
-        last -= 1
-    if last < 0 or not (spoken[last].role == "tool" or visible(spoken[last])):
-        raise bad("input: there is no user item with visible content.", "input")
-    before = tuple(m for m in spoken[:last] if m.role == "tool" or m.calls or visible(m))
-    return Given(system, before, spoken[last])
+def parse_input(
+    value: Any, calls: dict[str, str] | None = None
+) -> tuple[str, tuple[Message, ...], Message]:
+    """The system text, past and prompt of an input. `calls`: the names of the tool calls so far, by
+    id; None leaves tool items out, for tools that the server runs."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise bad_request("input must not be empty.", "input")
+        return "", (), Message("user", (Text(value),))
+    if not isinstance(value, list) or not value:
+        raise bad_request("input must be a string or a list of items.", "input")
+    system, messages = _parse_items(value, calls, "input")
+    return system, *split_prompt(messages, "input", "item")
 
 
-def read_history(given: Sequence[Any], where: str) -> Given:
-    """Items of which none is the turn."""
-    system, spoken = _spoken(given, None, where)
-    return Given(system, tuple(m for m in spoken if visible(m)), Message("user", ()))
+def parse_history(items: Sequence[Any], field: str) -> tuple[str, tuple[Message, ...]]:
+    """The system text and messages of items that do not include the prompt."""
+    system, messages = _parse_items(items, None, field)
+    return system, tuple(m for m in messages if has_visible_content(m))
 
 
-def _spoken(
-    given: Sequence[Any], made: dict[str, str] | None, name: str
+def _parse_items(
+    items: Sequence[Any], calls: dict[str, str] | None, field: str
 ) -> tuple[str, list[Message]]:
     system: list[str] = []
-    spoken: list[Message] = []
-    for n, item in enumerate(given):
-        where = f"{name}[{n}]"
+    messages: list[Message] = []
+    for n, item in enumerate(items):
+        item_field = f"{field}[{n}]"
         if not isinstance(item, dict):
-            raise bad(f"{where} must be an object.", where)
+            raise bad_request(f"{item_field} must be an object.", item_field)
         role = item.get("role")
         if role in ("user", "assistant"):
-            spoken.append(Message(role, parts_of(item.get("content"), f"{where}.content")))
+            messages.append(
+                Message(role, parse_content(item.get("content"), f"{item_field}.content"))
+            )
         elif role in ("system", "developer"):
-            system.append(Message("user", parts_of(item.get("content"), f"{where}.content")).text)
-        elif role in _IGNORED:
+            system.append(
+                Message("user", parse_content(item.get("content"), f"{item_field}.content")).text
+            )
+        elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
-            if made is not None:
-                _tool_item(item, made, spoken, where)
+            if calls is not None:
+                _parse_tool_item(item, calls, messages, item_field)
         else:
-            raise bad(f"{where}.role is unknown.", f"{where}.role")
-    return "\n\n".join(filter(None, system)), spoken
+            raise bad_request(f"{item_field}.role is unknown.", f"{item_field}.role")
+    return join_texts(*system), messages
 
 
-def _tool_item(
-    item: dict[str, Any], made: dict[str, str], spoken: list[Message], where: str
+def _parse_tool_item(
+    item: dict[str, Any], calls: dict[str, str], messages: list[Message], field: str
 ) -> None:
-    """A call we asked the client for, or what came of it; others are not ours to read."""
+    """Add a tool call or its result to `messages`; items of other types are ignored."""
     call_id = item.get("call_id")
     match item.get("type"):
         case "function_call":
             name, args = item.get("name"), item.get("arguments", "{}")
             if not all(isinstance(text, str) for text in (call_id, name, args)):
-                raise bad(f"{where} must have a call_id, a name and arguments.", where)
-            made[str(call_id)] = str(name)
+                raise bad_request(f"{field} must have a call_id, a name and arguments.", field)
+            calls[str(call_id)] = str(name)
             call = ToolCall(str(call_id), str(name), str(args))
-            if spoken and spoken[-1].role == "assistant":  # what one answer held stays together
-                spoken[-1] = Message("assistant", (*spoken[-1].parts, call))
+            if messages and messages[-1].role == "assistant":  # the call is part of it
+                messages[-1] = Message("assistant", (*messages[-1].parts, call))
             else:
-                spoken.append(Message("assistant", (call,)))
+                messages.append(Message("assistant", (call,)))
         case "function_call_output":
-            spoken.append(returned(call_id, item.get("output"), made, where))
+            messages.append(parse_tool_result(call_id, item.get("output"), calls, field))
         case _:
             return

@@ -1,206 +1,245 @@
-"""The output of a turn as items of the Responses protocol, whole or as a stream of events."""
+"""The output of a turn as items of the Responses protocol, complete or as stream events."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, Literal
 
 import orjson
+from msgspec import Struct
 
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEvent, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
-from hermes.server.turns.sse import event
+from hermes.server.turns.sse import encode_frame
+from hermes.server.turns.turn_events import is_internal_tool
 
 Item = dict[str, Any]
-Hosted: TypeAlias = Callable[[str], bool]
-"""Of which tools, by name, call and output are one item of the kind that every client knows to
-have been run already."""
 
 
-def none_hosted(_: str) -> bool:
-    return False
+class _EveryTool:
+    """Contains every tool name."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
 
 
-def items_of(
-    messages: Iterable[Message], hosted: Hosted = none_hosted, say: Callable[[str], str] = str
+EVERY_TOOL = _EveryTool()
+
+
+class ResponseUsage(Struct):
+    input_tokens: int
+    input_tokens_details: dict[str, int]
+    output_tokens: int
+    output_tokens_details: dict[str, int]
+    total_tokens: int
+
+
+class ResponseError(Struct):
+    code: str
+    message: str
+
+
+class ResponseObject(Struct):
+    """A response; its fields are filled in while the turn runs."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "incomplete", "failed", "in_progress"]
+    error: ResponseError | None
+    incomplete_details: dict[str, str] | None
+    instructions: str | None
+    metadata: dict[str, str]
+    model: str
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    temperature: float | None
+    tool_choice: Any
+    tools: list[Any]
+    top_p: float | None
+    truncation: Literal["auto", "disabled"]
+    usage: ResponseUsage | None
+
+    def apply_result(self, result: TurnResult) -> None:
+        """Set the status, usage and error of a turn that has ended."""
+        self.usage = build_response_usage(result.usage)
+        if result.status == "completed":
+            self.status = "completed"
+        elif result.text.strip() or result.status == "interrupted":
+            truncated = result.error_code == "output_truncated"
+            self.status = "incomplete"
+            self.incomplete_details = {"reason": "max_output_tokens" if truncated else "error"}
+        else:
+            self.mark_failed(result.error_code or "server_error", result.error)
+
+    def mark_failed(self, code: str, error: str) -> None:
+        self.status = "failed"
+        self.incomplete_details = None
+        self.error = ResponseError(code, error or "The agent did not finish.")
+
+
+def build_response_usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        usage.input,
+        {"cached_tokens": usage.cache_read},
+        usage.output,
+        {"reasoning_tokens": usage.reasoning},
+        usage.input + usage.output,
+    )
+
+
+def build_items(
+    messages: Iterable[Message], hosted: Container[str] = (), clean: Callable[[str], str] = str
 ) -> list[Item]:
-    """What the agent added, in order; the user's own words are not output. `say`: how a text is
-    shown."""
+    """The output items of messages, in order; user messages are not output. Calls of `hosted` tools
+    are single `mcp_call` items, which clients do not run again. `clean` filters texts."""
     items: list[Item] = []
-    made: dict[str, Item] = {}
+    running: dict[str, Item] = {}
     for message in messages:
         for part in message.parts if message.role != "user" else ():
             match part:
                 case Text(text) if text:
-                    items.append(_message(say(text)))
-                case ToolCall(id, name, args) if not name.startswith("_"):
-                    items.append(_hosted(name, args) if hosted(name) else _call(id, name, args))
-                    if hosted(name):
-                        made[id] = items[-1]
-                case ToolReturn(call_id, name) if call_id in made:
-                    _finish(made.pop(call_id), part)
-                case ToolReturn(call_id, name) if not name.startswith("_"):
-                    items.append(_output(call_id, part.text))
+                    items.append(_build_message_item(clean(text)))
+                case ToolCall(id, name, args) if not is_internal_tool(name):
+                    if name in hosted:
+                        items.append(_build_hosted_item(name, args))
+                        running[id] = items[-1]
+                    else:
+                        items.append(_build_call_item(id, name, args))
+                case ToolReturn(call_id, name) if call_id in running:
+                    _finish_hosted_item(running.pop(call_id), part)
+                case ToolReturn(call_id, name) if not is_internal_tool(name):
+                    items.append(_build_output_item(call_id, part.text))
                 case _:
                     continue
     return items
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cache_read},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.input + usage.output,
-    }
+class ItemEncoder:
+    """Encodes turn events as frames and collects finished items; at most one message is open."""
 
-
-def settle(response: dict[str, Any], result: TurnResult) -> None:
-    """How the turn ended, written into the response."""
-    response["usage"] = usage_of(result.usage)
-    if result.status == "completed":
-        response["status"] = "completed"
-    elif result.text.strip() or result.status == "interrupted":
-        truncated = result.error_code == "output_truncated"
-        response["status"] = "incomplete"
-        response["incomplete_details"] = {"reason": "max_output_tokens" if truncated else "error"}
-    else:
-        fail(response, result)
-
-
-def fail(response: dict[str, Any], result: TurnResult) -> None:
-    response["status"] = "failed"
-    response["incomplete_details"] = None
-    code, said = result.error_code or "server_error", result.error or "The agent did not finish."
-    response["error"] = {"code": code, "message": said}
-
-
-class Narrator:
-    """Turn events in, frames out. It remembers the one item that is open and all that are done."""
-
-    def __init__(self, hosted: Hosted = none_hosted) -> None:
+    def __init__(self, hosted: Container[str] = ()) -> None:
         self.items: list[Item] = []
         self._hosted = hosted
-        self._run: dict[str, int] = {}
-        """Hosted tools that run: their places among the items."""
-        self._number = 0
+        self._running: dict[str, int] = {}
+        """Running hosted calls: their index in `items`."""
+        self._sequence = 0
         self._text: list[str] = []
-        self._open: Item | None = None
-        self._delta = b""
+        self._message: Item | None = None
+        self._delta_head = b""
         self._called: set[str] = set()
 
-    def frame(self, kind: str, /, **data: Any) -> bytes:
-        body = {"type": kind, **data, "sequence_number": self._number}
-        self._number += 1
-        return event(kind, orjson.dumps(body))
+    def encode_frame(self, kind: str, /, **data: Any) -> bytes:
+        body = {"type": kind, **data, "sequence_number": self._sequence}
+        self._sequence += 1
+        return encode_frame(kind, body)
 
-    def tell(self, happened: TurnEvent) -> Iterator[bytes]:
-        match happened:
+    def encode_event(self, event: TurnEvent) -> Iterator[bytes]:
+        match event:
             case TextDelta(text):
-                yield from self._say(text)
-            case ToolStarted(call) if not call.name.startswith("_"):
-                yield from self.close()
+                yield from self._encode_delta(text)
+            case ToolStarted(call) if not is_internal_tool(call.name):
+                yield from self.end_message()
                 self._called.add(call.id)
-                hosted = self._hosted(call.name)
-                yield from self._begin_hosted(call) if hosted else self.call(call)
-            case ToolDone(result) if result.call_id in self._run:
-                yield from self._end_hosted(result)
+                is_hosted = call.name in self._hosted
+                yield from self._begin_hosted_call(call) if is_hosted else self.encode_call(call)
+            case ToolDone(result) if result.call_id in self._running:
+                yield from self._end_hosted_call(result)
             case ToolDone(result) if result.call_id in self._called:
-                yield from self.close()
-                shown = [{"type": "input_text", "text": result.text}]
-                yield from self._whole({**_output(result.call_id, ""), "output": shown})
+                yield from self.end_message()
+                parts = [{"type": "input_text", "text": result.text}]
+                yield from self._encode_item(
+                    {**_build_output_item(result.call_id, ""), "output": parts}
+                )
             case _:
                 return
 
-    @property
-    def said(self) -> str:
-        """The text of the item that is open."""
-        return "".join(self._text)
-
-    def close(self) -> Iterator[bytes]:
-        """End the open message, if there is one."""
-        if self._open is None:
+    def end_message(self) -> Iterator[bytes]:
+        """End the open message, if any."""
+        if self._message is None:
             return
-        item, text = self._open, self.said
-        self._open = None
+        item, text = self._message, "".join(self._text)
+        self._message = None
         self._text.clear()
-        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
-        done = _message(text, item["id"])
-        yield self.frame("response.output_text.done", **at, text=text, logprobs=[])
-        yield self.frame("response.content_part.done", **at, part=done["content"][0])
-        yield self.frame("response.output_item.done", output_index=len(self.items), item=done)
+        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        done = _build_message_item(text, item["id"])
+        yield self.encode_frame("response.output_text.done", **position, text=text, logprobs=[])
+        yield self.encode_frame("response.content_part.done", **position, part=done["content"][0])
+        yield self.encode_frame(
+            "response.output_item.done", output_index=len(self.items), item=done
+        )
         self.items.append(done)
 
-    def _say(self, text: str) -> Iterator[bytes]:
-        if self._open is None:
-            yield from self._begin()
+    def _encode_delta(self, text: str) -> Iterator[bytes]:
+        """Encode a delta; what all deltas of a message share is encoded once."""
+        if self._message is None:
+            yield from self._begin_message()
         self._text.append(text)
-        yield b"".join(
-            (
-                self._delta,
-                orjson.dumps(text),
-                b',"sequence_number":%d}\n\n' % self._number,
-            )
+        tail = b',"sequence_number":%d}\n\n' % self._sequence
+        yield b"".join((self._delta_head, orjson.dumps(text), tail))
+        self._sequence += 1
+
+    def _begin_message(self) -> Iterator[bytes]:
+        item = {**_build_message_item(""), "status": "in_progress", "content": []}
+        self._message = item
+        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        yield self.encode_frame(
+            "response.output_item.added", output_index=len(self.items), item=item
         )
-        self._number += 1
-
-    def _begin(self) -> Iterator[bytes]:
-        item = {**_message(""), "status": "in_progress", "content": []}
-        self._open = item
-        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
-        yield self.frame("response.output_item.added", output_index=len(self.items), item=item)
         part = {"type": "output_text", "text": "", "annotations": []}
-        yield self.frame("response.content_part.added", **at, part=part)
+        yield self.encode_frame("response.content_part.added", **position, part=part)
         name = "response.output_text.delta"
-        head = orjson.dumps({"type": name, **at, "logprobs": []})[:-1]
-        self._delta = f"event: {name}\ndata: ".encode() + head + b',"delta":'
+        head = orjson.dumps({"type": name, **position, "logprobs": []})[:-1]
+        self._delta_head = f"event: {name}\ndata: ".encode() + head + b',"delta":'
 
-    def call(self, call: ToolCall) -> Iterator[bytes]:
-        item = _call(call.id, call.name, call.args)
+    def encode_call(self, call: ToolCall) -> Iterator[bytes]:
+        item = _build_call_item(call.id, call.name, call.args)
         index = len(self.items)
         started = {**item, "arguments": "", "status": "in_progress"}
-        at = {"item_id": item["id"], "output_index": index}
-        yield self.frame("response.output_item.added", output_index=index, item=started)
+        position = {"item_id": item["id"], "output_index": index}
+        yield self.encode_frame("response.output_item.added", output_index=index, item=started)
         arguments = item["arguments"]
-        yield self.frame("response.function_call_arguments.delta", **at, delta=arguments)
-        yield self.frame(
-            "response.function_call_arguments.done", **at, name=call.name, arguments=arguments
+        yield self.encode_frame(
+            "response.function_call_arguments.delta", **position, delta=arguments
         )
-        yield self.frame("response.output_item.done", output_index=index, item=item)
+        yield self.encode_frame(
+            "response.function_call_arguments.done", **position, name=call.name, arguments=arguments
+        )
+        yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
-    def _begin_hosted(self, call: ToolCall) -> Iterator[bytes]:
-        item = _hosted(call.name, call.args)
-        index = self._run[call.id] = len(self.items)
+    def _begin_hosted_call(self, call: ToolCall) -> Iterator[bytes]:
+        item = _build_hosted_item(call.name, call.args)
+        index = self._running[call.id] = len(self.items)
         self.items.append(item)
-        at = {"item_id": item["id"], "output_index": index}
+        position = {"item_id": item["id"], "output_index": index}
         started = {**item, "arguments": ""}
-        yield self.frame("response.output_item.added", output_index=index, item=started)
-        yield self.frame("response.mcp_call.in_progress", **at)
+        yield self.encode_frame("response.output_item.added", output_index=index, item=started)
+        yield self.encode_frame("response.mcp_call.in_progress", **position)
         arguments = item["arguments"]
-        yield self.frame("response.mcp_call_arguments.delta", **at, delta=arguments)
-        yield self.frame("response.mcp_call_arguments.done", **at, arguments=arguments)
+        yield self.encode_frame("response.mcp_call_arguments.delta", **position, delta=arguments)
+        yield self.encode_frame("response.mcp_call_arguments.done", **position, arguments=arguments)
 
-    def _end_hosted(self, result: ToolReturn) -> Iterator[bytes]:
-        index = self._run.pop(result.call_id)
+    def _end_hosted_call(self, result: ToolReturn) -> Iterator[bytes]:
+        index = self._running.pop(result.call_id)
         item = self.items[index]
-        _finish(item, result)
+        _finish_hosted_item(item, result)
         kind = f"response.mcp_call.{item['status']}"
-        yield self.frame(kind, item_id=item["id"], output_index=index)
-        yield self.frame("response.output_item.done", output_index=index, item=item)
+        yield self.encode_frame(kind, item_id=item["id"], output_index=index)
+        yield self.encode_frame("response.output_item.done", output_index=index, item=item)
 
-    def _whole(self, item: Item) -> Iterator[bytes]:
+    def _encode_item(self, item: Item) -> Iterator[bytes]:
         index = len(self.items)
-        yield self.frame("response.output_item.added", output_index=index, item=item)
-        yield self.frame("response.output_item.done", output_index=index, item=item)
+        yield self.encode_frame("response.output_item.added", output_index=index, item=item)
+        yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
 
-def _message(text: str, identity: str = "") -> Item:
+def _build_message_item(text: str, item_id: str = "") -> Item:
     return {
-        "id": identity or _id("msg"),
+        "id": item_id or _create_item_id("msg"),
         "type": "message",
         "role": "assistant",
         "status": "completed",
@@ -208,9 +247,9 @@ def _message(text: str, identity: str = "") -> Item:
     }
 
 
-def _call(call_id: str, name: str, args: str) -> Item:
+def _build_call_item(call_id: str, name: str, args: str) -> Item:
     return {
-        "id": _id("fc"),
+        "id": _create_item_id("fc"),
         "type": "function_call",
         "status": "completed",
         "call_id": call_id,
@@ -219,9 +258,9 @@ def _call(call_id: str, name: str, args: str) -> Item:
     }
 
 
-def _hosted(name: str, args: str) -> Item:
+def _build_hosted_item(name: str, args: str) -> Item:
     return {
-        "id": _id("mcp"),
+        "id": _create_item_id("mcp"),
         "type": "mcp_call",
         "status": "in_progress",
         "server_label": "hermes",
@@ -233,7 +272,7 @@ def _hosted(name: str, args: str) -> Item:
     }
 
 
-def _finish(item: Item, result: ToolReturn) -> None:
+def _finish_hosted_item(item: Item, result: ToolReturn) -> None:
     if result.error:
         content = [{"type": "text", "text": result.text}]
         item["error"] = {"type": "mcp_tool_execution_error", "content": content}
@@ -242,9 +281,9 @@ def _finish(item: Item, result: ToolReturn) -> None:
     item["status"] = "failed" if result.error else "completed"
 
 
-def _output(call_id: str, text: str) -> Item:
+def _build_output_item(call_id: str, text: str) -> Item:
     return {
-        "id": _id("fco"),
+        "id": _create_item_id("fco"),
         "type": "function_call_output",
         "status": "completed",
         "call_id": call_id,
@@ -252,5 +291,5 @@ def _output(call_id: str, text: str) -> Item:
     }
 
 
-def _id(kind: str) -> str:
+def _create_item_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(12)}"

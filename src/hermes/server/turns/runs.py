@@ -1,26 +1,25 @@
-"""Work that goes on without anybody connected: its events are on disk before anybody sees them."""
+"""Runs: turns that need no connected client. Events are stored before any client sees them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
-import orjson
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
+from hermes.app.titles import SpawnTask
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import (
     Answer,
     Approval,
     Question,
-    TextDelta,
-    ThinkingDelta,
     ToolDone,
     ToolStarted,
     TurnEnd,
@@ -28,319 +27,367 @@ from hermes.core.events import (
     TurnResult,
 )
 from hermes.core.message import user_message
+from hermes.core.object_store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
-from hermes.server.turns.image_links import Shown, shown
-from hermes.server.turns.sessions import Ask, opened
-from hermes.server.turns.sse import event
-from hermes.server.turns.streaming import stop
-from hermes.server.turns.tool_labels import label
-from hermes.server.turns.turn_events import plain_usage
-
-if TYPE_CHECKING:
-    from hermes.server.app import Server
+from hermes.server.http.response_schemas import RunStatus, TokenUsage
+from hermes.server.turns.client_events import ClientEvents
+from hermes.server.turns.server_instance import ServerInstance
+from hermes.server.turns.turn_events import (
+    build_token_usage,
+    describe_event,
+    encode_event,
+    label_call,
+)
+from hermes.server.turns.turn_request import TurnRequest
+from hermes.server.turns.turn_runner import TurnRunner
 
 log = logging.getLogger(__name__)
 
 KIND = "run"
-MOST = 1000
-PAGE = 500
-Status: TypeAlias = Literal[
-    "queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled"
-]
+MAX_RUNS = 1000
+_PAGE_FRAMES = 500
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LOST = (
-    "The server stopped while this run was going on. What it had done is kept in its session; "
-    "start another run with that session_id to go on."
+    "The server stopped during this run. The work so far is kept in its session; to continue, "
+    "start another run with that session_id."
 )
-UNWRITTEN = (
-    "The end of this run could not be written. What it had done until then is kept in its "
-    "session; start another run with that session_id to go on."
+UNSTORED = (
+    "The end of this run could not be stored. The work so far is kept in its session; to "
+    "continue, start another run with that session_id."
 )
-ELSEWHERE_SECONDS = 0.5
-"""Between two looks at a run of another server of this home."""
-CHOICES: tuple[Answer, ...] = ("once", "session", "always", "deny")
+POLL_SECONDS = 0.5
+"""How often a run of another server of this home is checked for news."""
 
 
-class State(Struct):
-    """What is known of a run, and stored of it."""
+class RunObject(Struct, omit_defaults=True):
+    object: Literal["hermes.run"]
+    run_id: str
+    session_id: str
+    model: str
+    created_at: float
+    updated_at: float
+    status: RunStatus
+    last_event: str
+    output: str | None = None
+    usage: TokenUsage | None = None
+    error: str | None = None
+
+
+class ApprovalAnswer(Struct, omit_defaults=True):
+    run_id: str
+    choice: Literal["once", "session", "always", "deny"]
+    applied: Literal["once"] | None = None
+    """Present when the approval could only be granted once."""
+
+
+class StoredRun(Struct):
+    """The state of a run, as it is stored."""
 
     run_id: str
     session_id: str
     model: str
     created_at: float
     updated_at: float
-    status: Status = "queued"
+    status: RunStatus = "queued"
     last_event: str = ""
     output: str | None = None
-    usage: dict[str, int] | None = None
+    usage: TokenUsage | None = None
     error: str | None = None
     server: str = ""
-    """The token of the one that runs it."""
+    """The token of the server that works on it."""
 
-    def shown(self) -> dict[str, Any]:
-        data = {"object": "hermes.run", **msgspec.structs.asdict(self)}
-        del data["server"]
-        for name in ("output", "usage", "error"):
-            if data[name] is None:
-                del data[name]
-        return data
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+    def build_run_object(self) -> RunObject:
+        *fields, _server = structs.astuple(self)
+        return RunObject("hermes.run", *fields)
 
 
 class Run:
-    """One that is going on in this process."""
+    """A run that this process works on."""
 
-    def __init__(self, server: Server, principal: Principal, ask: Ask, state: State) -> None:
+    def __init__(
+        self,
+        turns: TurnRunner,
+        objects: Objects,
+        principal: Principal,
+        request: TurnRequest,
+        state: StoredRun,
+    ) -> None:
         self.state = state
-        self.shown = structs.replace(state)
-        """As it was stored last: what is not on disk is not told."""
+        self.saved = structs.replace(state)
+        """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
-        self._server = server
+        self._turns = turns
+        self._objects = objects
         self._principal = principal
-        self._ask = ask
-        self._count = 0
+        self._request = request
+        self._frames = 0
         self._session: Session | None = None
-        self._events: Shown | None = None
+        self._events: ClientEvents | None = None
         self._cancelled = False
-        self._tools: dict[str, str] = {}
+        self._started_calls: set[str] = set()
         self.news = asyncio.Event()
-        """Set, and replaced, whenever there is something to read."""
+        """Set, and replaced by a new one, whenever there is something new to read."""
 
-    # -- what clients do -------------------------------------------------------------------------
+    # -- requests of clients ---------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        if self.state.status in ENDED:
+    async def cancel(self) -> None:
+        if self.state.has_ended:
             return
         self._cancelled = True
         self.state.status = "stopping"
-        if self._session is not None and self._events is not None:
-            stop(self._session, self._events)
-        await self._save()
+        self.interrupt()
+        await self._save_state()
 
-    def lose(self) -> None:
-        """The server cannot wait for it any longer."""
+    def interrupt(self) -> None:
         if self._session is not None and self._events is not None:
-            stop(self._session, self._events)
+            self._events.stop_turn()
 
     async def steer(self, text: str) -> None:
         for _ in range(10):
             if self._session is not None and self._session.is_starting:
-                await asyncio.sleep(0)  # its turn begins right now
+                await asyncio.sleep(0)  # its turn is about to start
         if self._session is None or not self._session.is_busy:
-            raise ApiError(409, "This run is not at work.", code="not_running")
+            raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user_message(text), "steer")
 
-    async def answer(self, choice: Answer, approval: str) -> dict[str, str]:
-        """The oldest that waits, or the one that is named. What cannot be granted for longer is
-        granted once; the answer says so."""
-        waiting = self._session.interactions.pending_approvals if self._session is not None else ()
-        found = next((a for a in waiting if not approval or a.id == approval), None)
+    async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
+        """Answer this approval, or the oldest pending one if no id is given. An approval that can
+        only be granted once is granted once, and the answer says so."""
+        pending = self._session.interactions.pending_approvals if self._session is not None else ()
+        found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
-            raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
+            raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         applied = choice if choice in found.choices else "once"
-        told: dict[str, str] = {"choice": choice}
+        data: dict[str, str] = {"choice": choice}
         if applied != choice:
-            told["applied"] = applied
+            data["applied"] = applied
         self._session.interactions.answer_approval(found.id, applied)
-        self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
-        await self._record([self._frame("approval.responded", approval_id=found.id, **told)])
-        return told
+        self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
+        frame = self._encode_frame("approval.responded", {"approval_id": found.id, **data})
+        await self._record_frames([frame])
+        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else "once")
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- the turn --------------------------------------------------------------------------------
 
-    async def work(self, held: AsyncExitStack) -> None:
-        """To the end; `held` is its place among those that run."""
-        async with held:
-            try:
-                async with opened(self._server, self._principal, self._ask) as session:
-                    self._session = session
-                    session.interactions.user_present = True
-                    self.state.session_id = session.id
-                    self.state.status = "running"
-                    await self._save()
-                    await self._follow(session)
-            except (ApiError, HermesError) as error:
-                await self._fail(self._server.redact(str(error)))
-            except asyncio.CancelledError:
-                await asyncio.shield(self._fail(LOST))
-                raise
-            finally:
-                self._session = None
-                self._server.runs.pop(self.state.run_id, None)
-                self._tell()
+    async def run_to_end(self) -> None:
+        """Run the turn to its end; an error ends the run as failed."""
+        try:
+            opening = self._turns.sessions.open_session(self._principal, self._request)
+            async with opening as session:
+                self._session = session
+                session.interactions.user_present = True
+                self.state.session_id = session.id
+                self.state.status = "running"
+                await self._save_state()
+                await self._run_turn(session)
+        except (ApiError, HermesError) as error:
+            await self._fail_run(self._turns.redact(str(error)))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._fail_run(LOST))
+            raise
+        finally:
+            self._session = None
 
-    async def _follow(self, session: Session) -> None:
-        events = self._events = shown(self._server, session)
-        session.submit(self._ask.prompt)
+    def wake_readers(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+    async def _run_turn(self, session: Session) -> None:
+        events = self._events = self._turns.follow_events(session)
+        session.submit(self._request.prompt)
         if self._cancelled:
-            stop(session, events)
+            events.stop_turn()
         async for first in events:
             frames: list[bytes] = []
-            for happened in (first, *events.ready()):
-                frames += self._told(happened)
+            for event in (first, *events.take_ready_events()):
+                frames += self._encode_turn_event(event)
             if (
                 self.state.status == "waiting_for_approval"
                 and not session.interactions.pending_approvals
             ):
                 self.state.status = "running"
             if frames:
-                await self._record(frames)
-            elif self.state.status != self.shown.status:
-                await self._save()
-            if self.state.status in ENDED:
+                await self._record_frames(frames)
+            elif self.state.status != self.saved.status:
+                await self._save_state()
+            if self.state.has_ended:
                 break
 
-    def _told(self, happened: TurnEvent) -> list[bytes]:
-        match happened:
-            case TextDelta(text):
-                return [self._frame("message.delta", delta=text)]
-            case ThinkingDelta(text):
-                return [self._frame("reasoning.available", text=text)]
-            case ToolStarted(call) if not call.name.startswith("_"):
-                self._tools[call.id] = call.name
-                named = {"tool": call.name, "toolCallId": call.id}
-                return [self._frame("tool.started", **named, preview=label(call))]
-            case ToolDone(result, duration) if name := self._tools.pop(result.call_id, ""):
-                named = {"tool": name, "toolCallId": result.call_id}
-                took = round(duration, 3)
-                return [self._frame("tool.completed", **named, duration=took, error=result.error)]
+    def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
+        match event:
+            case ToolStarted(call):
+                self._started_calls.add(call.id)
+            case ToolDone(result) if result.call_id not in self._started_calls:
+                return []
             case Approval():
-                return [self._ask_for(happened)]
-            case Question(id) if self._session is not None:  # nobody can be asked things here
+                return [self._request_approval(event)]
+            case Question(id) if self._session is not None:  # clients cannot answer questions
                 self._session.interactions.answer_question(id, None)
                 return []
-            case TurnEnd(result) if not result.pending_steer:  # else it goes on with that
-                return [self._ended(result)]
-            case _:
-                return []
+            case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
+                return [self._end_run(result)]
+        described = describe_event(event)
+        return [self._encode_frame(*described)] if described else []
 
-    def _ask_for(self, question: Approval) -> bytes:
+    def _request_approval(self, approval: Approval) -> bytes:
         self.state.status = "waiting_for_approval"
-        return self._frame(
-            "approval.request",
-            approval_id=question.id,
-            command=question.command or label(question.call, whole=True),
-            reason=question.summary,
-            choices=list(question.choices),
-        )
+        data = {
+            "approval_id": approval.id,
+            "command": approval.command or label_call(approval.call, full=True),
+            "reason": approval.summary,
+            "choices": list(approval.choices),
+        }
+        return self._encode_frame("approval.request", data)
 
-    def _ended(self, result: TurnResult) -> bytes:
-        self._server.metrics.turn(result)
+    def _end_run(self, result: TurnResult) -> bytes:
+        self._turns.metrics.count_turn(result)
         state = self.state
-        state.usage = plain_usage(result)
+        state.usage = build_token_usage(result)
         if result.text:
             state.output = result.text
         if result.status == "completed":
             state.status = "completed"
-            return self._frame("run.completed", output=result.text, usage=state.usage)
-        if (
-            result.status == "interrupted"
-            and not self._cancelled
-            and self._server.stopping.is_set()
-        ):
-            result = structs.replace(result, error=LOST, error_code="server_stopping")
-        elif result.status == "interrupted":
-            state.status = "cancelled"
-            return self._frame("run.cancelled")
+            data = {"output": result.text, "usage": state.usage}
+            return self._encode_frame("run.completed", data)
+        error, error_code = self._turns.redact(result.error), result.error_code
+        if result.status == "interrupted":
+            if self._cancelled or not self._turns.slots.closed:
+                state.status = "cancelled"
+                return self._encode_frame("run.cancelled", {})
+            error, error_code = LOST, "server_stopping"
         state.status = "failed"
-        state.error = self._server.redact(result.error)
-        return self._frame("run.failed", error=state.error, error_code=result.error_code)
+        state.error = error
+        return self._encode_frame("run.failed", {"error": error, "error_code": error_code})
 
-    async def _fail(self, why: str) -> None:
-        if self.state.status not in ENDED:
+    async def _fail_run(self, error: str) -> None:
+        if not self.state.has_ended:
             self.state.status = "failed"
-            self.state.error = why
-            await self._record([self._frame("run.failed", error=why)])
+            self.state.error = error
+            await self._record_frames([self._encode_frame("run.failed", {"error": error})])
 
-    def _frame(self, name: str, **data: Any) -> bytes:
-        self._count += 1
+    def _encode_frame(self, name: str, data: dict[str, Any]) -> bytes:
+        self._frames += 1
         self.state.last_event = name
-        return frame(self._count, name, self.state.run_id, data)
+        return encode_event(name, {"run_id": self.state.run_id}, data, str(self._frames))
 
-    async def _record(self, frames: list[bytes]) -> None:
-        """On disk, then to whoever reads."""
-        first = self._count - len(frames) + 1
-        objects = self._server.runtime.store.objects
-        await asyncio.gather(objects.append_events(self.state.run_id, first, frames), self._save())
-        self._tell()
+    async def _record_frames(self, frames: list[bytes]) -> None:
+        """Store the frames and the state, then wake the readers."""
+        first = self._frames - len(frames) + 1
+        writing = self._objects.append_events(self.state.run_id, first, frames)
+        await asyncio.gather(writing, self._save_state())
+        self.wake_readers()
 
-    async def _save(self) -> None:
+    async def _save_state(self) -> None:
         self.state.updated_at = time.time()
-        stored = structs.replace(self.state)
-        await save(self._server, self.owner, stored)
-        self.shown = stored
-
-    def _tell(self) -> None:
-        news, self.news = self.news, asyncio.Event()
-        news.set()
+        saved = structs.replace(self.state)
+        await _save_run(self._objects, self.owner, saved)
+        self.saved = saved
 
 
-def frame(number: int, name: str, run: str, data: dict[str, Any]) -> bytes:
-    body = {"event": name, "run_id": run, "timestamp": time.time(), **data}
-    return event(name, orjson.dumps(body), str(number))
+async def _save_run(objects: Objects, owner: str, state: StoredRun) -> None:
+    await objects.put(KIND, state.run_id, msgspec.msgpack.encode(state), owner=owner)
 
 
-async def save(server: Server, owner: str, state: State) -> None:
-    body = msgspec.msgpack.encode(state)
-    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner)
+class RunRegistry:
+    """All runs of this home: those this server works on, and the stored ones."""
 
+    def __init__(
+        self, turns: TurnRunner, objects: Objects, spawn: SpawnTask, instance: ServerInstance
+    ) -> None:
+        self._turns = turns
+        self._objects = objects
+        self._spawn = spawn
+        self._instance = instance
+        self.active: dict[str, Run] = {}
 
-async def forget_old(server: Server, owner: str) -> None:
-    """Never one that goes on, however long it has waited for somebody's answer."""
-    await server.runtime.store.objects.trim(KIND, MOST, owner=owner, spare=set(server.runs))
+    async def start_run(self, principal: Principal, request: TurnRequest, model: str) -> str:
+        """Start a run and return its id; 429 if too many turns are running."""
+        now = time.time()
+        state = StoredRun(
+            f"run_{secrets.token_hex(16)}",
+            request.session or request.new_session,
+            model,
+            now,
+            now,
+            server=self._instance.token,
+        )
+        run = Run(self._turns, self._objects, principal, request, state)
+        async with AsyncExitStack() as slot:
+            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            saving = _save_run(self._objects, run.owner, state)
+            await asyncio.gather(saving, self._trim_oldest_runs(run.owner))
+            self.active[state.run_id] = run
+            self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
+        return state.run_id
 
+    async def _execute_run(self, run: Run, slot: AsyncExitStack) -> None:
+        async with slot:
+            try:
+                await run.run_to_end()
+            finally:
+                self.active.pop(run.state.run_id, None)
+                run.wake_readers()
 
-async def find(server: Server, owner: str, run_id: str) -> State | None:
-    going = server.runs.get(run_id)
-    if going is not None:
-        return going.shown if going.owner == owner else None
-    found = await server.runtime.store.objects.get(KIND, run_id, owner=owner)
-    if found is None:
-        return None
-    state = msgspec.msgpack.decode(found.body, type=State)
-    if state.status not in ENDED and not server.elsewhere(state.server):
-        with suppress(StoreError):  # then the next who asks
-            await _end(server, owner, state, UNWRITTEN)
-    return state
+    async def _trim_oldest_runs(self, owner: str) -> None:
+        """Delete the oldest runs of an owner, but never one that is active."""
+        await self._objects.trim(KIND, MAX_RUNS, owner=owner, spare=set(self.active))
 
+    async def find_run(self, owner: str, run_id: str) -> StoredRun | None:
+        run = self.active.get(run_id)
+        if run is not None:
+            return run.saved if run.owner == owner else None
+        found = await self._objects.get(KIND, run_id, owner=owner)
+        if found is None:
+            return None
+        state = msgspec.msgpack.decode(found.body, type=StoredRun)
+        if self._is_abandoned(state):
+            with suppress(StoreError):  # the next request will try again
+                await self._end_abandoned_run(owner, state, UNSTORED)
+        return state
 
-async def events(server: Server, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
-    """The frames behind number `after`, as they were and as they come, until the run has ended."""
-    objects = server.runtime.store.objects
-    ended = False
-    while True:
-        going = server.runs.get(run_id)
-        news = going.news if going else None  # before reading: what comes later sets it
-        page = await objects.read_events(run_id, after=after, limit=PAGE)
-        after += len(page)
-        if page:
-            yield b"".join(page)
-        elif news is not None:
-            await news.wait()
-        elif ended:
-            return
-        else:
-            state = await find(server, owner, run_id)
-            ended = state is None or state.status in ENDED  # once more: what came before its end
-            if not ended:
-                await asyncio.sleep(ELSEWHERE_SECONDS)
+    async def read_frames(self, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
+        """Yield the frames after number `after`, stored and new ones, until the run has ended."""
+        ended = False
+        while True:
+            run = self.active.get(run_id)
+            news = run.news if run else None  # before reading: later frames set it
+            page = await self._objects.read_events(run_id, after=after, limit=_PAGE_FRAMES)
+            after += len(page)
+            if page:
+                yield b"".join(page)
+            elif news is not None:
+                await news.wait()
+            elif ended:
+                return
+            else:
+                state = await self.find_run(owner, run_id)
+                ended = state is None or state.has_ended  # read once more for its last frames
+                if not ended:
+                    await asyncio.sleep(POLL_SECONDS)
 
+    async def end_abandoned_runs(self) -> None:
+        """Mark the runs of servers that have died as failed, with a reason."""
+        for found in await self._objects.list_all(KIND):
+            state = msgspec.msgpack.decode(found.body, type=StoredRun)
+            if self._is_abandoned(state):
+                await self._end_abandoned_run(found.owner, state, LOST)
 
-async def end_lost(server: Server) -> None:
-    """Runs of a server that is no more are ended, with a reason."""
-    for found in await server.runtime.store.objects.list_all(KIND):
-        state = msgspec.msgpack.decode(found.body, type=State)
-        if state.status not in ENDED and not server.elsewhere(state.server):
-            await _end(server, found.owner, state, LOST)
+    def _is_abandoned(self, state: StoredRun) -> bool:
+        return not state.has_ended and not self._instance.is_other_running(state.server)
 
-
-async def _end(server: Server, owner: str, state: State, why: str) -> None:
-    objects = server.runtime.store.objects
-    state.status, state.error, state.last_event = "failed", why, "run.failed"
-    state.updated_at = time.time()
-    count = 0
-    while page := await objects.read_events(state.run_id, after=count, limit=PAGE):
-        count += len(page)
-    last = frame(count + 1, "run.failed", state.run_id, {"error": why})
-    await objects.append_events(state.run_id, count + 1, [last])
-    await save(server, owner, state)
+    async def _end_abandoned_run(self, owner: str, state: StoredRun, error: str) -> None:
+        state.status, state.error, state.last_event = "failed", error, "run.failed"
+        state.updated_at = time.time()
+        count = 0
+        limit = _PAGE_FRAMES
+        while page := await self._objects.read_events(state.run_id, after=count, limit=limit):
+            count += len(page)
+        owner_field = {"run_id": state.run_id}
+        last = encode_event("run.failed", owner_field, {"error": error}, str(count + 1))
+        await self._objects.append_events(state.run_id, count + 1, [last])
+        await _save_run(self._objects, owner, state)

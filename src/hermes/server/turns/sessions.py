@@ -1,4 +1,4 @@
-"""From a request to a session: whose it is, what it is called, and what came before."""
+"""Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
 from __future__ import annotations
 
@@ -6,80 +6,128 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
-from unicodedata import category
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.app.transcript import ClientConversation
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
-from hermes.server.http.errors import ApiError, bad, missing
+from hermes.server.http.errors import not_found
 from hermes.server.http.principals import Principal
-from hermes.server.http.route import Call
-from hermes.server.turns.client_tools import ClientTools
-
-if TYPE_CHECKING:
-    from hermes.server.app import Server
+from hermes.server.turns.turn_request import TurnRequest
 
 SOURCE = "api"
-LONGEST_NAME = 256
-_PREFIX = "api-"
 
 
-class Ask(Struct, frozen=True):
-    """One turn as a client wants it."""
+class ClientSessions:
+    """Opens sessions for turns and knows which are active."""
 
-    prompt: Message
-    past: tuple[Message, ...] = ()
-    instructions: str = ""
-    session: str = ""
-    """The id of a stored conversation to go on with; empty: the client brings its past."""
-    session_key: str = ""
-    chain: str = ""
-    """The id to store it under, when it is not derived from its beginning."""
-    keep: bool = True
-    client_tools: ClientTools | None = None
-    """The client runs these instead of us ours."""
-    settings: dict[str, Any] = {}
-    """What replaces fields of core.provider.Settings."""
+    def __init__(self, runtime: Runtime, toolsets: tuple[str, ...] | None) -> None:
+        self._runtime = runtime
+        self._toolsets = toolsets
+        self.active: set[Session] = set()
+        self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        """By name: the lock, and how many turns hold it or wait for it."""
+
+    @asynccontextmanager
+    async def open_session(
+        self, principal: Principal, request: TurnRequest
+    ) -> AsyncIterator[Session]:
+        """Open the session of a turn. Leaving the block stops what still runs in it."""
+        async with self.lock_session(request.session):
+            session = await self._prepare_session(principal, request)
+            self.active.add(session)
+            try:
+                yield session
+            finally:
+                self.active.discard(session)
+                await asyncio.shield(session.close())
+
+    @asynccontextmanager
+    async def lock_session(self, name: str) -> AsyncIterator[None]:
+        """Make turns of the same session or conversation run one after the other; an empty name
+        locks nothing."""
+        if not name:
+            yield
+            return
+        lock, users = self.locks.get(name, (None, 0))
+        lock = lock or asyncio.Lock()
+        self.locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            _, users = self.locks[name]
+            if users == 1:
+                del self.locks[name]
+            else:
+                self.locks[name] = (lock, users - 1)
+
+    def is_busy(self, session_id: str) -> bool:
+        return session_id in self.locks or any(s.id == session_id for s in self.active)
+
+    async def load_past(self, principal: Principal, session_id: str) -> tuple[Message, ...]:
+        """The stored messages: none if the session is new or the store unreadable; 404 if another
+        principal owns it."""
+        stored = self._runtime.store.sessions
+        try:
+            meta = await stored.get_meta(session_id)
+            if meta is None:
+                return ()
+            if not is_owner(principal, meta):
+                raise not_found("session", session_id)
+            return tuple(await stored.load_messages(session_id))
+        except StoreError:
+            return ()
+
+    async def _prepare_session(self, principal: Principal, request: TurnRequest) -> Session:
+        past, session_id = request.past, request.session
+        if session_id:
+            past = await self.load_past(principal, session_id)
+        else:
+            session_id = request.new_session or derive_session_id(
+                principal, request.instructions, (*past, request.prompt)
+            )
+        session = await self._runtime.open_client_session(
+            session_id,
+            past=past,
+            persistent=request.keep,
+            source=SOURCE,
+            key=build_owner_key(principal, request.session_key),
+            options=Options(toolsets=self._toolsets),
+        )
+        _apply_limits(session, principal)
+        _apply_settings(session, request)
+        return session
 
 
-class Headers(Struct, frozen=True):
-    """What a request says about its session."""
-
-    session: str = ""
-    key: str = ""
-
-
-def session_headers(call: Call) -> Headers:
-    return Headers(
-        _name(call, "X-Hermes-Session-Id"),
-        _name(call, "X-Hermes-Session-Key"),
-    )
+def _apply_limits(session: Session, principal: Principal) -> None:
+    host = session.host
+    if principal.name:
+        host.account = structs.replace(host.account, user=principal.name)
+    if principal.daily_usd is not None:
+        caps = [cap for cap in (host.budget.user_usd, principal.daily_usd) if cap is not None]
+        host.budget = structs.replace(host.budget, user_usd=min(caps))
 
 
-def _name(call: Call, header: str) -> str:
-    value = call.request.headers.get(header, "").strip()
-    if not value:
-        return ""
-    if call.server.principals.open:
-        raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
-    if len(value) > LONGEST_NAME or not speakable(value):
-        raise bad(f"{header} has at most {LONGEST_NAME} characters, no control characters.")
-    return value
+def _apply_settings(session: Session, request: TurnRequest) -> None:
+    tools = request.client_tools
+    changes = {**request.settings, **(tools.settings if tools else {})}
+    agent = session.agent
+    if changes:
+        agent = structs.replace(agent, settings=structs.replace(agent.settings, **changes))
+    if tools:
+        agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
+    session.host.agent = agent
+    session.host.instructions = request.instructions
 
 
-def speakable(name: str) -> bool:
-    """Neither control characters nor bytes that are no text; what joins emoji is neither."""
-    return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
-
-
-def derived(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
-    """The same for all turns of a conversation: its beginning, and whose it is."""
+def derive_session_id(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
+    """An id that all turns of a conversation share: a hash of the principal, the instructions and
+    the first user message."""
     first = next((m for m in messages if m.role == "user"), None)
     digest = hashlib.sha256()
     for text in (principal.name, instructions, first.text if first else ""):
@@ -88,110 +136,15 @@ def derived(principal: Principal, instructions: str, messages: Sequence[Message]
     if first is not None:
         for part in first.parts:
             digest.update(getattr(part, "data", b"") or getattr(part, "url", "").encode())
-    return _PREFIX + digest.hexdigest()[:32]
+    return f"api-{digest.hexdigest()[:32]}"
 
 
-def owned(meta: SessionMeta, principal: Principal) -> bool:
-    """The nameless principal is the operator: what belongs to nobody else is theirs."""
+def is_owner(principal: Principal, meta: SessionMeta) -> bool:
+    """Whether the principal owns the session. The nameless principal is the operator, who owns all
+    sessions that no other principal does."""
     owner = meta.key.partition("/")[0] if meta.source == SOURCE else ""
     return owner == principal.name
 
 
-def key_of(principal: Principal, session_key: str) -> str:
+def build_owner_key(principal: Principal, session_key: str = "") -> str:
     return f"{principal.name}/{session_key}"
-
-
-@asynccontextmanager
-async def opened(server: Server, principal: Principal, ask: Ask) -> AsyncIterator[Session]:
-    """The session of this turn. Leaving the block for any reason ends what still runs in it."""
-    async with alone(server, ask.session):
-        session = await _open(server, principal, ask)
-        server.sessions.add(session)
-        try:
-            yield session
-        finally:
-            server.sessions.discard(session)
-            await asyncio.shield(session.close())
-
-
-@asynccontextmanager
-async def alone(server: Server, identity: str) -> AsyncIterator[None]:
-    """Turns of one stored conversation come one after the other."""
-    if not identity:
-        yield
-        return
-    lock, waiting = server.turns.get(identity, (None, 0))
-    lock = lock or asyncio.Lock()
-    server.turns[identity] = (lock, waiting + 1)
-    try:
-        async with lock:
-            yield
-    finally:
-        _, waiting = server.turns[identity]
-        if waiting == 1:
-            del server.turns[identity]
-        else:
-            server.turns[identity] = (lock, waiting - 1)
-
-
-async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
-    past = ask.past
-    identity = ask.session
-    if identity:
-        past = await stored(server, principal, identity)
-    else:
-        identity = ask.chain or derived(principal, ask.instructions, (*past, ask.prompt))
-    session = await server.runtime.open_client_session(
-        ClientConversation(identity, past, ask.instructions, ask.keep),
-        source=SOURCE,
-        key=key_of(principal, ask.session_key),
-        options=Options(toolsets=server.settings.toolsets),
-    )
-    if principal.name:
-        session.host.account = structs.replace(session.host.account, user=principal.name)
-    if principal.daily_usd is not None:
-        caps = [c for c in (session.host.budget.user_usd, principal.daily_usd) if c is not None]
-        session.host.budget = structs.replace(session.host.budget, user_usd=min(caps))
-    tools = ask.client_tools
-    changes = {**ask.settings, **(tools.settings if tools else {})}
-    agent = session.agent
-    if changes:
-        agent = structs.replace(agent, settings=structs.replace(agent.settings, **changes))
-    if tools:
-        agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
-    session.host.agent = agent
-    return session
-
-
-async def stored(server: Server, principal: Principal, identity: str) -> tuple[Message, ...]:
-    store = server.runtime.store
-    try:
-        meta = await store.sessions.get_meta(identity)
-        if meta is None:
-            return ()
-        if not owned(meta, principal):
-            raise missing("session", identity)
-        return tuple(await store.sessions.load_messages(identity))
-    except StoreError:
-        return ()
-
-
-def wanted_settings(
-    server: Server,
-    *,
-    tokens: int | None,
-    temperature: float | None,
-    effort: str | None,
-    stop: str | Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """What a client asks of the provider, within the operator's limits. Many say 0 or -1 tokens
-    when they want no limit."""
-    most = server.settings.max_output_tokens
-    tokens = tokens if tokens and tokens > 0 else None
-    changes = {
-        "max_output": min(tokens or most, most) if most else tokens,
-        "temperature": temperature,
-        "effort": effort,
-        "stop": (stop,) if isinstance(stop, str) else tuple(stop or ()),
-    }
-    return {name: value for name, value in changes.items() if value is not None and value != ()}

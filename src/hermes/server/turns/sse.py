@@ -1,19 +1,22 @@
-"""Server-sent events to one client: kept alive while silent, given up when it does not read."""
+"""Server-sent events to one client, with keep-alives, and a limit for clients that do not read."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
+from typing import Any
 
 from hermes.server.http import web
-from hermes.server.http.middleware import STARTED, dress
-from hermes.server.http.route import Call
+from hermes.server.http.call import RESPONSE_STARTED
+from hermes.server.http.headers import add_common_headers
+from hermes.server.http.json_body import encode_json
 
 KEEPALIVE_SECONDS = 30.0
 STALLED_SECONDS = 30.0
-FULL = 1024 * 1024
-"""Bytes the client has not taken yet; below that nobody waits for it."""
-DONE = b"data: [DONE]\n\n"
+MAX_UNREAD_BYTES = 1024 * 1024
+"""Sending waits for the client only above this."""
+DONE_FRAME = b"data: [DONE]\n\n"
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
@@ -22,32 +25,39 @@ _HEADERS = {
 
 
 class ClientGone(Exception):
-    """It hung up, or stopped reading (`slow`)."""
+    """The client disconnected, or stopped reading (`is_slow`)."""
 
-    def __init__(self, *, slow: bool = False) -> None:
+    def __init__(self, *, is_slow: bool = False) -> None:
         super().__init__()
-        self.slow = slow
+        self.is_slow = is_slow
 
 
-class Stream:
-    def __init__(self, call: Call, headers: dict[str, str] | None = None) -> None:
+class EventStream:
+    """A response of server-sent events; silence is filled with keep-alive comments."""
+
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        allowed_origins: Collection[str],
+        headers: dict[str, str] | None = None,
+    ) -> None:
         self._response = web.StreamResponse(headers={**_HEADERS, **(headers or {})})
-        dress(call.server, call.request, self._response)
-        self._request = call.request
+        add_common_headers(request, self._response, allowed_origins)
+        self._request = request
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
-        self._beat = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
+        self._timer = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
         self._ping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         transport = self._request.transport
-        if transport is not None:  # else whoever writes waits from 64 KB on, without a limit
-            transport.set_write_buffer_limits(high=FULL)
-        self._request[STARTED] = True
+        if transport is not None:  # by default, writing waits above 64 KB without a time limit
+            transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+        self._request[RESPONSE_STARTED] = True
         await self._response.prepare(self._request)
 
     async def send(self, data: bytes) -> None:
-        """Raises ClientGone."""
+        """Send data; raises ClientGone when the client has disconnected or does not read."""
         if not data:
             return
         transport = self._request.transport
@@ -55,24 +65,23 @@ class Stream:
             raise ClientGone
         self._sent = self._loop.time()
         try:
-            if transport.get_write_buffer_size() + len(data) < FULL:
+            if transport.get_write_buffer_size() + len(data) < MAX_UNREAD_BYTES:
                 await self._response.write(data)
                 return
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._response.write(data)
-                await self._request.writer.drain()  # the response itself looks now and then
+                await self._request.writer.drain()  # write() drains only now and then
         except TimeoutError:
-            raise self._dropped(transport) from None
+            raise self._drop_client(transport) from None
         except ConnectionError:
             raise ClientGone from None
 
-    def quiet(self) -> None:
-        """It says nothing by itself any more."""
-        self._beat.cancel()
+    def stop_keepalive(self) -> None:
+        self._timer.cancel()
 
     async def close(self) -> web.StreamResponse:
-        """The end of the answer, for as long as the client takes it."""
-        self.quiet()
+        """End the response; a client that does not read in time is disconnected."""
+        self.stop_keepalive()
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return self._response
@@ -80,33 +89,35 @@ class Stream:
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._response.write_eof()
         except TimeoutError:
-            self._dropped(transport)
+            self._drop_client(transport)
         except ConnectionError:
             pass
         return self._response
 
-    def _dropped(self, transport: asyncio.WriteTransport) -> ClientGone:
-        self._beat.cancel()
+    def _drop_client(self, transport: asyncio.WriteTransport) -> ClientGone:
+        self.stop_keepalive()
         transport.abort()
-        return ClientGone(slow=True)
+        return ClientGone(is_slow=True)
 
     def _keep_alive(self) -> None:
-        idle = self._loop.time() - self._sent
+        silent = self._loop.time() - self._sent
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return
-        if idle < KEEPALIVE_SECONDS:
-            self._beat = self._loop.call_later(KEEPALIVE_SECONDS - idle, self._keep_alive)
+        if silent < KEEPALIVE_SECONDS:
+            self._timer = self._loop.call_later(KEEPALIVE_SECONDS - silent, self._keep_alive)
             return
-        self._beat = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
-        if not transport.get_write_buffer_size():  # else it has things to read
-            self._ping = self._loop.create_task(self._say_so())
+        self._timer = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
+        if not transport.get_write_buffer_size():  # otherwise the client still has data to read
+            self._ping = self._loop.create_task(self._send_ping())
 
-    async def _say_so(self) -> None:
+    async def _send_ping(self) -> None:
         with suppress(ClientGone):
             await self.send(b": keepalive\n\n")
 
 
-def event(name: str, data: bytes, identity: str = "") -> bytes:
-    head = f"id: {identity}\n" if identity else ""
-    return f"{head}event: {name}\ndata: ".encode() + data + b"\n\n"
+def encode_frame(name: str, data: Any, event_id: str = "") -> bytes:
+    """One event; `data` is encoded unless it is bytes."""
+    head = f"id: {event_id}\n" if event_id else ""
+    body = data if isinstance(data, bytes) else encode_json(data)
+    return f"{head}event: {name}\ndata: ".encode() + body + b"\n\n"

@@ -1,67 +1,117 @@
-"""Responses as they are stored, with everything it takes to go on from them."""
+"""Stored responses, their transcripts, and the latest response of each named conversation."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.api_server import ApiServer
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
+from hermes.core.store import Store
 from hermes.core.taint import Taint
-from hermes.server.http.route import Call
-from hermes.server.turns.image_links import shown_as
-from hermes.server.turns.response_items import items_of
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.response_items import ResponseObject, build_items
+from hermes.server.turns.server_instance import ServerInstance
 
-if TYPE_CHECKING:
-    from hermes.server.app import Server
+RESPONSE_KIND = "response"
+CONVERSATION_KIND = "conversation"
+_MAX_CONVERSATIONS = 1000
 
-KIND = "response"
 
+class StoredResponse(Struct):
+    """A response with everything needed to continue from it."""
 
-class Kept(Struct):
-    response: dict[str, Any]
+    response: ResponseObject
     transcript: tuple[Message, ...] = ()
     session: str = ""
     instructions: str = ""
     server: str = ""
-    """The token of the one that tells it."""
-
-    def lost(self, server: Server) -> bool:
-        """Whether nobody tells it any more, though it has no end."""
-        going = self.response["id"] in server.unfinished or server.elsewhere(self.server)
-        return self.response["status"] == "in_progress" and not going
+    """The token of the server that works on it."""
 
 
-async def load_kept(call: Call, identity: str) -> Kept | None:
-    objects = call.server.runtime.store.objects
-    found = await objects.get(KIND, identity, owner=call.principal.name, touch=True)
-    if found is None:
-        return None
-    kept = msgspec.msgpack.decode(found.body, type=Kept)
-    if kept.lost(call.server):
-        await _end_lost(call, kept)
-    return kept
+class ResponseStore:
+    """Stores the responses of all principals; each can only read its own."""
+
+    def __init__(self, store: Store, instance: ServerInstance, settings: ApiServer) -> None:
+        self._store = store
+        self._instance = instance
+        self._settings = settings
+        self.in_progress: set[str] = set()
+        """The responses this server is streaming. A deleted one is removed from here, and therefore
+        not stored again."""
+
+    async def load(self, owner: str, response_id: str) -> StoredResponse | None:
+        objects = self._store.objects
+        found = await objects.get(RESPONSE_KIND, response_id, owner=owner, touch=True)
+        if found is None:
+            return None
+        stored = msgspec.msgpack.decode(found.body, type=StoredResponse)
+        if self._is_abandoned(stored):
+            await self._end_abandoned(owner, stored)
+        return stored
+
+    async def find_latest_id(self, owner: str, conversation: str) -> str:
+        """The id of the latest response of a conversation; empty if it has none."""
+        name = _qualify_conversation(owner, conversation)
+        pointer = await self._store.objects.get(CONVERSATION_KIND, name, owner=owner)
+        return pointer.body.decode() if pointer else ""
+
+    async def save(self, owner: str, stored: StoredResponse, conversation: str) -> None:
+        """Store a response; `conversation`, unless empty, continues from it."""
+        objects, response_id = self._store.objects, stored.response.id
+        stored.server = self._instance.token
+        limit = self._settings.max_stored_responses
+        body = msgspec.msgpack.encode(stored)
+        await objects.put(RESPONSE_KIND, response_id, body, owner=owner, keep_latest=limit)
+        if conversation:
+            name = _qualify_conversation(owner, conversation)
+            await objects.put(
+                CONVERSATION_KIND,
+                name,
+                response_id.encode(),
+                owner=owner,
+                keep_latest=_MAX_CONVERSATIONS,
+            )
+
+    async def delete(self, owner: str, response_id: str) -> bool:
+        """Delete a response and the conversation that ends with it; returns whether it existed."""
+        objects = self._store.objects
+        if not await objects.remove(RESPONSE_KIND, response_id, owner=owner):
+            return False
+        self.in_progress.discard(response_id)
+        for name in await objects.list_all(CONVERSATION_KIND, owner=owner):
+            if name.body == response_id.encode():
+                await objects.remove(CONVERSATION_KIND, name.id, owner=owner)
+        return True
+
+    def _is_abandoned(self, stored: StoredResponse) -> bool:
+        """Whether the response is unfinished and no running server works on it."""
+        is_alive = stored.response.id in self.in_progress or self._instance.is_other_running(
+            stored.server
+        )
+        return stored.response.status == "in_progress" and not is_alive
+
+    async def _end_abandoned(self, owner: str, stored: StoredResponse) -> None:
+        """Finish a response whose server has died, with the messages its session has stored."""
+        try:
+            messages = await self._store.sessions.load_messages(stored.session)
+            meta = await self._store.sessions.get_meta(stored.session)
+        except StoreError:
+            messages, meta = [], None
+        last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
+        added: tuple[Message, ...] = ()
+        if last >= 0 and messages[last].text == stored.transcript[-1].text:
+            added = tuple(messages[last + 1 :])
+        stored.transcript += added
+        response = stored.response
+        response.status = "incomplete"
+        response.incomplete_details = {"reason": "error"}
+        clean = choose_text_filter(self._settings.images, meta.taint if meta else Taint())
+        response.output = build_items(added, clean=clean)
+        body = msgspec.msgpack.encode(stored)
+        await self._store.objects.put(RESPONSE_KIND, response.id, body, owner=owner)
 
 
-async def _end_lost(call: Call, kept: Kept) -> None:
-    """Its server died while it was told; what was done until then is in the session."""
-    store = call.server.runtime.store
-    try:
-        messages = await store.sessions.load_messages(kept.session)
-        meta = await store.sessions.get_meta(kept.session)
-    except StoreError:
-        messages, meta = [], None
-    last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
-    done: tuple[Message, ...] = ()
-    if last >= 0 and messages[last].text == kept.transcript[-1].text:
-        done = tuple(messages[last + 1 :])
-    kept.transcript += done
-    kept.response |= {
-        "status": "incomplete",
-        "incomplete_details": {"reason": "error"},
-        "output": items_of(done, say=shown_as(call.server, meta.taint if meta else Taint())),
-    }
-    body = msgspec.msgpack.encode(kept)
-    await store.objects.put(KIND, kept.response["id"], body, owner=call.principal.name)
+def _qualify_conversation(owner: str, conversation: str) -> str:
+    return f"{owner}/{conversation}"

@@ -1,4 +1,4 @@
-"""What happens in a turn, as named events with a little JSON: the form of runs and sessions."""
+"""Turn events as server-sent events, for the streams of runs and sessions."""
 
 from __future__ import annotations
 
@@ -8,69 +8,60 @@ from typing import Any
 import orjson
 
 from hermes.core.events import (
-    Notice,
     TextDelta,
     ThinkingDelta,
     ToolDone,
     ToolStarted,
-    TurnEnd,
     TurnEvent,
     TurnResult,
 )
-from hermes.server.turns.response_items import usage_of
-from hermes.server.turns.sse import event
-from hermes.server.turns.tool_labels import label
+from hermes.core.message import ToolCall
+from hermes.server.http.response_schemas import TokenUsage
+from hermes.server.turns.sse import encode_frame
+
+_LABEL_LENGTH = 80
 
 
-def plain_usage(result: TurnResult) -> dict[str, int]:
-    counts = usage_of(result.usage)
-    return {name: n for name, n in counts.items() if not name.endswith("_details")}
-
-
-def tell(happened: TurnEvent, named: dict[str, Any]) -> bytes:
-    """One frame, or nothing. `named` says whose it is."""
-    match happened:
+def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
+    """The name and fields of an event that both streams show; None for other events."""
+    match event:
         case TextDelta(text):
-            return _frame("message.delta", named, delta=text)
+            return "message.delta", {"delta": text}
         case ThinkingDelta(text):
-            return _frame("reasoning.available", named, text=text)
-        case ToolStarted(call) if not call.name.startswith("_"):
-            return _frame(
-                "tool.started", named, tool=call.name, toolCallId=call.id, preview=label(call)
-            )
-        case ToolDone(result, duration) if not result.name.startswith("_"):
-            return _frame(
-                "tool.completed",
-                named,
-                tool=result.name,
-                toolCallId=result.call_id,
-                duration=round(duration, 3),
-                error=result.error,
-            )
-        case Notice(code, text):
-            return _frame("notice", named, code=code, text=text)
-        case TurnEnd(result):
-            return _ended(result, named)
+            return "reasoning.available", {"text": text}
+        case ToolStarted(call) if not is_internal_tool(call.name):
+            tool = {"tool": call.name, "toolCallId": call.id}
+            return "tool.started", {**tool, "preview": label_call(call)}
+        case ToolDone(result, duration) if not is_internal_tool(result.name):
+            tool = {"tool": result.name, "toolCallId": result.call_id}
+            took = round(duration, 3)
+            return "tool.completed", {**tool, "duration": took, "error": result.error}
         case _:
-            return b""
+            return None
 
 
-def _ended(result: TurnResult, named: dict[str, Any]) -> bytes:
-    usage = plain_usage(result)
-    if result.status == "completed":
-        return _frame("turn.completed", named, output=result.text, usage=usage)
-    if result.status == "interrupted":
-        return _frame("turn.cancelled", named, output=result.text, usage=usage)
-    return _frame(
-        "turn.failed",
-        named,
-        output=result.text,
-        error=result.error,
-        error_code=result.error_code,
-        usage=usage,
-    )
+def encode_event(name: str, owner: dict[str, str], data: dict[str, Any], number: str = "") -> bytes:
+    """Encode an event; `owner` is the field that names its run or session."""
+    body = {"event": name, **owner, "timestamp": time.time(), **data}
+    return encode_frame(name, body, number)
 
 
-def _frame(name: str, named: dict[str, Any], **data: Any) -> bytes:
-    body = {"event": name, **named, "timestamp": time.time(), **data}
-    return event(name, orjson.dumps(body))
+def is_internal_tool(tool: str) -> bool:
+    """Whether calls of this tool are hidden from clients."""
+    return tool.startswith("_")
+
+
+def label_call(call: ToolCall, *, full: bool = False) -> str:
+    """The first text argument of a call as one short line, or in full."""
+    try:
+        args = orjson.loads(call.args or "{}")
+    except orjson.JSONDecodeError:
+        return call.args if full else call.name
+    values = args.values() if isinstance(args, dict) else ()
+    text = next((v for v in values if isinstance(v, str) and v.strip()), call.name)
+    return text if full else " ".join(text.split())[:_LABEL_LENGTH]
+
+
+def build_token_usage(result: TurnResult) -> TokenUsage:
+    usage = result.usage
+    return TokenUsage(usage.input, usage.output, usage.input + usage.output)

@@ -222,8 +222,8 @@ class Browser:
         _running.discard(self)
         self._pipe = self._context = None
         self.snapshot = ""
-        held, self._resources = self._resources, AsyncExitStack()
-        await held.aclose()
+        resources, self._resources = self._resources, AsyncExitStack()
+        await resources.aclose()
 
 
 _NO_PAGE = "No page is open; browser_navigate opens one."

@@ -1,4 +1,4 @@
-"""What holds for every response: headers, envelopes, Host, content types, keys, origins."""
+"""Rules for every response: headers, envelopes, Host, content types, keys, origins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHAT = "/v1/chat/completions"
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 
 
-def _check(headers) -> None:
+def check_headers(headers) -> None:
     for name, value in SECURITY.items():
         assert headers[name] == value, name
     assert headers["Server"] == "hermes"
@@ -65,7 +65,7 @@ async def test_security_headers_are_on(shared: Api, case: str) -> None:
     method, path, rest, headers, status = EVERYWHERE[case]
     answer = await shared.call(method, path, headers=headers, **rest)
     assert answer.status == status
-    _check(answer.headers)
+    check_headers(answer.headers)
     if status >= 400:
         assert answer.headers["Content-Type"].startswith("application/json")
         error = answer.error
@@ -85,12 +85,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=str)
-async def test_what_is_no_request_gets_the_same_envelope(shared: Api, case: str) -> None:
+async def test_invalid_requests_get_the_same_envelope(shared: Api, case: str) -> None:
     got = await shared.raw(BROKEN[case])
     head, _, body = got.partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     assert status.split()[1] in ("400", "421", "431"), status
-    _check(dict(line.split(": ", 1) for line in lines))
+    check_headers(dict(line.split(": ", 1) for line in lines))
     assert {"message", "type", "param", "code"} <= json.loads(body)["error"].keys()
 
 
@@ -117,15 +117,15 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=repr)
-async def test_host_must_be_one_of_ours(shared: Api, host: str) -> None:
+async def test_unknown_hosts_are_refused(shared: Api, host: str) -> None:
     got = await shared.raw(
         f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
     )
     assert int(got.split()[1]) == HOSTS[host]
 
 
-async def test_a_wrong_host_is_said_before_anything_else(shared: Api) -> None:
-    """No key, a foreign origin, a wrong type, no such path: 421 all the same."""
+async def test_the_host_is_checked_first(shared: Api) -> None:
+    """Without a key, with a foreign origin, a wrong type or an unknown path: always 421."""
     headers = {"Host": "evil.example", "Origin": "https://evil.example", "Content-Type": "a/b"}
     for method, path in (("POST", CHAT), ("GET", "/nothing"), ("OPTIONS", CHAT), ("PUT", "/v1/x")):
         answer = await shared.call(method, path, headers=headers, key="")
@@ -164,7 +164,7 @@ async def test_json_routes_take_json(shared: Api, path: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("path", JSON_ROUTES, ids=str)
-async def test_no_content_type_is_taken_as_json(shared: Api, path: str) -> None:
+async def test_a_missing_content_type_means_json(shared: Api, path: str) -> None:
     body = json.dumps(JSON_ROUTES[path]).encode()
     got = await shared.raw(
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {shared.key}\r\n"
@@ -175,7 +175,7 @@ async def test_no_content_type_is_taken_as_json(shared: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_a_form_without_a_body_is_no_way_around_it(shared: Api, kind: str) -> None:
+async def test_a_form_without_a_body_is_refused_too(shared: Api, kind: str) -> None:
     for path in ("/v1/runs/run_x/stop", "/api/sessions", CHAT):
         assert (await shared.post(path, headers={"Content-Type": kind})).status == 415
 
@@ -248,19 +248,19 @@ async def test_a_key_is_needed(shared: Api, case: str) -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/health/detailed", "/v1/health"])
 @pytest.mark.parametrize("key", ["", "wrong"])
-async def test_health_never_needs_one(shared: Api, path: str, key: str) -> None:
+async def test_health_never_needs_a_key(shared: Api, path: str, key: str) -> None:
     assert (await shared.get(path, key=key)).status == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/capabilities", "/openapi.json", "/metrics"])
-async def test_without_a_configured_key_everyone_is_let_in(keyless: Api, path: str) -> None:
+async def test_without_a_configured_key_everybody_has_access(keyless: Api, path: str) -> None:
     assert (await keyless.get(path)).status == 200
     assert (await keyless.get(path, headers={"Authorization": "Basic x"})).status == 200
 
 
 @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-Session-Key"])
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/messages", "/v1/runs"])
-async def test_sessions_are_nobodys_without_a_key(keyless: Api, path: str, header: str) -> None:
+async def test_session_headers_need_a_configured_key(keyless: Api, path: str, header: str) -> None:
     body = {**HI, "input": "x", "max_tokens": 5}
     answer = await keyless.post(path, body, headers={header: "mine"})
     assert answer.status == 403 and header in answer.error["message"]
@@ -277,7 +277,7 @@ async def test_unknown_paths_without_a_key(shared: Api, path: str, status: int) 
 # -- CORS ------------------------------------------------------------------------------------
 
 
-def _no_cors(headers) -> bool:
+def has_no_cors(headers) -> bool:
     return not any(name.lower().startswith("access-control") for name in headers)
 
 
@@ -290,7 +290,7 @@ async def test_an_unlisted_origin_is_refused(
     shared: Api, method: str, path: str, origin: str
 ) -> None:
     answer = await shared.call(method, path, headers={"Origin": origin})
-    assert answer.status == 403 and _no_cors(answer.headers)
+    assert answer.status == 403 and has_no_cors(answer.headers)
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/runs", "/v1/models"])
@@ -314,7 +314,7 @@ async def test_preflight(shared: Api, path: str) -> None:
     assert "Access-Control-Allow-Credentials" not in headers
 
 
-async def test_a_page_may_send_what_its_sdk_does(shared: Api) -> None:
+async def test_a_preflight_allows_the_headers_of_sdks(shared: Api) -> None:
     asked = "authorization, x-stainless-lang, anthropic-version,x-api-key , b@d, " + "x" * 65
     headers = {"Origin": UI, "Access-Control-Request-Headers": asked}
     answer = await shared.call("OPTIONS", CHAT, headers=headers, key="")
@@ -343,13 +343,13 @@ async def test_errors_for_a_listed_origin_can_be_read(shared: Api) -> None:
 
 async def test_no_origin_no_cors(shared: Api) -> None:
     answer = await shared.get("/v1/models")
-    assert answer.status == 200 and _no_cors(answer.headers)
+    assert answer.status == 200 and has_no_cors(answer.headers)
 
 
 async def test_cors_is_off_by_default(keyless: Api) -> None:
     for method in ("GET", "OPTIONS"):
         answer = await keyless.call(method, "/health", headers={"Origin": UI})
-        assert answer.status == 403 and _no_cors(answer.headers)
+        assert answer.status == 403 and has_no_cors(answer.headers)
 
 
 # -- what the server says of itself ----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made of the routes and of the Structs that validate their requests."""
+"""The OpenAPI document, built from the routes and their request and answer Structs."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from typing import Any
 
 import msgspec
 
-from hermes.server.http.route import Route
+from hermes.server.route import Route
 from hermes.version import VERSION
 
 _REF = "#/components/schemas/{name}"
-_WORDS = {
-    400: "The request is wrong.",
-    401: "The key is missing or wrong.",
-    403: "Not allowed.",
-    404: "It is not there, or not yours.",
+_STATUS_TEXTS = {
+    400: "The request is invalid.",
+    401: "The key is missing or invalid.",
+    403: "The origin or the key is not allowed to do this.",
+    404: "Not found, or owned by another key.",
     408: "The body did not arrive in time.",
-    409: "Not possible now.",
+    409: "Not possible in the current state.",
     413: "The request is too large.",
     415: "The body is not JSON.",
-    421: "The server does not go by that name.",
+    421: "Unknown host name.",
     429: "Too many requests or runs; see Retry-After.",
-    500: "A bug.",
+    500: "Internal error.",
     502: "The agent did not finish.",
     503: "The server is stopping.",
 }
+_ID_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,256}$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
-_QUERY: dict[str, Any] = {
+_QUERY_SCHEMAS: dict[str, Any] = {
     "q": {"type": "string", "minLength": 1},
     "limit": _NUMBER,
     "offset": _NUMBER,
     "after": {**_NUMBER, "minimum": -1},
 }
-_HEADERS: dict[str, Any] = {
+_HEADER_SCHEMAS: dict[str, Any] = {
     "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": 255},
     "X-Hermes-Session-Id": {"type": "string", "maxLength": 256},
     "X-Hermes-Session-Key": {"type": "string", "maxLength": 256},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
-_ALWAYS = (400, 403, 421)
-_GUARDED = (401, 429)
-_WITH_BODY = (408, 413, 415)
-_ERROR = {
+_ERRORS_OF_ALL = (400, 403, 421)
+_ERRORS_WITH_KEY = (401, 429)
+_ERRORS_WITH_BODY = (408, 413, 415)
+_ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -61,14 +62,14 @@ _ERROR = {
 }
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
-    types = {t for route in routes for t in (route.body, route.answer) if t is not None}
-    named = sorted(types, key=lambda t: t.__name__)
-    _, schemas = msgspec.json.schema_components(named, ref_template=_REF)
-    schemas["Error"] = _ERROR
+def build_document(routes: Sequence[Route]) -> dict[str, Any]:
+    structs = {t for route in routes for t in (route.body, route.answer) if t is not None}
+    ordered = sorted(structs, key=lambda t: t.__name__)
+    _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
+    schemas["Error"] = _ERROR_SCHEMA
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -85,62 +86,52 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _describe_operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "parameters": [*_in_path(route), *_in_query(route), *_in_headers(route)],
-        "responses": {str(route.status): _answer(route), **_errors(route)},
+        "parameters": _list_params(route),
+        "responses": {str(route.status): _describe_answer(route), **_describe_errors(route)},
     }
-    if route.open:
-        found["security"] = []
+    if route.public:
+        operation["security"] = []
     if route.body is not None:
         reference = _REF.format(name=route.body.__name__)
-        found["requestBody"] = {
-            "required": not route.bodiless,
+        operation["requestBody"] = {
+            "required": not route.body_optional,
             "content": {"application/json": {"schema": {"$ref": reference}}},
         }
-    return found
+    return operation
 
 
-def _in_path(route: Route) -> list[dict[str, Any]]:
-    shape = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,256}$"}
+def _list_params(route: Route) -> list[dict[str, Any]]:
+    in_path = [("path", name, _ID_SCHEMA) for name in re.findall(r"\{(\w+)\}", route.path)]
+    in_query = [("query", name, _QUERY_SCHEMAS[name]) for name in route.query]
+    in_headers = [("header", name, _HEADER_SCHEMAS[name]) for name in route.headers]
     return [
-        {"name": name, "in": "path", "required": True, "schema": shape}
-        for name in re.findall(r"\{(\w+)\}", route.path)
+        {"name": name, "in": kind, "required": kind == "path" or name == "q", "schema": schema}
+        for kind, name, schema in (*in_path, *in_query, *in_headers)
     ]
 
 
-def _in_query(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "query", "required": name == "q", "schema": _QUERY[name]}
-        for name in route.query
-    ]
-
-
-def _in_headers(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
-        for name in route.headers
-    ]
-
-
-def _answer(route: Route) -> dict[str, Any]:
+def _describe_answer(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {route.media: {}}
     if route.answer is not None:
         content[route.media] = {"schema": {"$ref": _REF.format(name=route.answer.__name__)}}
     if route.streams:
         content["text/event-stream"] = {}
-    return {"description": "It is done.", "content": content}
+    return {"description": "Success.", "content": content}
 
 
-def _errors(route: Route) -> dict[str, Any]:
-    codes = {*route.errors, *_ALWAYS, 500}
-    if not route.open:
-        codes |= {*_GUARDED}
+def _describe_errors(route: Route) -> dict[str, Any]:
+    codes = {*route.errors, *_ERRORS_OF_ALL, 500}
+    if not route.public:
+        codes |= {*_ERRORS_WITH_KEY}
     if route.method in ("POST", "PATCH"):
-        codes |= {*_WITH_BODY}
-    if route.scope == "chat" and not route.open:
+        codes |= {*_ERRORS_WITH_BODY}
+    if route.scope == "chat" and not route.public:
         codes.add(503)
+    if "{" in route.path:
+        codes.add(404)
     schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
-    return {str(c): {"description": _WORDS[c], "content": schema} for c in sorted(codes)}
+    return {str(c): {"description": _STATUS_TEXTS[c], "content": schema} for c in sorted(codes)}

@@ -1,5 +1,7 @@
-"""S6: every route of the router, with no key, a wrong one, somebody else's, too small a one, and
-the right one. A route without an entry here fails."""
+"""S6: every route without a key, and with a wrong, a foreign, a limited and the right one.
+
+A route without an entry fails.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hermes.server.app import all_routes
+from hermes.server.routes import list_routes
 from tests.kit import say
 from tests.kit.api import Api, api
-from tests.server.people import ANN, BOB, ENV, LOW, SETTINGS
+from tests.server.key_owners import ANN, BOB, ENV, LOW, SETTINGS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HI = [{"role": "user", "content": "hi"}]
 OPEN = (200, 200, 200, 200, 200)
 LISTED = (401, 401, 200, 403, 200)
-"""No key, wrong key, another's, without the scope, the right one: what belongs to nobody."""
+"""Statuses without a key, with a wrong key, another owner's, one without the scope, the right one;
+for objects without an owner."""
 OWN = (401, 401, 404, 403, 200)
-"""What belongs to somebody."""
+"""The same for objects with an owner."""
 
 TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /health": (None, OPEN),
@@ -65,18 +68,20 @@ KEYS = ("", "wrong", BOB, LOW, ANN)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def manned(folder: Path) -> AsyncIterator[Api]:
-    async with api(folder / "manned", then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
+async def with_owners(folder: Path) -> AsyncIterator[Api]:
+    async with api(
+        folder / "with_owners", then=say("Yes."), key="", settings=SETTINGS, env=ENV
+    ) as a:
         yield a
 
 
 async def test_every_route_has_an_entry() -> None:
-    there = {f"{route.method} {route.path}" for route in all_routes()}
+    there = {f"{route.method} {route.path}" for route in list_routes()}
     assert there == TABLE.keys()
 
 
-async def _belongings(a: Api) -> dict[str, str]:
-    """Something of ann's of each kind."""
+async def _create_objects(a: Api) -> dict[str, str]:
+    """Create an object of each kind, owned by ann."""
     response = (await a.ask(key=ANN)).json["id"]
     run = (await a.post("/v1/runs", {"input": "x"}, key=ANN)).json["run_id"]
     await a.get(f"/v1/runs/{run}/events", key=ANN)
@@ -85,10 +90,10 @@ async def _belongings(a: Api) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("entry", TABLE, ids=str)
-async def test_matrix(manned: Api, entry: str) -> None:
+async def test_every_route_with_every_key(with_owners: Api, entry: str) -> None:
     method, path = entry.split(" ")
     given, expected = TABLE[entry]
-    own = await _belongings(manned)
+    own = await _create_objects(with_owners)
     path = path.replace("{run_id}", own["run"])
     path = path.replace("{id}", own["response" if "responses" in path else "session"])
     body = given
@@ -97,26 +102,26 @@ async def test_matrix(manned: Api, entry: str) -> None:
     if isinstance(given, dict):
         body = {k: v.format(**own) if isinstance(v, str) else v for k, v in given.items()}
     for who, key, status in zip(WHO, KEYS, expected, strict=True):
-        made = len(manned.provider.requests)
-        answer = await manned.call(method, path, body, key=key)
+        made = len(with_owners.provider.requests)
+        answer = await with_owners.call(method, path, body, key=key)
         assert answer.status == status, who
         if status >= 400:
             assert answer.error["message"]
             assert ANN not in answer.body.decode()
         if status in (401, 403, 404):
-            assert len(manned.provider.requests) == made, f"{who}: work was started"
+            assert len(with_owners.provider.requests) == made, f"{who}: work was started"
 
 
-async def test_unknown_and_foreign_ids_are_told_apart_by_nothing(manned: Api) -> None:
-    own = await _belongings(manned)
+async def test_unknown_and_foreign_ids_get_the_same_answer(with_owners: Api) -> None:
+    own = await _create_objects(with_owners)
     for path, mine in (
         ("/v1/responses/{}", own["response"]),
         ("/v1/runs/{}", own["run"]),
         ("/api/sessions/{}", own["session"]),
     ):
         unknown = mine[:-4] + "zzzz"
-        foreign = await manned.get(path.format(mine), key=BOB)
-        nothing = await manned.get(path.format(unknown), key=BOB)
+        foreign = await with_owners.get(path.format(mine), key=BOB)
+        nothing = await with_owners.get(path.format(unknown), key=BOB)
         assert foreign.status == nothing.status == 404
         assert foreign.body.replace(mine.encode(), b"") == nothing.body.replace(
             unknown.encode(), b""

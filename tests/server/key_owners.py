@@ -1,4 +1,4 @@
-"""Three who have keys of their own, for tests of what one may and another may not."""
+"""Three owners of keys, for tests of who may do what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/sessions, and what the server tells about itself."""
+"""/api/sessions, metrics and documents."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import pytest
 
 from tests.kit import Gate, Tokens, call, say, status
 from tests.kit.api import Api, api
-from tests.server.test_api_chat import sent
-from tests.server.test_api_streams import idle
+from tests.server.exchanges import sent_messages, wait_until_idle
 
 ALL = "/api/sessions"
 
 
-async def make(a: Api, title: str = "") -> str:
+async def create_session(a: Api, title: str = "") -> str:
     made = await a.post(ALL, {"title": title})
     assert made.status == 201 and made.json["object"] == "hermes.session"
     return str(made.json["id"])
 
 
-async def test_made_named_listed_and_deleted(tmp_path: Path) -> None:
+async def test_sessions_are_created_listed_and_deleted(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
-        one, two = await make(a, "first"), await make(a)
+        one, two = await create_session(a, "first"), await create_session(a)
         assert (await a.post(ALL)).status == 201  # without a body
         await a.post(f"{ALL}/{one}/chat", {"message": "hello"})
         listed = (await a.get(ALL)).json
@@ -60,15 +59,15 @@ async def test_made_named_listed_and_deleted(tmp_path: Path) -> None:
 )
 async def test_refused(tmp_path: Path, method: str, path: str, body: object) -> None:
     async with api(tmp_path) as a:
-        identity = await make(a)
+        identity = await create_session(a)
         answer = await a.call(method, f"{ALL}/{path.format(id=identity)}", body)
         assert answer.status == 400 and answer.error["message"]
 
 
-async def test_talked_in_and_read(tmp_path: Path) -> None:
+async def test_chat_in_a_session(tmp_path: Path) -> None:
     script = [call(("c1", "read_file", {"path": "none"})), say("One."), say("Two.")]
     async with api(tmp_path, script) as a:
-        identity = await make(a)
+        identity = await create_session(a)
         body = {"message": "alpha", "instructions": "Be brief."}
         first = await a.post(f"{ALL}/{identity}/chat", body)
         assert first.json["session_id"] == identity == first.headers["X-Hermes-Session-Id"]
@@ -76,7 +75,13 @@ async def test_talked_in_and_read(tmp_path: Path) -> None:
         assert first.json["usage"]["total_tokens"] > 0 and "hermes" not in first.json
         await a.post(f"{ALL}/{identity}/chat", {"input": "beta"})
         assert b"Be brief." not in a.provider.last.body
-        assert [r for r, _ in sent(a)] == ["user", "assistant", "tool", "assistant", "user"]
+        assert [r for r, _ in sent_messages(a)] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+        ]
         told = (await a.get(f"{ALL}/{identity}/messages")).json
         kinds = [part["type"] for m in told["data"] for part in m["content"]]
         assert kinds == ["text", "tool_call", "tool_result", "text", "text", "text"]
@@ -89,29 +94,29 @@ async def test_talked_in_and_read(tmp_path: Path) -> None:
         assert found[0]["session"]["id"] == identity and "alpha" in found[0]["snippet"]
 
 
-async def test_followed(tmp_path: Path) -> None:
+async def test_stream_in_a_session(tmp_path: Path) -> None:
     async with api(tmp_path, [call(("c1", "todo", {})), say("One ", "two.")]) as a:
-        identity = await make(a)
+        identity = await create_session(a)
         answer = await a.post(f"{ALL}/{identity}/chat/stream", {"message": "alpha"})
         names = [name for name, _ in answer.events]
         assert names[:2] == ["tool.started", "tool.completed"] and names[-1] == "turn.completed"
         assert all(d["session_id"] == identity and d["event"] == n for n, d in answer.events)
         assert answer.events[-1][1]["output"] == "One two."
-        await idle(a)
+        await wait_until_idle(a)
 
 
 async def test_a_turn_that_fails(tmp_path: Path) -> None:
     async with api(tmp_path, then=status(404, "no such model")) as a:
-        identity = await make(a)
+        identity = await create_session(a)
         answer = await a.post(f"{ALL}/{identity}/chat", {"message": "alpha"})
         assert answer.status == 502 and answer.error["code"] == "agent_incomplete"
         streamed = await a.post(f"{ALL}/{identity}/chat/stream", {"message": "beta"})
         assert streamed.events[-1][0] == "turn.failed"
 
 
-async def test_forked(tmp_path: Path) -> None:
+async def test_a_fork_continues_independently(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
-        identity = await make(a, "root")
+        identity = await create_session(a, "root")
         for words in ("alpha", "beta"):
             await a.post(f"{ALL}/{identity}/chat", {"message": words})
         whole = (await a.post(f"{ALL}/{identity}/fork")).json
@@ -119,21 +124,21 @@ async def test_forked(tmp_path: Path) -> None:
         part = (await a.post(f"{ALL}/{identity}/fork", {"messages": 2, "title": "t"})).json
         assert part["title"] == "t"
         await a.post(f"{ALL}/{part['id']}/chat", {"message": "gamma"})
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "gamma"]
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "gamma"]
         count = (await a.get(f"{ALL}/{identity}")).json["message_count"]
         assert count == 4
 
 
-async def test_turns_of_one_session_come_one_after_the_other(tmp_path: Path) -> None:
+async def test_turns_of_one_session_run_one_after_the_other(tmp_path: Path) -> None:
     import asyncio
 
     async with api(tmp_path, then=say("Yes.")) as a:
-        identity = await make(a)
+        identity = await create_session(a)
         path = f"{ALL}/{identity}/chat"
         await asyncio.gather(*(a.post(path, {"message": f"n{n}"}) for n in range(5)))
         roles = [m["role"] for m in (await a.get(f"{ALL}/{identity}/messages")).json["data"]]
         assert roles == ["user", "assistant"] * 5
-        assert not a.server.turns
+        assert not a.server.turns.sessions.locks
 
 
 # -- about -----------------------------------------------------------------------------------
@@ -169,8 +174,8 @@ async def test_toolsets_skills_and_documents(tmp_path: Path) -> None:
         assert page.headers["Content-Type"].startswith("text/html") and b"/v1/runs" in page.body
 
 
-async def test_a_session_with_a_turn_is_not_deleted_under_it(tmp_path: Path) -> None:
-    """Whether its id was derived or given."""
+async def test_a_session_with_a_running_turn_is_not_deleted(tmp_path: Path) -> None:
+    """With a derived id and with a given one."""
     body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
     async with api(tmp_path) as a:
         for headers in ({}, {"X-Hermes-Session-Id": "mine"}):

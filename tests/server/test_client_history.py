@@ -1,4 +1,4 @@
-"""Long conversations on the server: what was shortened once is not summarised again each turn."""
+"""Long conversations of clients: the history is summarised once, not again in every turn."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WINDOW = {"model": {"context_length": 64_000}}
 TURNS = 12
 
 
-async def talk(a: Api, way: str) -> str:
-    """Every turn is answered; the session."""
+async def hold_conversation(a: Api, way: str) -> str:
+    """Talk for several turns; returns the session id."""
     said: list[dict[str, str]] = []
     answer: Answer | None = None
     for n in range(TURNS):
@@ -35,11 +35,11 @@ async def talk(a: Api, way: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["session", "history", "conversation"])
-async def test_a_summary_is_made_once_and_nothing_stored_is_shortened(
+async def test_a_summary_is_made_once_and_the_store_keeps_everything(
     tmp_path: Path, way: str
 ) -> None:
     async with api(tmp_path, then=say("Fine."), config=WINDOW) as a:
-        session = await talk(a, way)
+        session = await hold_conversation(a, way)
         extra = len(a.provider.requests) - TURNS
         assert 0 < extra <= 6, extra  # each turn since the first that did not fit, without it
         assert f"turn {TURNS - 1} " in a.provider.last.body.decode()
@@ -55,9 +55,9 @@ async def test_a_summary_is_made_once_and_nothing_stored_is_shortened(
         assert not await store.objects.list_all("handoff")
 
 
-async def test_another_past_under_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
+async def test_another_history_with_the_same_name_is_not_mistaken_for_it(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Fine."), config=WINDOW) as a:
-        await talk(a, "history")
+        await hold_conversation(a, "history")
         first = {"role": "user", "content": f"turn 0 {LONG}"}
         other = [first, {"role": "assistant", "content": "No."}, {"role": "user", "content": "So?"}]
         assert (await a.post("/v1/chat/completions", {"messages": other})).status == 200
@@ -65,7 +65,7 @@ async def test_another_past_under_the_same_name_is_not_taken_for_it(tmp_path: Pa
         assert [str(text)[:6].strip() for text in told] == ["turn 0", "No.", "So?"]
 
 
-async def test_what_must_not_be_stored_is_not(tmp_path: Path) -> None:
+async def test_store_false_stores_no_summary(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Fine."), config=WINDOW) as a:
         items = [
             {"role": role, "content": text}

@@ -1,0 +1,75 @@
+"""An authenticated call of a route, and JSON responses to it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from unicodedata import category
+
+from msgspec import Struct
+
+from hermes.server.http import web
+from hermes.server.http.errors import ApiError, bad_request
+from hermes.server.http.json_body import decode_json, encode_json
+from hermes.server.http.principals import Principal
+
+T = TypeVar("T", bound=Struct)
+MAX_NAME_LENGTH = 256
+RESPONSE_STARTED = web.RequestKey("started", bool)
+"""Set on a request once its response has started: an error response is no longer possible."""
+
+
+class ApiCall(Struct, frozen=True):
+    """One request, its caller, its path parameters and its body."""
+
+    request: web.BaseRequest
+    principal: Principal
+    path_params: dict[str, str] = {}
+    """Values of parameters such as {id} in the path."""
+    body: bytes = b""
+
+    def decode_body(self, kind: type[T]) -> T:
+        return decode_json(self.body, kind)
+
+    def decode_optional_body(self, kind: type[T]) -> T:
+        """Like `decode_body`, but a missing body gives the Struct with its defaults."""
+        return decode_json(self.body, kind) if self.body.strip() else kind()
+
+    def read_session_headers(self) -> tuple[str, str]:
+        """The session id and the session key, each empty when the request sends none."""
+        return self._read_name_header("X-Hermes-Session-Id"), self._read_name_header(
+            "X-Hermes-Session-Key"
+        )
+
+    def _read_name_header(self, header: str) -> str:
+        name = self.request.headers.get(header, "").strip()
+        if name and not self.principal.has_key:
+            raise ApiError(
+                403,
+                f"{header} is only allowed when the server has an API key.",
+                code="key_required",
+            )
+        return check_name(name, header)
+
+
+def check_name(name: str, field: str, param: str | None = None) -> str:
+    """Return the name if it is short plain text; a 400 otherwise."""
+    if len(name) > MAX_NAME_LENGTH or not is_plain_text(name):
+        raise bad_request(
+            f"{field} must have at most {MAX_NAME_LENGTH} characters and no control characters.",
+            param,
+        )
+    return name
+
+
+def is_plain_text(name: str) -> bool:
+    """Whether a name has no control characters and no invalid bytes; emoji joiners are fine."""
+    return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
+
+
+def json_response(
+    value: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """A response whose body is this value: plain data, Structs, or both."""
+    return web.Response(
+        body=encode_json(value), status=status, headers=headers, content_type="application/json"
+    )

@@ -1,0 +1,116 @@
+"""Routes: one row per endpoint, the services of its handler, and the router that finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.app.runtime import Runtime
+from hermes.config.api_server import ApiServer, Scope
+from hermes.server.http import web
+from hermes.server.http.call import ApiCall
+from hermes.server.http.errors import ApiError
+from hermes.server.http.idempotency import IdempotencyKeys
+from hermes.server.http.metrics import Metrics
+from hermes.server.turns.runs import RunRegistry
+from hermes.server.turns.stored_responses import ResponseStore
+from hermes.server.turns.turn_runner import TurnRunner
+
+TURN_HEADERS = ("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key")
+"""Request headers of routes that run a turn."""
+
+
+class RouteServices(Struct, frozen=True):
+    """The parts of the server that handlers use."""
+
+    runtime: Runtime
+    settings: ApiServer
+    model: str
+    """The model name to answer with when the request names none."""
+    metrics: Metrics
+    idempotency: IdempotencyKeys
+    turns: TurnRunner
+    responses: ResponseStore
+    runs: RunRegistry
+    routes: tuple[Route, ...]
+    """All routes of the server, for those that describe it."""
+
+
+Handler: TypeAlias = Callable[[ApiCall, RouteServices], Awaitable[web.StreamResponse]]
+
+
+class Route(Struct, frozen=True):
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    handle: Handler
+    """The docstring of the handler is the summary in the OpenAPI document."""
+    name: str
+    """The operationId in the OpenAPI document, and the label in metrics."""
+    answer: type[Struct] | None = None
+    """The type of the JSON answer; None: not described."""
+    body: type[Struct] | None = None
+    body_optional: bool = False
+    """Whether a missing body means an empty object."""
+    public: bool = False
+    """Whether the route needs no key."""
+    scope: Scope = "chat"
+    x_api_key: bool = False
+    """Whether X-Api-Key may hold the key as well, as Anthropic clients send it."""
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    """Error statuses that do not follow from the other fields."""
+    streams: bool = False
+    media: str = "application/json"
+    query: tuple[str, ...] = ()
+    """The query parameters the handler reads."""
+    headers: tuple[str, ...] = ()
+    """The request headers the handler reads."""
+
+    @property
+    def summary(self) -> str:
+        return self.handle.__doc__ or ""
+
+
+class Router:
+    """Finds the route of a request: fixed paths by lookup, paths with parameters by pattern."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._fixed: dict[tuple[str, str], Route] = {}
+        self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        for route in routes:
+            if "{" in route.path:
+                self._patterns.append((_compile_path(route.path), route))
+            else:
+                self._fixed[route.method, route.path] = route
+
+    def find_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
+        """The route and the values of its path parameters; None when no route matches."""
+        method = "GET" if method == "HEAD" else method
+        if (route := self._fixed.get((method, path))) is not None:
+            return route, {}
+        for pattern, candidate in self._patterns:
+            if candidate.method == method and (found := pattern.fullmatch(path)):
+                return candidate, found.groupdict()
+        return None, {}
+
+    def explain_missing_route(self, method: str, path: str) -> ApiError:
+        """A 405 for a path that has other methods, a 404 for an unknown path."""
+        allowed = {known for known, fixed in self._fixed if fixed == path}
+        allowed |= {r.method for pattern, r in self._patterns if pattern.fullmatch(path)}
+        if not allowed:
+            return ApiError(404, "Unknown path. GET /docs lists all endpoints.", code="not_found")
+        methods = ", ".join(sorted(allowed))
+        return ApiError(
+            405,
+            f"{method} is not allowed for this path; use {methods}.",
+            code="method_not_allowed",
+            headers={"Allow": methods},
+        )
+
+
+def _compile_path(path: str) -> re.Pattern[str]:
+    """A pattern in which `{id}` matches the characters of ids and none that are special in URLs."""
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9._:-]{1,256})", path))

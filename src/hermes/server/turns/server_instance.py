@@ -1,0 +1,26 @@
+"""Tells the unfinished work of this server from that of other servers of the same home."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from hermes.config.instances import is_in_progress, mark_in_progress
+
+
+class ServerInstance:
+    """One run of the server, known to other processes by its token."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.token = secrets.token_hex(8)
+        """Stored with all work in progress on this server."""
+
+    def mark_running(self) -> AbstractContextManager[None]:
+        """Show other servers that this one is running, until the block or the process ends."""
+        return mark_in_progress(self._home, self.token)
+
+    def is_other_running(self, token: str) -> bool:
+        """Whether the token belongs to another server that is still running."""
+        return token != self.token and is_in_progress(self._home, token)
