@@ -124,12 +124,11 @@ class Agents:
         effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length
         context_window.check_window(endpoints[0], window)
+        few = options.toolsets is None and context_window.is_small_window(window)
         return Agent(
             tuple(map(self.get_client, endpoints)),
             tools,
-            tools.list_specs(
-                few=options.toolsets is None and context_window.is_small_window(window)
-            ),
+            tools.list_specs(few=few),
             Settings(max_output=endpoints[0].max_output, effort=effort),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,

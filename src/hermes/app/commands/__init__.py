@@ -26,7 +26,7 @@ _NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
 ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})
 _OTHER_MODULES = {"reasoning": "effort"}
-"""Commands whose module is not called like them."""
+"""Commands whose module has another name."""
 
 
 class CommandContext(Struct, frozen=True):

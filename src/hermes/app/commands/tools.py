@@ -3,7 +3,7 @@
 from hermes.app.commands import Command, CommandContext, Reply
 
 
-async def list_tools(ctx: CommandContext, args: str) -> Reply:
+async def show_tools(ctx: CommandContext, args: str) -> Reply:
     agent = ctx.session.agent
     if not agent.tools:
         return Reply("This session has no tools.")
@@ -17,4 +17,4 @@ async def list_tools(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(lines))
 
 
-COMMAND = Command("tools", "the tools of this session", list_tools)
+COMMAND = Command("tools", "the tools of this session", show_tools)
