@@ -100,8 +100,6 @@ class Approvals:
         self._book = book
         self._seams = seams
         self._warned = False
-        self._fetched: set[Path] = set()
-        """Files that commands of this session wrote from the network."""
         self._tools: set[str] = set()
         self._prefixes: dict[tuple[str, ...], None] = {}
 
@@ -154,9 +152,6 @@ class Approvals:
         return self._will_run(judged, await self._ask(question, taint))
 
     def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
-        """What it fetches is a stranger's from now on: running it asks."""
-        if verdict.allowed and judged.downloads:
-            self._fetched.update(judged.downloads)
         commits = judged.commits and not judged.read_only
         return structs.replace(verdict, commits=True) if commits else verdict
 
@@ -199,7 +194,6 @@ class Approvals:
             home=self._home,
             rules=rules,
             sandboxed=sandboxed,
-            tainted_files=frozenset(self._fetched),
             cwd=workspace / workdir if workdir else None,
         )
         if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):

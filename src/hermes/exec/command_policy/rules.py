@@ -18,8 +18,8 @@ class CommandRules:
     def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
         self.rules = tuple(rules)
         for rule in self.rules:
-            check_examples(rule)
-        self._index = index_by_program(self.rules)
+            _check_examples(rule)
+        self._index = _index_by_program(self.rules)
 
     @classmethod
     def load_rules(cls, data: Any) -> CommandRules:
@@ -39,7 +39,8 @@ class CommandRules:
 
     def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
         """The strictest rule that matches a simple command."""
-        found = [rule for rule in self._index.get(argv[0], ()) if rule.matches_rest(argv)]
+        rules = self._index.get(argv[0], ()) if argv else ()
+        found = [rule for rule in rules if rule.matches_command(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
@@ -50,16 +51,15 @@ def build_grant(prefix: tuple[str, ...]) -> CommandRule:
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
     """A rule as plain data, which `CommandRules.load_rules` reads back."""
-    data = {"decision": rule.decision, "prefix": [_word_to_data(word) for word in rule.prefix]}
+    data = {
+        "decision": rule.decision,
+        "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
+    }
     extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
     return data | {key: value for key, value in extra.items() if value}
 
 
-def _word_to_data(word: str | tuple[str, ...]) -> str | list[str]:
-    return word if isinstance(word, str) else list(word)
-
-
-def index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
+def _index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
     index: dict[str, list[CommandRule]] = {}
     for rule in rules:
         first = rule.prefix[0]
@@ -77,16 +77,17 @@ def _parse_rule(number: int, item: Any) -> CommandRule:
         raise ConfigError(f"Approval rule {number} is not valid: {error}.") from None
 
 
-def check_examples(rule: CommandRule) -> None:
+def _check_examples(rule: CommandRule) -> None:
     name = " ".join(w if isinstance(w, str) else "|".join(w) for w in rule.prefix)
     if not rule.prefix or not all(rule.prefix) or not all(map(all, rule.prefix)):
         raise ConfigError(f"The approval rule {name!r} has an empty prefix.")
-    for example in rule.match:
-        if not rule.matches_command(_split_words(example)):
-            raise ConfigError(f"The approval rule {name!r} should match {example!r}, but does not.")
-    for example in rule.miss:
-        if rule.matches_command(_split_words(example)):
-            raise ConfigError(f"The approval rule {name!r} should not match {example!r}, but does.")
+    for example in (*rule.match, *rule.miss):
+        want = example in rule.match
+        if rule.matches_command(_split_words(example)) != want:
+            wrong = ("not match", "does") if not want else ("match", "does not")
+            raise ConfigError(
+                f"The approval rule {name!r} should {wrong[0]} {example!r}, but {wrong[1]}."
+            )
 
 
 def _split_words(text: str) -> tuple[str, ...]:
