@@ -65,8 +65,8 @@ def rules_of(r: Rig) -> list[Any]:
 
 
 async def test_always_saves_the_rule_that_was_shown_and_no_other(tmp_path: Path) -> None:
-    once_more = ("pulumi preview -out x", "pulumi preview", "pulumi up")
-    async with rig(tmp_path, run(*once_more), options=ASK, config=OPEN) as r:
+    once_more = ("git stash drop", "git stash drop -q", "git stash clear")
+    async with rig(tmp_path, run(*once_more), options=ASK) as r:
         file = r.home.path / "config.yaml"
         file.write_text(file.read_text() + COMMENT + "\n")
         person = Answering(r, ["always", "deny"])
@@ -75,16 +75,16 @@ async def test_always_saves_the_rule_that_was_shown_and_no_other(tmp_path: Path)
         person.close()
         first, second = person.asked
         assert first.choices == ("once", "session", "always", "deny")
-        assert first.command == "pulumi preview -out x" and first.summary
+        assert first.command == "git stash drop" and first.summary
         assert [yaml.safe_load(rule) for rule in first.rules] == rules_of(r)
-        assert rules_of(r) == [{"decision": "allow", "prefix": ["pulumi", "preview"]}]
+        assert rules_of(r) == [{"decision": "allow", "prefix": ["git", "stash", "drop"]}]
         assert COMMENT in file.read_text()
-        assert second.command == "pulumi up"  # not broader than what was shown
+        assert second.command == "git stash clear"  # not broader than what was shown
 
 
 async def test_a_saved_rule_holds_for_every_session_and_the_next_start(tmp_path: Path) -> None:
-    steps = run("pulumi preview", "pulumi preview -a")
-    async with rig(tmp_path, steps, options=ASK, config=OPEN) as r:
+    steps = run("git stash drop", "git stash drop -a")
+    async with rig(tmp_path, steps, options=ASK) as r:
         person = Answering(r, ["always"])
         await r.turn("go")
         person.close()
@@ -93,16 +93,14 @@ async def test_a_saved_rule_holds_for_every_session_and_the_next_start(tmp_path:
         assert "Not run" not in results(r.requests[3])[-1]
         await other.close()
         saved = rules_of(r)
-    config = {"approvals": {"rules": saved}, **OPEN}
-    async with rig(tmp_path, run("pulumi preview -b"), options=ASK, config=config) as r:
+    config = {"approvals": {"rules": saved}}
+    async with rig(tmp_path, run("git stash drop -b"), options=ASK, config=config) as r:
         await r.turn("go")
         assert "Not run" not in results(r.requests[1])[-1]
 
 
 async def test_session_is_forgotten_with_the_session(tmp_path: Path) -> None:
-    async with rig(
-        tmp_path, run("pulumi preview", "pulumi preview -b"), options=ASK, config=OPEN
-    ) as r:
+    async with rig(tmp_path, run("git stash drop", "git stash drop -b"), options=ASK) as r:
         person = Answering(r, ["session"])
         await r.turn("go")
         await r.turn("go")
@@ -110,7 +108,7 @@ async def test_session_is_forgotten_with_the_session(tmp_path: Path) -> None:
         assert len(person.asked) == 1
         assert rules_of(r) == []
         other = await r.runtime.session(cwd=r.home.work, options=ASK)
-        r.provider.steps[:] = run("pulumi preview")
+        r.provider.steps[:] = run("git stash drop")
         await other.submit(user("go"))
         assert "Not run" in results(r.requests[-1])[-1]
         await other.close()
@@ -145,9 +143,7 @@ async def test_an_answer_that_was_not_offered_is_none(tmp_path: Path) -> None:
 
 
 async def test_a_rule_that_cannot_be_saved_counts_once_and_says_so(tmp_path: Path) -> None:
-    async with rig(
-        tmp_path, run("pulumi preview", "pulumi preview"), options=ASK, config=OPEN
-    ) as r:
+    async with rig(tmp_path, run("git stash drop", "git stash drop"), options=ASK) as r:
         file = r.home.path / "config.yaml"
         good = file.read_text()
         file.write_text(good + "nonsense: [\n")
@@ -166,7 +162,7 @@ async def test_an_agent_inside_an_agent_saves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_CHILD", "1")
-    async with rig(tmp_path, run("pulumi preview"), options=ASK, config=OPEN) as r:
+    async with rig(tmp_path, run("git stash drop"), options=ASK) as r:
         person = Answering(r, ["always"])
         await r.turn("go")
         person.close()

@@ -43,10 +43,10 @@ def explain_lost_work(simple: SimpleCommand, path_zones: PathZones) -> str:
     if name == "git":
         return _explain_git(simplify_git(simple.argv)[1:])
     recursive = any(re.fullmatch(r"-\w*[rR]\w*|--recursive", word) for word in args)
-    if (name == "rm" and recursive) or (name == "find" and args[1:] == ("-delete",)):
-        if any(path_zones.is_whole_workspace(word, simple.folder) for word in args):
-            return "it deletes the whole project folder, ignored files included"
-    return ""
+    deletes = (name == "rm" and recursive) or (name == "find" and args[1:] == ("-delete",))
+    if not (deletes and any(path_zones.is_whole_workspace(a, simple.folder) for a in args)):
+        return ""
+    return "it deletes the whole project folder, ignored files included"
 
 
 def _explain_git(words: Argv) -> str:

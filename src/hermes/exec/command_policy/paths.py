@@ -89,7 +89,8 @@ class PathZones:
         """Why nothing may ever be written there; empty when it may."""
         for path in self._resolve_both(word, folder):
             if path.startswith("/dev/") and not _PLAIN_DEVICE.match(path):
-                return f"writes to the device {word}"
+                connects = path.startswith(("/dev/tcp/", "/dev/udp/"))
+                return "" if connects else f"writes to the device {word}"
             if _CRITICAL.match(path):
                 return f"overwrites {path}"
         return ""

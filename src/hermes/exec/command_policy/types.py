@@ -71,10 +71,7 @@ class TooComplexError(Exception):
     """The command exceeds the limits of the analysis."""
 
 
-def display_word(word: str) -> str:
-    """The word as a person would write it, with `…` for what is unknown."""
-    return word.replace(UNKNOWN, "…")
-
-
 def display_argv(argv: Argv) -> Argv:
-    return tuple(map(display_word, argv))
+    """The words as a person would write them, with `…` for what is unknown."""
+    unknown = UNKNOWN in "".join(argv)
+    return tuple(word.replace(UNKNOWN, "…") for word in argv) if unknown else argv

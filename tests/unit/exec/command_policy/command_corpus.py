@@ -190,7 +190,7 @@ frobnicate --all
 LD_PRELOAD=./x.so ls
 npx evil-package
 """.strip().splitlines()  # fmt: skip
-"""Run in a sandbox without a question: it confines them, or a checkpoint brings back what they change."""
+"""Run in a sandbox without a question: it confines them, or a checkpoint covers the change."""
 
 READ_ONLY = r"""
 ls -la
