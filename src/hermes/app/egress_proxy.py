@@ -21,33 +21,35 @@ class Egress:
         self._home = home
         self._domains = domains
         self._gate = gate
-        self._where = ""
+        self._opened: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._held = AsyncExitStack()
 
-    async def open(self) -> str:
-        """Where the proxy listens, in the form that the sandbox of this machine takes."""
+    async def open(self, hosts: tuple[str, ...] = ()) -> str:
+        """Where a proxy to these hosts and the operator's listens, in the form that the sandbox of
+        this machine takes. `*` leads everywhere."""
         async with self._opening:
-            if not self._where:
-                self._where = await self._start()
-        return self._where
+            if hosts not in self._opened:
+                self._opened[hosts] = await self._start(hosts)
+        return self._opened[hosts]
 
     async def close(self) -> None:
         await self._held.aclose()
 
-    async def _start(self) -> str:
+    async def _start(self, hosts: tuple[str, ...]) -> str:
         from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
+        domains = None if "*" in hosts else (*self._domains, *hosts)
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 
             # Not in our home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._held.enter_context(private))
-            socket = serve_unix_proxy(folder, self._domains, self._gate())
+            socket = serve_unix_proxy(folder, domains, self._gate())
             return str(await self._held.enter_async_context(socket))
         local = await self._held.enter_async_context(
-            serve_loopback_proxy(self._gate(), domains=self._domains)
+            serve_loopback_proxy(self._gate(), domains=domains)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +248,7 @@ class Runtime:
             sandbox=safety.mode,
             sandbox_required=config.sandbox.required,
             terminal_timeout=config.terminal.timeout,
-            egress=self._open_egress if safety.network else None,
+            egress=self._open_egress,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -270,16 +271,25 @@ class Runtime:
             options.yolo,
             # A small model is nobody to judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
-            config.sandbox.network.allow,
+            self._network,
             confirm=agent.small,
+            required=config.sandbox.required,
         )
 
-    async def _open_egress(self) -> str:
+    async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The way out for confined commands, opened by the first that may use it."""
         if self._egress is None:
-            domains = self.setup.config.sandbox.network.allow
-            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().fetcher.guard)
-        return await self._egress.open()
+            self._egress = Egress(
+                self.setup.home, self._network, lambda: self._open_web().fetcher.guard
+            )
+        return await self._egress.open(hosts)
+
+    @cached_property
+    def _network(self) -> tuple[str, ...]:
+        """The hosts that the operator granted to commands."""
+        from hermes.config.package_hosts import expand_packages
+
+        return expand_packages(self.setup.config.sandbox.network.allow)
 
     def _open_web(self) -> WebAccess:
         """One access to the web for the process, opened by the first tool that uses it."""

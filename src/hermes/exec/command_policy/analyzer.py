@@ -7,6 +7,7 @@ import re
 from hermes.exec.command_policy import types
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
+from hermes.exec.command_policy.network_use import find_need
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.prescan import explain_misleading
@@ -86,9 +87,9 @@ class CommandAnalyzer:
             self._ask(f"{self._unreadable}, and it may run {name}")
         elif not self._sandboxed and not read_only:
             self._check_unconfined(plain, misleading)
-        return self._build_judgement(read_only=read_only)
+        return self._build_judgement(self._find_acting(plain), read_only=read_only)
 
-    def _build_judgement(self, *, read_only: bool) -> Judgement:
+    def _build_judgement(self, acting: tuple[Argv, ...], *, read_only: bool) -> Judgement:
         reasons = self._denials or [reason for reason, _ in self._questions]
         grants = [grant for _, grant in self._questions]
         remembered = bool(grants) and all(grants) and not self._denials
@@ -100,6 +101,8 @@ class CommandAnalyzer:
             tuple(dict.fromkeys(grants)) if remembered else (),
             not self._unreadable,
             any(writes_repository(simple.argv) for simple in self._commands),
+            acting,
+            find_need(simple.argv for simple in self._commands) if self._sandboxed else None,
         )
 
     def _ask(self, reason: str, grant: Argv = ()) -> None:
@@ -161,6 +164,11 @@ class CommandAnalyzer:
         rule = self._rules.find_rule(display_argv(words))
         return rule is not None and rule.decision == "allow" and len(rule.prefix) >= size
 
+    def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
+        acting = [simple for simple in plain or () if not is_read_only(simple)]
+        known = all(grant_prefix(simplify_git(s.argv)) and not _exceeds_rule(s) for s in acting)
+        return tuple(simplify_git(simple.argv) for simple in acting) if known else ()
+
     # Without a sandbox
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
@@ -195,11 +203,19 @@ class CommandAnalyzer:
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"
-            self._ask(f"{reason}, {_UNCONFINED}", _grant_prefix(words))
-        elif words[0] == "git" and any(map(_GIT_RUNS.fullmatch, simple.argv)):
-            self._ask("git is given a program to run or a file to write")
-        elif words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-            self._ask("it publishes commits to another repository")
+            self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
+        elif reason := _exceeds_rule(simple):
+            self._ask(reason)
+
+
+def _exceeds_rule(simple: SimpleCommand) -> str:
+    """Why a rule about this program does not cover this use of it; empty when it does."""
+    words = simplify_git(simple.argv)
+    if words[0] == "git" and any(map(_GIT_RUNS.fullmatch, simple.argv)):
+        return "git is given a program to run or a file to write"
+    if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
+        return "it publishes commits to another repository"
+    return ""
 
 
 def _describe_effect(argv: Argv) -> str:
@@ -207,7 +223,7 @@ def _describe_effect(argv: Argv) -> str:
     return f"{' '.join(words)} {_EFFECTS[words]}" if words in _EFFECTS else ""
 
 
-def _grant_prefix(argv: Argv) -> Argv:
+def grant_prefix(argv: Argv) -> Argv:
     """The words of a command that an answer of "session" or "always" allows: the program and its
     subcommand, or all of it where an argument may be code."""
     name, words = argv[0], argv[1:]

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from hermes.core.errors import ConfigError
-from hermes.exec.command_policy.types import STRICTNESS, CommandRule
+from hermes.core.escalation import Access
+from hermes.exec.command_policy.types import STRICTNESS, Argv, CommandRule
 
 
 class CommandRules:
@@ -19,7 +20,7 @@ class CommandRules:
         self.rules = tuple(rules)
         for rule in self.rules:
             _check_examples(rule)
-        self._index = _index_by_program(self.rules)
+        self._index = _index_by_program(rule for rule in self.rules if rule.escalate is None)
 
     @classmethod
     def load_rules(cls, data: Any) -> CommandRules:
@@ -32,10 +33,15 @@ class CommandRules:
 
     def with_grants(self, prefixes: Iterable[tuple[str, ...]]) -> CommandRules:
         """These rules and permission for the prefixes of "session" and "always" answers."""
-        known = set(self.rules)
-        return CommandRules(
-            (*self.rules, *(r for r in map(build_grant, prefixes) if r not in known))
-        )
+        return self.with_rules(map(build_grant, prefixes))
+
+    def with_rules(self, rules: Iterable[CommandRule]) -> CommandRules:
+        return CommandRules(dict.fromkeys((*self.rules, *rules)))
+
+    def grants_access(self, commands: Iterable[Argv], access: Access) -> bool:
+        """Whether rules give all of these commands what is asked for."""
+        rules = [r for r in self.rules if r.escalate and r.escalate.covers(access)]
+        return all(any(rule.matches_command(argv) for rule in rules) for argv in commands)
 
     def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
         """The strictest rule that matches a simple command."""
@@ -56,6 +62,8 @@ def rule_to_data(rule: CommandRule) -> dict[str, Any]:
         "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
     }
     extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
+    if rule.escalate is not None:
+        extra["escalate"] = msgspec.json.decode(msgspec.json.encode(rule.escalate))  # no tuples
     return data | {key: value for key, value in extra.items() if value}
 
 
@@ -81,6 +89,8 @@ def _check_examples(rule: CommandRule) -> None:
     name = " ".join(w if isinstance(w, str) else "|".join(w) for w in rule.prefix)
     if not rule.prefix or not all(rule.prefix) or not all(map(all, rule.prefix)):
         raise ConfigError(f"The approval rule {name!r} has an empty prefix.")
+    if rule.escalate and rule.decision != "allow":
+        raise ConfigError(f"The approval rule {name!r} escalates, so its decision must be allow.")
     for example in (*rule.match, *rule.miss):
         want = example in rule.match
         if rule.matches_command(_split_words(example)) != want:

@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hermes.core.escalation import Access
+
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Argv: TypeAlias = tuple[str, ...]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -24,6 +26,8 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     """Commands the rule must apply to, checked when rules are loaded."""
     miss: tuple[str, ...] = ()
     """Commands it must not apply to."""
+    escalate: Access | None = None
+    """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
     def matches_command(self, argv: Argv) -> bool:
         if len(argv) < len(self.prefix):
@@ -65,6 +69,10 @@ class Judgement(Struct, frozen=True):
     (`hard_denials.find_hard_program`)."""
     commits: bool = False
     """Whether git writes to the repository."""
+    acting: tuple[Argv, ...] = ()
+    """The commands that do more than read, where rules about escalation may cover them."""
+    need: tuple[str, Access] | None = None
+    """Why it cannot work inside the walls, and what would let it."""
 
 
 class TooComplexError(Exception):
