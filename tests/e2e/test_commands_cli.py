@@ -143,7 +143,7 @@ async def test_a_message_may_begin_with_a_slash(tmp_path: Path) -> None:
 
 # -- at the terminal -------------------------------------------------------------------------------
 
-UNKNOWN = call(("c", "terminal", {"command": "pulumi preview; echo ran > proof"}))
+UNKNOWN = call(("c", "terminal", {"command": "git stash drop; echo ran > proof"}))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ async def test_the_answers_at_the_prompt(
         home = Home.of(tmp_path, provider)
         code, shown = await on_a_terminal(home, ["chat", "-q", "x"], [(b"[N]o", typed)])
         assert code == 0
-        rule = "{decision: allow, prefix: [pulumi, preview]}"
-        assert "pulumi preview; echo ran > proof" in shown
-        assert '"always" will allow every `pulumi preview …`' in shown
+        rule = "{decision: allow, prefix: [git, stash, drop]}"
+        assert "git stash drop; echo ran > proof" in shown
+        assert '"always" will allow every `git stash drop …`' in shown
         assert (home.work / "proof").exists() is runs
         config = yaml.safe_load((home.path / "config.yaml").read_text())
         assert config.get("approvals") == ({"rules": [yaml.safe_load(rule)]} if saved else None)

@@ -406,7 +406,7 @@ async def test_the_terminal_is_not_driven_by_the_answer(tmp_path: Path) -> None:
 
 
 async def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
-    step = call(("c", "terminal", {"command": "eval 'echo ran > proof'"}))
+    step = call(("c", "terminal", {"command": "git stash clear; echo ran > proof"}))
     async with Provider([step, say("denied"), step, say("allowed")]) as provider:
         home = Home.of(tmp_path, provider)
         no = await on_a_terminal(home, ["chat", "-q", "x"], answer=b"\n")
@@ -414,7 +414,7 @@ async def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
         yes = await on_a_terminal(home, ["chat", "-q", "x"], answer=b"y\n")
         assert (home.work / "proof").exists()
     assert b"denied" in no and b"allowed" in yes
-    assert b"eval 'echo ran > proof'" in no
+    assert b"git stash clear; echo ran > proof" in no
 
 
 async def on_a_terminal(home: Home, args: list[str], answer: bytes = b"") -> bytes:

@@ -29,10 +29,10 @@ def asking(command: str) -> object:
 async def test_approval(tmp_path: Path, key: str, ran: bool) -> None:
     async with Provider([], then=lambda _: say("so it is")) as p:
         home = Home.of(tmp_path, p)
-        p.steps.append(asking("echo 'touch ran' | sh"))
+        p.steps.append(asking("rm -rf .; touch ran"))
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
-            await t.see("terminal wants to run:", "echo 'touch ran' | sh", "reason:", "Allow it?")
+            await t.see("terminal wants to run:", "rm -rf .; touch ran", "reason:", "Allow it?")
             t.type(key)
             await t.see("allowed" if ran else "not allowed", "so it is")
         result = next(m for m in p.last.json["messages"] if m["role"] == "tool")["content"]
@@ -44,7 +44,7 @@ async def test_what_is_being_typed_answers_no_question(tmp_path: Path) -> None:
     """A question that comes in the middle of a word is not answered by the word's next letter."""
     async with Provider([], then=lambda _: say("so it is")) as p:
         home = Home.of(tmp_path, p)
-        p.steps.append(asking("echo 'touch ran' | sh"))
+        p.steps.append(asking("rm -rf .; touch ran"))
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
             for letter in "ny way you like it, any way at all, and stay":
@@ -68,7 +68,7 @@ async def test_what_is_being_typed_answers_no_question(tmp_path: Path) -> None:
 async def test_a_command_is_edited(tmp_path: Path) -> None:
     async with Provider([], then=lambda _: say("so it is")) as p:
         home = Home.of(tmp_path, p)
-        one, other = "echo 'touch one' | sh", "echo 'touch other' | sh"
+        one, other = "rm -rf .; touch one", "rm -rf .; touch other"
         p.steps += [asking(one), asking(other)]
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
@@ -287,7 +287,7 @@ async def test_in_tmux(tmp_path: Path) -> None:
 
 
 async def test_plain_is_line_by_line(tmp_path: Path) -> None:
-    async with Provider([asking("echo 'touch ran' | sh"), say("# Done\nwith it")]) as p:
+    async with Provider([asking("rm -rf .; touch ran"), say("# Done\nwith it")]) as p:
         home = Home.of(tmp_path, p)
         async with terminal(home, ["--plain"], ready="you>") as t:
             t.type("do it\n")

@@ -299,7 +299,7 @@ async def test_the_list_of_steps_survives_a_restart(tmp_path: Path) -> None:
 
 
 def waiting() -> Any:
-    return call(("c", "terminal", {"command": "eval 'echo x'"}))
+    return call(("c", "terminal", {"command": "rm -rf ."}))
 
 
 async def test_approve_and_deny(tmp_path: Path) -> None:

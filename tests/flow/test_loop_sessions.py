@@ -11,7 +11,7 @@ import pytest
 
 from hermes.app.agents import Options
 from hermes.core.message import user_message
-from tests.flow.test_loop import work
+from tests.flow.loop_parts import work
 from tests.kit import (
     WIRES,
     Provider,

@@ -15,8 +15,8 @@ from hermes.agent.tool_executor import ToolBatch
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, ToolCall, user_message
-from hermes.core.shield import run_shielded
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "

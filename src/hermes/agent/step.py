@@ -24,9 +24,9 @@ from hermes.agent.turn import Agent, CallTicket, ModelClient, Turn
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.ledger import OverBudget
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user_message
 from hermes.core.provider import Request
-from hermes.core.shield import run_shielded
 from hermes.llm.response_builder import ResponseBuilder
 
 CONTINUE = (

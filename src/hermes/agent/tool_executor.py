@@ -19,8 +19,8 @@ from hermes.agent.tool_output import build_content, output_path
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
-from hermes.core.shield import run_shielded
 from hermes.core.tool import Invoker, Tool, Toolbox, ToolContext, ToolResult
 from hermes.core.untrusted_text import SKIPPED
 

@@ -11,10 +11,10 @@ from hermes.core.errors import Failure
 from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
 from hermes.core.ledger import Cap, Entry
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Target, ToolCall, Usage
 from hermes.core.provider import Provider, Request, Settings, ToolSpec
 from hermes.core.redaction.redactor import Redactor
-from hermes.core.shield import run_shielded
 from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace

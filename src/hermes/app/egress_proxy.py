@@ -24,33 +24,35 @@ class SharedEgressProxy:
         self._home = home
         self._domains = domains
         self._get_guard = get_guard
-        self._address = ""
+        self._addresses: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
 
-    async def open(self) -> str:
-        """The address of the proxy, in the form that the sandbox of this machine takes."""
+    async def open(self, hosts: tuple[str, ...] = ()) -> str:
+        """The address of a proxy to these hosts and those the operator allowed, in the form that
+        the sandbox of this machine takes. `*`: every host."""
         async with self._opening:
-            if not self._address:
-                self._address = await self._start_proxy()
-        return self._address
+            if hosts not in self._addresses:
+                self._addresses[hosts] = await self._start_proxy(hosts)
+        return self._addresses[hosts]
 
     async def close(self) -> None:
         await self._exit_stack.aclose()
 
-    async def _start_proxy(self) -> str:
+    async def _start_proxy(self, hosts: tuple[str, ...]) -> str:
         from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
+        domains = None if "*" in hosts else (*self._domains, *hosts)
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 
             # Not in the agent's home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._exit_stack.enter_context(private))
-            socket = serve_unix_proxy(folder, self._domains, self._get_guard())
+            socket = serve_unix_proxy(folder, domains, self._get_guard())
             return str(await self._exit_stack.enter_async_context(socket))
         local = await self._exit_stack.enter_async_context(
-            serve_loopback_proxy(self._get_guard(), domains=self._domains)
+            serve_loopback_proxy(self._get_guard(), domains=domains)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

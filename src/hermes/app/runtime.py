@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,9 @@ from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
+from hermes.core.lifecycle import hold_closers, release_closers
 from hermes.core.message import Message
 from hermes.core.services import Services
-from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import wrapper_mark
@@ -259,7 +260,7 @@ class Runtime:
             sandbox=safety.mode,
             sandbox_required=config.sandbox.required,
             terminal_timeout=config.terminal.timeout,
-            egress=self._open_egress if safety.network else None,
+            egress=self._open_egress,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -282,18 +283,25 @@ class Runtime:
             options.yolo,
             # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
-            config.sandbox.network.allow,
+            self._allowed_hosts,
             confirm=agent.small,
+            required=config.sandbox.required,
         )
 
-    async def _open_egress(self) -> str:
+    async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The proxy for confined commands, opened by the first that may use the network."""
         if self._egress is None:
-            domains = self.setup.config.sandbox.network.allow
             self._egress = SharedEgressProxy(
-                self.setup.home, domains, lambda: self._open_web().fetcher.guard
+                self.setup.home, self._allowed_hosts, lambda: self._open_web().fetcher.guard
             )
-        return await self._egress.open()
+        return await self._egress.open(hosts)
+
+    @cached_property
+    def _allowed_hosts(self) -> tuple[str, ...]:
+        """The hosts that the operator allows commands to reach."""
+        from hermes.config.package_hosts import expand_packages
+
+        return expand_packages(self.setup.config.sandbox.network.allow)
 
     def _open_web(self) -> WebAccess:
         """The process's web access, opened by the first tool that uses it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.escalation import Access
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.services import Services
@@ -55,6 +56,8 @@ class Verdict(Struct, frozen=True):
     """Whether what it runs may use the network that the operator granted to commands."""
     commits: bool = False
     """Whether the command makes git write to the repository."""
+    access: Access | None = None
+    """What the user granted to it beyond the sandbox."""
 
 
 class ApprovalCheck(Protocol):
@@ -92,6 +95,13 @@ def ignore_progress(text: str) -> None:
     """Discards progress that nobody watches."""
 
 
+class EgressOpener(Protocol):
+    async def __call__(self, hosts: tuple[str, ...]) -> str:
+        """Open a proxy to these hosts (`*`: all) and to those the operator allowed, and return its
+        address."""
+        ...
+
+
 class Workspace(Struct, frozen=True):
     """The folder a session works in, and what its commands may do."""
 
@@ -107,8 +117,8 @@ class Workspace(Struct, frozen=True):
     sandbox_required: bool = False
     """Whether nothing is run where it cannot be confined."""
     terminal_timeout: float = 180.0
-    egress: Callable[[], Awaitable[str]] | None = None
-    """Opens the network proxy for confined commands and returns its address; None: no network."""
+    egress: EgressOpener | None = None
+    """Opens the network for confined commands; None: they have none."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -149,7 +159,10 @@ class ToolContext(Struct, frozen=True):
     @property
     def egress(self) -> Callable[[], Awaitable[str]] | None:
         """Opens the network for the commands of this call; None: it has none."""
-        return self.workspace.egress if self.verdict.network else None
+        hosts = self.verdict.access.hosts if self.verdict.access else ()
+        if self.workspace.egress is None or not (hosts or self.verdict.network):
+            return None
+        return partial(self.workspace.egress, hosts)
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):

@@ -99,6 +99,9 @@ def _coerce_object(given: dict[str, Any], params: type[Struct], where: str) -> d
     assert isinstance(info, inspect.StructType)
     given = use_known_names(given, params)
     out: dict[str, Any] = dict(given)
+    unknown = given.keys() - {field.name for field in info.fields}
+    if unknown and info.forbid_unknown_fields:
+        raise ToolError(f"`{where}{min(unknown)}` does not exist. {_describe_fields(info)}")
     for field in info.fields:
         name = f"{where}{field.name}"
         if field.name not in given:

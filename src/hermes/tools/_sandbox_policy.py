@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from hermes.core.errors import ConfigError, ToolError
+from hermes.core.escalation import Access
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -14,7 +17,8 @@ if TYPE_CHECKING:
 
 async def policy(ctx: ToolContext) -> SandboxPolicy | None:
     """None: they are not confined."""
-    if ctx.workspace.sandbox == "full-access":
+    access = ctx.verdict.access or Access()
+    if ctx.workspace.sandbox == "full-access" or access.unconfined:
         return None
     from hermes.config.paths import cache_folder
     from hermes.exec.sandbox import build_policy, require_confinement
@@ -27,8 +31,13 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
         if ctx.workspace.sandbox_required:
             require_confinement(tier)
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
-        return build_policy(
+        found = build_policy(
             ctx.workspace.sandbox, ctx.workspace.cwd, ctx.workspace.home, user_home, network=network
         )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
+    return structs.replace(
+        found,
+        visible=(*found.visible, *map(Path, access.read or ())),
+        writable=tuple(map(Path, access.write or ())),
+    )

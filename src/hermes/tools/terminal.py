@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
+from hermes.core.escalation import Escalation
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._background import (
     clean_up_outputs,
@@ -37,6 +38,9 @@ class Params(Struct, frozen=True):
     workdir: str | None = None
     background: Annotated[bool | None, Meta(description="do not wait; see process")] = None
     pty: bool | None = None
+    escalate: Annotated[
+        Escalation | None, Meta(description="ask the user for access beyond the sandbox")
+    ] = None
 
 
 @tool(

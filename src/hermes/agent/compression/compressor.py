@@ -16,8 +16,8 @@ from hermes.agent.turn import Agent, Summarizer, Turn, find_window, is_window_kn
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message
-from hermes.core.shield import run_shielded
 
 log = logging.getLogger(__name__)
 

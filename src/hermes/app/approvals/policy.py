@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
+from hermes.core.escalation import Access, Escalation
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -18,7 +19,7 @@ from hermes.core.tool import SandboxMode, Tool, Verdict, needs_approval
 
 if TYPE_CHECKING:
     from hermes.exec.backends import CommandBackend
-    from hermes.exec.command_policy import CommandRules, Judgement
+    from hermes.exec.command_policy import CommandRule, CommandRules, Judgement
 
 Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
@@ -36,6 +37,9 @@ _STEERED = "; this session has read strangers' words, which may be what asks for
 _UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
 _OWN_FILES = "the code names the agent's own files"
 _UNCONFINED = "it runs code that nothing confines on this machine"
+_ELSEWHERE = "escalate is for commands on this machine, and those of this session run elsewhere"
+_ALWAYS_CONFINED = "sandbox.required is true, so no command runs without the sandbox"
+_LONGEST_WHY = 300
 
 
 class Safety(Struct, frozen=True):
@@ -51,6 +55,8 @@ class Safety(Struct, frozen=True):
     """Domains that confined commands may reach, once a person has allowed it."""
     confirm: bool = False
     """Everything that runs or changes something is asked about: the model is a small one."""
+    required: bool = False
+    """Whether nothing runs unconfined, whoever allows it."""
 
 
 class ApprovalSeams(Struct, frozen=True):
@@ -76,7 +82,9 @@ class _Question(Struct, frozen=True):
     """The name that "session" would remember, for tools that run no commands."""
     confined: bool = False
     networked: bool = False
-    """Whether a person's yes gives it the network."""
+    """Whether a person's yes gives it the network that the operator granted."""
+    access: Access | None = None
+    """What a person's yes gives it beyond the walls; no model may say it."""
 
 
 class Approvals:
@@ -100,10 +108,9 @@ class Approvals:
         self._book = book
         self._seams = seams
         self._warned = False
-        self._fetched: set[Path] = set()
-        """Files that commands of this session wrote from the network."""
         self._tools: set[str] = set()
         self._prefixes: dict[tuple[str, ...], None] = {}
+        self._escalations: list[CommandRule] = []
 
     async def check(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
@@ -131,6 +138,12 @@ class Approvals:
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._confined(params)
         judged = self._judge(params, self._rules(), sandboxed=confined)
+        if confined and judged.decision != "deny":
+            escalation = self._find_escalation(params, judged)
+            if isinstance(escalation, Verdict):
+                return escalation
+            if escalation is not None:
+                return await self._escalate(call, tool, params, taint, escalation)
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
         if judged.read_only and (self.safety.yolo or not self.safety.confirm):
@@ -153,10 +166,76 @@ class Approvals:
         )
         return self._will_run(judged, await self._ask(question, taint))
 
+    def _find_escalation(self, params: Any, judged: Judgement) -> Escalation | Verdict | None:
+        """What a command asks for beyond its walls, or is known to need; a refusal when nobody
+        could grant it."""
+        asked: Escalation | None = getattr(params, "escalate", None)
+        elsewhere = self._backend_of(params) is not None
+        if asked is None:
+            if judged.need is None or elsewhere or self.safety.required:
+                return None
+            why, need = judged.need
+            granted = bool(need.network and self.safety.network)
+            alone = self.safety.asking == "never-ask" or not self._seams.attended()
+            ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, need)
+            return None if granted or (alone and not ruled) else Escalation.give(need, why)
+        if reason := self._explain_refusal(asked, elsewhere=elsewhere):
+            return Verdict(False, f"this cannot be granted: {reason}")
+        return Escalation.give(asked.resolve_paths(self._cwd), asked.why) if asked.asks else None
+
+    def _explain_refusal(self, asked: Access, *, elsewhere: bool) -> str:
+        from hermes.exec.sandbox import explain_ungrantable
+
+        if elsewhere:
+            return _ELSEWHERE
+        if asked.unconfined and self.safety.required:
+            return _ALWAYS_CONFINED
+        paths = [(path, True) for path in asked.write or ()]
+        paths += [(path, False) for path in asked.read or ()]
+        for path, write in paths:
+            full = self._cwd / Path(path).expanduser()
+            if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
+                return reason
+        return ""
+
+    async def _escalate(
+        self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint, escalation: Escalation
+    ) -> Verdict:
+        """One question about everything a command needs beyond its walls, unless a rule or an
+        earlier answer grants it."""
+        access = escalation.without_reason()
+        judged = self._judge(params, self._rules(), sandboxed=not access.unconfined)
+        if judged.decision == "deny":
+            return Verdict(False, "; ".join(judged.reasons))
+        prefixes = judged.grants if access.unconfined else grant_prefixes(judged.acting)
+        known = self._rules().with_grants(prefixes) if access.unconfined else self._rules()
+        rest = self._judge(params, known, sandboxed=not access.unconfined)
+        ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, access)
+        granted = Verdict(True, changes=True, access=access, network=bool(self.safety.network))
+        if ruled and rest.decision == "allow" and not self.safety.confirm:
+            return self._will_run(judged, granted)
+        if self.safety.asking == "never-ask":
+            return Verdict(False, f"it wants to {access.describe()}: {_NEVER}")
+        why = " ".join(escalation.why.split())[:_LONGEST_WHY]
+        reasons = (
+            f"it wants to {access.describe()}: {why}",
+            *(rest.reasons if rest.decision == "ask" else ()),
+        )
+        tainted = needs_approval(taint, tool, sends=access.leaves_machine)
+        question = _Question(
+            call,
+            "; ".join(filter(None, (*reasons, tainted))),
+            command=params.command,
+            grants=prefixes if rest.decision == "allow" else (),
+            access=access,
+        )
+        verdict = await self._person(question)
+        return self._will_run(judged, granted) if verdict.allowed else verdict
+
+    def _escalation_rules(self) -> CommandRules:
+        return self._book.rules.with_rules(self._escalations)
+
     def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
-        """What it fetches is a stranger's from now on: running it asks."""
-        if verdict.allowed and judged.downloads:
-            self._fetched.update(judged.downloads)
         commits = judged.commits and not judged.read_only
         return structs.replace(verdict, commits=True) if commits else verdict
 
@@ -199,7 +278,6 @@ class Approvals:
             home=self._home,
             rules=rules,
             sandboxed=sandboxed,
-            tainted_files=frozenset(self._fetched),
             cwd=workspace / workdir if workdir else None,
         )
         if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
@@ -266,18 +344,33 @@ class Approvals:
             question.reason,
             question.command,
             choices,
-            self._book.shown(question.grants),
+            self._book.shown(question.grants, question.access),
         )
 
     async def _remember(self, question: _Question, *, always: bool) -> None:
         if question.tool:
             self._tools.add(question.tool)
+        elif not always and question.access:
+            self._escalations += build_grants(question.grants, question.access)
         elif not always:
             self._prefixes.update(dict.fromkeys(question.grants))
-        elif why := await self._book.save(question.grants):
+        elif why := await self._book.save(question.grants, question.access):
             self._seams.tell(
                 "rule_not_saved", f"The rule was not saved: {why} This call was allowed once."
             )
+
+
+def grant_prefixes(acting: Prefixes) -> Prefixes:
+    """The prefixes that "session" and "always" would remember for these commands."""
+    from hermes.exec.command_policy.analyzer import grant_prefix
+
+    return tuple(dict.fromkeys(map(grant_prefix, acting)))
+
+
+def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
+    from hermes.exec.command_policy import CommandRule
+
+    return [CommandRule("allow", prefix, escalate=access) for prefix in prefixes]
 
 
 def _unread(judged: Judgement, params: Any) -> Verdict | None:

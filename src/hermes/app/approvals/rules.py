@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes.config.env import is_inside_agent
 from hermes.core.errors import ConfigError
+from hermes.core.escalation import Access
 
 if TYPE_CHECKING:
     from hermes.exec.command_policy import CommandRules
@@ -36,19 +37,19 @@ class Rulebook:
             self._rules = _load(self._data)
         return self._rules
 
-    def shown(self, prefixes: Prefixes) -> tuple[str, ...]:
+    def shown(self, prefixes: Prefixes, access: Access | None = None) -> tuple[str, ...]:
         """The rules that would be saved, each as it would stand in config.yaml."""
         from hermes.config.yaml_edit import render_value
 
-        return tuple(render_value(rule) for rule in _as_data(prefixes))
+        return tuple(render_value(rule) for rule in _as_data(prefixes, access))
 
-    async def save(self, prefixes: Prefixes) -> str:
+    async def save(self, prefixes: Prefixes, access: Access | None = None) -> str:
         """Allow these for good. Empty, or the sentence why it was not saved."""
         from hermes.config.update import append_items
 
         if is_inside_agent():
             return "A tool of an agent may not change the configuration."
-        new = _as_data(prefixes)
+        new = _as_data(prefixes, access)
         try:
             await asyncio.to_thread(append_items, self._home, "approvals.rules", new, _load)
         except ConfigError as error:
@@ -66,9 +67,9 @@ def _load(data: list[Any]) -> CommandRules:
     return CommandRules.load_rules(data)
 
 
-def _as_data(prefixes: Prefixes) -> list[dict[str, Any]]:
+def _as_data(prefixes: Prefixes, access: Access | None) -> list[dict[str, Any]]:
     if not prefixes:
         return []
     from hermes.exec.command_policy import CommandRule, rule_to_data
 
-    return [rule_to_data(CommandRule("allow", prefix)) for prefix in prefixes]
+    return [rule_to_data(CommandRule("allow", prefix, escalate=access)) for prefix in prefixes]

@@ -122,14 +122,19 @@ def describe_rule(rule: str) -> str:
     """What answering "always" would save, given the rule as it would stand in config.yaml."""
     import shlex
 
+    import msgspec
     import yaml
+
+    from hermes.core.escalation import Access
 
     try:
         data = yaml.safe_load(rule)
     except yaml.YAMLError:
         data = None
     match data:
-        case {"decision": "allow", "prefix": [*words], **other} if not other:
+        case {"decision": "allow", "prefix": [*words], **other} if other.keys() <= {"escalate"}:
             if all(isinstance(word, str) for word in words):
-                return f'"always" will allow every `{shlex.join(words)} …`'
+                access = msgspec.convert(other.get("escalate", {}), Access).describe()
+                also = f" to {access}" if access else ""
+                return f'"always" will allow every `{shlex.join(words)} …`{also}'
     return f'"always" will save the rule: {rule}'

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from hermes.core.errors import ConfigError
-from hermes.exec.command_policy.types import STRICTNESS, CommandRule
+from hermes.core.escalation import Access
+from hermes.exec.command_policy.types import STRICTNESS, Argv, CommandRule
 
 
 class CommandRules:
@@ -18,8 +19,8 @@ class CommandRules:
     def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
         self.rules = tuple(rules)
         for rule in self.rules:
-            check_examples(rule)
-        self._index = index_by_program(self.rules)
+            _check_examples(rule)
+        self._index = _index_by_program(rule for rule in self.rules if rule.escalate is None)
 
     @classmethod
     def load_rules(cls, data: Any) -> CommandRules:
@@ -32,14 +33,20 @@ class CommandRules:
 
     def with_grants(self, prefixes: Iterable[tuple[str, ...]]) -> CommandRules:
         """These rules and permission for the prefixes of "session" and "always" answers."""
-        known = set(self.rules)
-        return CommandRules(
-            (*self.rules, *(r for r in map(build_grant, prefixes) if r not in known))
-        )
+        return self.with_rules(map(build_grant, prefixes))
+
+    def with_rules(self, rules: Iterable[CommandRule]) -> CommandRules:
+        return CommandRules(dict.fromkeys((*self.rules, *rules)))
+
+    def grants_access(self, commands: Iterable[Argv], access: Access) -> bool:
+        """Whether rules give all of these commands what is asked for."""
+        rules = [r for r in self.rules if r.escalate and r.escalate.covers(access)]
+        return all(any(rule.matches_command(argv) for rule in rules) for argv in commands)
 
     def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
         """The strictest rule that matches a simple command."""
-        found = [rule for rule in self._index.get(argv[0], ()) if rule.matches_rest(argv)]
+        rules = self._index.get(argv[0], ()) if argv else ()
+        found = [rule for rule in rules if rule.matches_command(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
@@ -50,16 +57,17 @@ def build_grant(prefix: tuple[str, ...]) -> CommandRule:
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
     """A rule as plain data, which `CommandRules.load_rules` reads back."""
-    data = {"decision": rule.decision, "prefix": [_word_to_data(word) for word in rule.prefix]}
+    data = {
+        "decision": rule.decision,
+        "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
+    }
     extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
+    if rule.escalate is not None:
+        extra["escalate"] = msgspec.json.decode(msgspec.json.encode(rule.escalate))  # no tuples
     return data | {key: value for key, value in extra.items() if value}
 
 
-def _word_to_data(word: str | tuple[str, ...]) -> str | list[str]:
-    return word if isinstance(word, str) else list(word)
-
-
-def index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
+def _index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
     index: dict[str, list[CommandRule]] = {}
     for rule in rules:
         first = rule.prefix[0]
@@ -77,16 +85,19 @@ def _parse_rule(number: int, item: Any) -> CommandRule:
         raise ConfigError(f"Approval rule {number} is not valid: {error}.") from None
 
 
-def check_examples(rule: CommandRule) -> None:
+def _check_examples(rule: CommandRule) -> None:
     name = " ".join(w if isinstance(w, str) else "|".join(w) for w in rule.prefix)
     if not rule.prefix or not all(rule.prefix) or not all(map(all, rule.prefix)):
         raise ConfigError(f"The approval rule {name!r} has an empty prefix.")
-    for example in rule.match:
-        if not rule.matches_command(_split_words(example)):
-            raise ConfigError(f"The approval rule {name!r} should match {example!r}, but does not.")
-    for example in rule.miss:
-        if rule.matches_command(_split_words(example)):
-            raise ConfigError(f"The approval rule {name!r} should not match {example!r}, but does.")
+    if rule.escalate and rule.decision != "allow":
+        raise ConfigError(f"The approval rule {name!r} escalates, so its decision must be allow.")
+    for example in (*rule.match, *rule.miss):
+        want = example in rule.match
+        if rule.matches_command(_split_words(example)) != want:
+            wrong = ("not match", "does") if not want else ("match", "does not")
+            raise ConfigError(
+                f"The approval rule {name!r} should {wrong[0]} {example!r}, but {wrong[1]}."
+            )
 
 
 def _split_words(text: str) -> tuple[str, ...]:

@@ -1,24 +1,18 @@
-"""Values of the command policy: rules, findings, judgements, and the strictness of decisions."""
+"""Values of the command policy: rules, simple commands and judgements."""
 
 from __future__ import annotations
 
-from enum import Enum
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hermes.core.escalation import Access
+
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
-
-
-class Certainty(Enum):
-    """Whether a finding holds whatever the values at run time turn out to be."""
-
-    CERTAIN = "certain"
-    UNCERTAIN = "uncertain"
-
-
+Argv: TypeAlias = tuple[str, ...]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+UNKNOWN = "\0"
+"""Stands in a word for a part that is known only at run time."""
 
 
 class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,19 +26,29 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     """Commands the rule must apply to, checked when rules are loaded."""
     miss: tuple[str, ...] = ()
     """Commands it must not apply to."""
+    escalate: Access | None = None
+    """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
-    def matches_command(self, argv: tuple[str, ...]) -> bool:
-        return self.matches_rest(argv, 0)
-
-    def matches_rest(self, argv: tuple[str, ...], start: int = 1) -> bool:
-        """Whether the words from `start` on match; those before are known to."""
+    def matches_command(self, argv: Argv) -> bool:
         if len(argv) < len(self.prefix):
             return False
-        for at in range(start, len(self.prefix)):
-            want = self.prefix[at]
-            if argv[at] != want if isinstance(want, str) else argv[at] not in want:
-                return False
-        return True
+        return all(
+            word == want if isinstance(want, str) else word in want
+            for word, want in zip(argv, self.prefix, strict=False)
+        )
+
+
+class SimpleCommand(Struct, frozen=True):
+    """One program call without operators, with the words as far as they are literal."""
+
+    argv: Argv
+    folder: str | None
+    """The folder it runs in; None when known only at run time."""
+    writes: tuple[str, ...] = ()
+    """Files its redirections write."""
+    reads: tuple[str, ...] = ()
+    feed: str = ""
+    """Its standard input, where that stands in the command line."""
 
 
 class Judgement(Struct, frozen=True):
@@ -52,37 +56,30 @@ class Judgement(Struct, frozen=True):
 
     decision: Decision
     reasons: tuple[str, ...] = ()
-    commands: tuple[tuple[str, ...], ...] = ()
+    commands: tuple[Argv, ...] = ()
     """The simple commands found; parts known only at run time are shown as `…`."""
     read_only: bool = False
     """Only known read-only programs, and nothing written: may run without a sandbox."""
-    grants: tuple[tuple[str, ...], ...] = ()
+    grants: tuple[Argv, ...] = ()
     """The prefixes that "session" and "always" would allow; empty when the answer must not be
     remembered."""
     understood: bool = True
     """Whether every part was understood. If not, the hard denials could not be checked completely:
     where nobody is asked (yolo), the command must not run if it names one of their programs
     (`hard_denials.find_hard_program`)."""
-    downloads: tuple[Path, ...] = ()
-    """Files the command writes from the network: `tainted_files` of later judgements."""
     commits: bool = False
     """Whether git writes to the repository."""
-
-
-class Finding(Struct, frozen=True):
-    """One reason to ask or deny."""
-
-    decision: Decision
-    reason: str
-    grant: tuple[str, ...] = ()
-    """The prefix whose rule would have made it unnecessary; empty: no rule can."""
-    certainty: Certainty = Certainty.CERTAIN
-
-
-def ask_finding(reason: str, certainty: Certainty = Certainty.CERTAIN) -> Finding:
-    """Why a command needs approval."""
-    return Finding("ask", reason, certainty=certainty)
+    acting: tuple[Argv, ...] = ()
+    """The commands that do more than read, where rules about escalation may cover them."""
+    need: tuple[str, Access] | None = None
+    """Why it cannot work inside the walls, and what would let it."""
 
 
 class TooComplexError(Exception):
     """The command exceeds the limits of the analysis."""
+
+
+def display_argv(argv: Argv) -> Argv:
+    """The words as a person would write them, with `…` for what is unknown."""
+    unknown = UNKNOWN in "".join(argv)
+    return tuple(word.replace(UNKNOWN, "…") for word in argv) if unknown else argv

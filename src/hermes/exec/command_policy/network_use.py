@@ -1,0 +1,59 @@
+"""Programs that are known to need more than the sandbox gives them: the network, mostly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hermes.core.escalation import Access
+from hermes.exec.command_policy.types import Argv
+from hermes.exec.command_policy.wrappers import program_name, simplify_git
+
+_DOWNLOADS = "it downloads packages"
+_FETCHES = "it fetches commits from another machine"
+_PUBLISHES = "it publishes a package"
+_SUBCOMMANDS: dict[str, str] = {
+    "npm pnpm yarn bun": "install i ci add update upgrade",
+    "pip pip3": "install download",
+    "uv": "add sync lock",
+    "poetry pipenv": "install add update lock",
+    "conda mamba": "install create update",
+    "cargo": "install add update fetch",
+    "go": "get install",
+    "gem bundle": "install update",
+    "composer": "install require update",
+}
+_NEEDS: dict[Argv, tuple[str, Access]] = {
+    **{
+        (name, subcommand): (_DOWNLOADS, Access(network=True))
+        for names, subcommands in _SUBCOMMANDS.items()
+        for name in names.split()
+        for subcommand in subcommands.split()
+    },
+    **{("git", name): (_FETCHES, Access(network=True)) for name in "fetch pull clone".split()},
+    # Who publishes has to log in, and the sandbox hides credentials.
+    **{
+        (name, "publish"): (_PUBLISHES, Access(unconfined=True))
+        for name in "npm pnpm yarn cargo uv poetry".split()
+    },
+    ("git", "push"): ("it publishes commits to another machine", Access(unconfined=True)),
+    ("docker", "build"): ("it builds an image with the docker daemon", Access(unconfined=True)),
+}
+_URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
+_LOCAL = re.compile(r"localhost|127\..*|0\.0\.0\.0")
+
+
+def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
+    """What the first of these commands that cannot work inside the walls needs, and why."""
+    for argv in commands:
+        words = simplify_git(argv)
+        if "--help" in words or "--dry-run" in words or "--offline" in words:
+            continue
+        if need := _NEEDS.get(words[:2]):
+            return need
+        if program_name(words) in ("curl", "wget"):
+            hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
+            outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
+            if outside:
+                return f"it connects to {', '.join(outside)}", Access(network=outside)
+    return None

@@ -1,0 +1,237 @@
+"""Splits a command line into simple commands with the bash grammar of tree-sitter."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from hermes.exec.command_policy.paths import change_folder
+from hermes.exec.command_policy.prescan import MAX_BYTES, check_shape
+from hermes.exec.command_policy.types import UNKNOWN, Argv, SimpleCommand, TooComplexError
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_NODES = 5000
+_ASCII = bytes(byte if byte < 128 else ord(".") for byte in range(256))
+_HOME_NAMES = frozenset((b"$HOME", b"${HOME}"))
+_SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitution"))
+_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+_STATEMENTS = frozenset("pipeline list command redirected_statement subshell".split())
+_Targets: TypeAlias = dict[str, list[str]]
+"""The redirections of one command: files it writes and reads, and texts it is fed."""
+_LEAVES = frozenset("comment raw_string ansi_c_string heredoc_start heredoc_end".split())
+
+
+@cache
+def _load_parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse_text(text: str) -> tuple[Node, bytes]:
+    """The tree of a command, which may contain errors, and the bytes its offsets refer to.
+
+    The grammar reads beyond its tables, and may crash the process, on letters that are not ASCII.
+    To the shell they are nothing special, so the parser sees a full stop for each of their bytes;
+    text is taken from the bytes returned here, never from the nodes.
+    """
+    text = text.replace(UNKNOWN, "?")
+    source = text.encode("utf-8", "replace")
+    if len(source) > MAX_BYTES:
+        raise TooComplexError("it is longer than 128 KB")
+    check_shape(text)
+    root = _load_parser().parse(source.translate(_ASCII)).root_node
+    if root.descendant_count > MAX_NODES:
+        raise TooComplexError("it has too many parts")
+    return root, source
+
+
+class CommandReader:
+    """Reads the simple commands of one text, in the order they stand there.
+
+    Quotes are removed, `~` and `$HOME` stand for the user's home, a literal `cd` moves to another
+    folder; everything else that the shell would expand is `UNKNOWN`.
+    """
+
+    def __init__(self, text: str, folder: str | None, user_home: str) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.fork_bomb = False
+        self.nodes_visited = 0
+        self._home = user_home
+        self._folder = folder
+        root, self._source = parse_text(text)
+        self.complete = not root.has_error
+        self._pending: list[Node] = []
+        self._read_tree(root)
+
+    def _read_tree(self, root: Node) -> None:
+        """Visit every node once. A string or None on the stack is a folder to go back to."""
+        stack: list[Node | str | None] = [root]
+        while stack:
+            item = stack.pop()
+            if item is None or isinstance(item, str):
+                self._folder = item
+                continue
+            self.nodes_visited += 1
+            if item.type in _LEAVES:
+                continue
+            if item.type == "command":
+                self._add_command(item, [])
+            elif item.type == "redirected_statement":
+                self._read_redirected(item)
+            elif item.type == "pipeline":
+                for child in reversed(item.named_children):
+                    stack += (self._folder, child)
+            else:
+                if item.type in _SUBSHELLS:
+                    stack.append(self._folder)
+                elif item.type == "function_definition" and self._is_fork_bomb(item):
+                    self.fork_bomb = True
+                stack += reversed(item.named_children)
+            stack += reversed(self._pending)
+            self._pending.clear()
+
+    def _read_redirected(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        redirects = [child for child in node.children if child.type in _REDIRECTS]
+        if body is not None and body.type == "command":
+            self._add_command(body, redirects)
+            return
+        if body is not None:
+            self._pending.append(body)
+        self._add_command(None, redirects)
+
+    def _add_command(self, node: Node | None, redirects: list[Node]) -> None:
+        """Add a command and its redirections: several where the parser missed the end of a line."""
+        lines: list[list[str]] = [[]]
+        targets: _Targets = {"writes": [], "reads": [], "feed": []}
+        before: Node | None = None
+        for child in [*(node.children if node is not None else []), *redirects]:
+            if before is not None and self._ends_line(before, child):
+                lines.append([])
+            before = child
+            if child.type in _REDIRECTS:
+                self._read_redirect(child, targets, lines)
+            elif child.type == "variable_assignment":
+                self._read_word(child)
+            else:
+                inner = child.children[0] if child.type == "command_name" else child
+                lines[-1].append(self._read_word(inner))
+        for argv in map(tuple, lines):
+            if argv or targets["writes"] or targets["reads"]:
+                self._append_command(argv, targets)
+
+    def _append_command(self, argv: Argv, targets: _Targets) -> None:
+        writes, reads, feed = (tuple(targets[kind]) for kind in ("writes", "reads", "feed"))
+        self.commands.append(SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed)))
+        argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
+        if argv[:1] in (("cd",), ("pushd",), ("popd",)):
+            self._folder = change_folder(argv, self._folder, self._home)
+
+    def _read_redirect(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
+        if node.type == "herestring_redirect":
+            targets["feed"].append(self._read_word(node.named_children[-1]))
+        elif node.type == "heredoc_redirect":
+            self._read_heredoc(node, targets, lines)
+        else:
+            operator = next((c.type for c in node.children if not c.is_named), "")
+            found = node.children_by_field_name("destination")
+            words = [self._read_word(child) for child in found]
+            if words and operator in ("<", "<&", "<&-"):
+                targets["reads"] += words[:1]
+            elif words and not (operator == ">&" and words[0].isdigit()):
+                targets["writes"] += words[:1]
+            for before, child, word in zip(found, found[1:], words[1:], strict=False):
+                if self._ends_line(before, child):  # the parser takes `> f word` for two targets
+                    lines.append([])
+                lines[-1].append(word)
+
+    def _read_heredoc(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
+        start = node.start_byte
+        for child in node.named_children:
+            if child.type == "heredoc_start":
+                start = self._source.find(b"\n", child.end_byte) + 1
+            elif child.type == "heredoc_end":
+                body = self._source[start : child.start_byte]
+                targets["feed"].append(body.decode("utf-8", "replace"))
+            elif child.type == "heredoc_body":
+                self._pending += child.named_children
+            elif child.type in _REDIRECTS:
+                self._read_redirect(child, targets, lines)
+            elif child.type in _STATEMENTS:
+                self._pending.append(child)
+            elif child.type != "file_descriptor" and child.end_byte <= start:
+                lines[-1].append(self._read_word(child))  # words behind that are the text
+
+    # Words
+
+    def _read_word(self, node: Node) -> str:
+        """The literal text of a word; commands inside it are read later."""
+        kind, raw = node.type, self._node_bytes(node)
+        if kind in ("word", "number", "variable_name", "file_descriptor"):
+            return self._unquote_word(raw.decode("utf-8", "replace"))
+        if kind == "raw_string":
+            return raw[1:-1].decode("utf-8", "replace")
+        if kind == "string":
+            return self._read_string(node)
+        if kind == "concatenation":
+            return "".join(map(self._read_word, node.children))
+        if kind == "translated_string":
+            return "".join(map(self._read_word, node.named_children))
+        if kind == "ansi_c_string" and b"\\" not in raw:
+            return raw[2:-1].decode("utf-8", "replace")
+        if raw in _HOME_NAMES:
+            return self._home
+        self._pending += [node] if kind in _SUBSHELLS else node.named_children
+        return UNKNOWN
+
+    def _read_string(self, node: Node) -> str:
+        """The text between double quotes. What stands between its nodes is text as well."""
+        parts, at = [], node.start_byte + 1
+        for child in node.named_children:
+            if child.type != "string_content":
+                parts += [_unescape_quoted(self._source[at : child.start_byte])]
+                parts += [self._read_word(child)]
+                at = child.end_byte
+        return "".join((*parts, _unescape_quoted(self._source[at : node.end_byte - 1])))
+
+    def _unquote_word(self, text: str) -> str:
+        text = text.lstrip("\n")
+        if "~" in text:  # also in `dd of=~/x`
+            text = re.sub(r"(\A|=)~(?=/|\Z)", lambda found: found[1] + self._home, text, count=1)
+        if "\\" not in text:
+            return text
+        return re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""), flags=re.DOTALL)
+
+    def _ends_line(self, before: Node, after: Node) -> bool:
+        gap = self._source[before.end_byte : after.start_byte + 1]  # a word may begin with it
+        return b"\n" in gap and b"\n" in gap.replace(b"\\\n", b"")
+
+    def _node_bytes(self, node: Node) -> bytes:
+        return self._source[node.start_byte : node.end_byte]
+
+    def _is_fork_bomb(self, function: Node) -> bool:
+        """Whether a function calls itself in several processes."""
+        name, body = function.child_by_field_name("name"), function.child_by_field_name("body")
+        if name is None or body is None:
+            return False
+        called, calls, spreads, todo = self._node_bytes(name), False, False, [body]
+        while todo:
+            node = todo.pop()
+            spreads = spreads or node.type in ("&", "pipeline")
+            if node.type == "command_name":
+                calls = calls or self._node_bytes(node) == called
+            else:
+                todo += node.children
+        return calls and spreads
+
+
+def _unescape_quoted(source: bytes) -> str:
+    text = source.decode("utf-8", "replace")
+    if "\\" not in text:
+        return text
+    return re.sub(r'\\(?:([$`"\\])|\n)', lambda found: found[1] or "", text)

@@ -1,0 +1,123 @@
+"""Programs that run other programs: what env, sudo, xargs, find -exec or bash -c would run."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from hermes.exec.command_policy.types import Argv
+
+SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
+HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice ionice stdbuf".split())
+"""They change nothing about the command they run but its time and its output."""
+_STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_OPTIONS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys("nohup setsid command builtin coproc busybox fakeroot".split(), ("", 0)),
+    **dict.fromkeys("chroot chrt taskset".split(), ("", 1)),
+    **dict.fromkeys(("timeout", "gtimeout"), ("-s -k --signal --kill-after", 1)),
+    **dict.fromkeys(("xargs", "gxargs"), ("-I -n -P -L -d -s -E -a --max-args --max-procs", 0)),
+    "sudo": ("-u -g -h -p -C -D -R -T -U -r -t", 0),
+    "doas": ("-u -C", 0),
+    "exec": ("-a", 0),
+    "nice": ("-n --adjustment", 0),
+    "ionice": ("-c -n --class --classdata", 0),
+    "time": ("-f -o --format --output", 0),
+    "stdbuf": ("-i -o -e --input --output --error", 0),
+    "flock": ("-w -E --timeout --conflict-exit-code", 1),
+    "strace": ("-o -e -p -s -u", 0),
+    "env": ("-u --unset -C --chdir", 0),
+}
+"""Options that take a value, and the number of words before the command."""
+_GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env".split())
+_SYSTEM_FOLDERS = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
+
+
+class WrappedCommands(Struct, frozen=True):
+    """What a wrapper would run: commands, and texts for a shell."""
+
+    commands: tuple[Argv, ...] = ()
+    scripts: tuple[str, ...] = ()
+
+
+def program_name(argv: Argv) -> str:
+    """The name of the program without the folder it is in."""
+    return argv[0].rpartition("/")[2] if argv else ""
+
+
+def simplify_git(argv: Argv) -> Argv:
+    """The command as rules name it: a system program without its folder, git without the options
+    before its subcommand."""
+    if argv and _SYSTEM_FOLDERS.fullmatch(argv[0]):
+        argv = (program_name(argv), *argv[1:])
+    if argv[:1] != ("git",):
+        return argv
+    return ("git", *argv[_skip_options(argv, 1, _GIT_VALUED) :])
+
+
+def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
+    """What a wrapper would run, as far as it is literal; nothing when this is not a wrapper."""
+    name = program_name(argv)
+    if name in SHELLS:
+        return _unwrap_shell(argv, feed)
+    if name in ("find", "gfind"):
+        return _unwrap_find(argv)
+    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(argv)):
+        return WrappedCommands(scripts=(text,))
+    if name in ("eval", "watch"):
+        at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
+        return WrappedCommands(scripts=(" ".join(argv[at:]),))
+    if name == "trap":
+        return WrappedCommands(scripts=argv[1:2] if len(argv) > 2 else ())
+    if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
+        return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
+    if name in _OPTIONS:
+        return _unwrap_options(argv, *_OPTIONS[name])
+    return WrappedCommands()
+
+
+def _unwrap_options(argv: Argv, valued: str, words: int) -> WrappedCommands:
+    at = _skip_options(argv, 1, frozenset(valued.split()))
+    while at < len(argv) and re.match(r"[A-Za-z_]\w*=", argv[at]):
+        at += 1
+    at = _skip_options(argv, at + words, frozenset()) if words else at
+    return WrappedCommands((argv[at:],) if argv[at:] else ())
+
+
+def _skip_options(argv: Argv, at: int, valued: frozenset[str]) -> int:
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 1
+        if argv[at - 1] == "--":
+            break
+        at += argv[at - 1] in valued
+    return at
+
+
+def _find_script(argv: Argv) -> str:
+    """The text behind `-c`; empty when there is none."""
+    for at, arg in enumerate(argv[:-1]):
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", arg):
+            return argv[_skip_options(argv[:-1], at + 1, frozenset())]
+    return ""
+
+
+def _unwrap_shell(argv: Argv, feed: str) -> WrappedCommands:
+    at = _skip_options(argv, 1, frozenset(("-o", "-O", "--rcfile", "--init-file")))
+    if text := _find_script(argv[: at + 2]):
+        return WrappedCommands(scripts=(text,))
+    reads_input = at >= len(argv) or argv[at] in _STDIN_NAMES or "-s" in argv[1:at]
+    return WrappedCommands(scripts=(feed,) if feed and reads_input else ())
+
+
+def _unwrap_find(argv: Argv) -> WrappedCommands:
+    commands: list[Argv] = []
+    start = argv[1] if len(argv) > 1 and not argv[1].startswith("-") else "."
+    found = f"{start.rstrip('/') or '/'}/found"
+    at = 1
+    while at < len(argv):
+        if argv[at] in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next((n for n in range(at, len(argv)) if argv[n] in (";", "+")), len(argv))
+            commands.append(tuple(word.replace("{}", found) for word in argv[at + 1 : end]))
+            at = end
+        at += 1
+    return WrappedCommands(tuple(filter(None, commands)))

@@ -1,0 +1,251 @@
+"""Leaving the walls: one question, exactly what it says, for as long as the answer says."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes.app.agents import Options
+from hermes.core.message import ToolReturn
+from hermes.exec.sandbox import SandboxTier
+from tests.flow.test_network_grants import (
+    HOST,
+    answering,
+    outside_of_homes,
+    results,
+    session,
+    site,
+    tier,
+)
+from tests.kit.replies import call, say
+from tests.kit.rig import rig
+
+__all__ = ["outside_of_homes", "tier"]  # fixtures
+ASK = Options()
+
+
+def run(command: str, name: str = "c1", **escalate: Any) -> Any:
+    arguments: dict[str, Any] = {"command": command}
+    if escalate:
+        arguments["escalate"] = {"why": "the task needs it", **escalate}
+    return call((name, "terminal", arguments))
+
+
+def open_to(port: int) -> dict[str, Any]:
+    """The server of the test is on this machine, which the web settings must allow."""
+    return {"web": {"allow_hosts": [f"{HOST}:{port}"]}}
+
+
+async def test_the_network_for_one_command(tmp_path: Path, tier: SandboxTier) -> None:
+    async with site() as (port, seen), site() as (other, foreign):
+        get = f"touch sub/x; python3 fetch.py http://{HOST}:"
+        steps = [
+            run(f"{get}{port}/", "c1", network=[f"{HOST}:{port}"]),
+            run(f"{get}{other}/", "c2", network=[f"{HOST}:{port}"]),
+            run(f"{get}{port}/ || true", "c3"),
+            say("done"),
+        ]
+        async with session(tmp_path, steps, open_to(port)) as r:
+            asked = await answering(r, "once")
+            reached, refused, without = await results(r)
+        assert [a.choices for a in asked] == [("once", "deny")] * 2
+        assert f"it wants to reach {HOST}:{port}: the task needs it" in asked[0].summary
+        assert reached == "hello" and len(seen) == 1
+        assert refused.startswith("403 ") and foreign == []
+        assert "Error" in without
+
+
+async def test_the_whole_internet_is_said_so(tmp_path: Path, tier: SandboxTier) -> None:
+    async with site() as (port, seen):
+        steps = [run(f"python3 fetch.py http://{HOST}:{port}/", network=True), say("done")]
+        async with session(tmp_path, steps, open_to(port)) as r:
+            (asked,) = await answering(r, "once")
+            assert await results(r) == ["hello"]
+        assert "it wants to reach the internet" in asked.summary and len(seen) == 1
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("answer", ["session", "always"])
+async def test_the_yes_is_remembered_for_that_program_and_that_access(
+    tmp_path: Path, tier: SandboxTier, answer: str
+) -> None:
+    async with site() as (port, _):
+        at = [f"{HOST}:{port}"]
+        steps = [
+            run("make get", "c1", network=at),
+            run("make get", "c2", network=at),
+            run("make other", "c3", network=at),
+            run("make get", "c4", network=True),
+            run("make get; touch x", "c5", network=at),
+            say("done"),
+        ]
+        makefile = f"get other:\n\t@python3 fetch.py http://{HOST}:{port}/\n"
+        async with session(tmp_path, steps, open_to(port)) as r:
+            r.home.file("Makefile", makefile)
+            asked = await answering(r, answer)
+            assert (await results(r))[:2] == ["hello"] * 2
+            config = yaml.safe_load((r.home.path / "config.yaml").read_text())
+        assert [a.call.id for a in asked] == ["c1", "c3", "c4", "c5"]
+        assert asked[0].choices == ("once", "session", "always", "deny")
+        rule = {"decision": "allow", "prefix": ["make", "get"], "escalate": {"network": at}}
+        assert yaml.safe_load(asked[0].rules[0]) == rule
+        saved = config.get("approvals", {}).get("rules", [])
+        assert (rule in saved) is (answer == "always")
+
+
+async def test_a_saved_rule_holds_without_anybody(tmp_path: Path, tier: SandboxTier) -> None:
+    async with site() as (port, seen):
+        at = [f"{HOST}:{port}"]
+        rules = [{"decision": "allow", "prefix": "make get", "escalate": {"network": at}}]
+        config = {**open_to(port), "approvals": {"rules": rules}}
+        steps = [run("make get", network=at), run("make other", "c2", network=at), say("done")]
+        async with session(tmp_path, steps, config) as r:
+            r.home.file("Makefile", f"get other:\n\t@python3 fetch.py http://{HOST}:{port}/\n")
+            await r.turn()
+            reached, refused = await results(r)
+        assert reached == "hello" and "Not run" in refused and len(seen) == 1
+
+
+async def test_paths_outside_the_workspace(tmp_path: Path, tier: SandboxTier) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "there" / name).mkdir(parents=True)
+    there = tmp_path / "there"
+    steps = [
+        run(f"echo x > {there}/one/made; echo y > {there}/two/made", write=[f"{there}/one"]),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "once")
+        assert f"it wants to write to {there}/one" in asked.summary
+        assert (there / "one" / "made").read_text() == "x\n"
+        assert not (there / "two" / "made").exists()
+
+
+async def test_a_hidden_file_is_shown(tmp_path: Path, tier: SandboxTier) -> None:
+    user = tmp_path / "user"
+    (user / "data").mkdir(parents=True)
+    (user / "data" / "a.txt").write_text("shown")
+    (user / "b.txt").write_text("private")
+    command = f"cat {user}/data/a.txt; cat {user}/b.txt || true"
+    steps = [run(command, read=[f"{user}/data"]), say("done")]
+    async with rig(tmp_path, steps, options=ASK, env={"HOME": str(user)}) as r:
+        await answering(r, "once")
+        (text,) = await results(r)
+    assert "shown" in text and "private" not in text
+
+
+async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
+    outside = tmp_path / "outside"
+    steps = [run(f"echo x > {outside}", unconfined=True), run(f"rm {outside}", "c2"), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "once")
+        assert "it wants to run without the sandbox" in asked.summary
+        assert outside.read_text() == "x\n", "the second call was confined again"
+
+
+@pytest.mark.parametrize(
+    "escalate",
+    [
+        {"read": ["~/.ssh"]},
+        {"read": ["~"]},
+        {"write": ["{home}/config.yaml"]},
+        {"write": ["{home}"]},
+        {"read": ["/"]},
+        {"write": ["/etc"]},
+        {"write": ["/proc/sys"]},
+        {"write": ["../missing"]},
+    ],
+    ids=str,
+)
+async def test_what_nobody_can_grant_is_not_asked(
+    tmp_path: Path, escalate: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    async with rig(tmp_path, [], options=ASK) as r:
+        home = str(r.home.path)
+        named = {k: [p.replace("{home}", home) for p in v] for k, v in escalate.items()}
+        r.provider.steps[:] = [run("echo ran", **named), say("done")]
+        assert await answering(r, "once") == []
+        (text,) = await results(r)
+    assert "Not run: this cannot be granted" in text
+
+
+async def test_no_approver_means_no(tmp_path: Path) -> None:
+    for mode in ("ask", "never-ask", "smart"):
+        config = {"approvals": {"mode": mode}}
+        steps = [run("echo ran", network=True), say("done")]
+        (tmp_path / mode).mkdir()
+        async with rig(tmp_path / mode, steps, options=ASK, config=config) as r:
+            await r.turn()
+            (text,) = await results(r)
+            assert "Not run" in text and len(r.requests) == 2, "no model was asked either"
+
+
+async def test_unknown_keys_are_an_error_that_names_the_right_ones(tmp_path: Path) -> None:
+    steps = [
+        run("echo ran", internet=True),
+        call(("c2", "terminal", {"command": "echo ran", "escalate": {"network": True}})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        await r.turn()
+        unknown, reasonless = await results(r)
+    assert "internet" in unknown and "unconfined" in unknown and "network" in unknown
+    assert "why" in reasonless
+
+
+# What is known to need more than the walls give
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("git push origin main", "run without the sandbox"),
+        ("npm install", "reach the internet"),
+        ("pip install requests", "reach the internet"),
+        ("cd sub && git fetch", "reach the internet"),
+        ("curl -s https://example.invalid/x", "reach example.invalid"),
+    ],
+)
+async def test_it_asks_by_itself_when_somebody_is_there(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    async with rig(tmp_path, [run(command), say("done")], options=ASK) as r:
+        (asked,) = await answering(r, "deny")
+        (text,) = await results(r)
+    assert f"it wants to {said}" in asked.summary
+    assert "Not run" in text
+
+
+async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -> None:
+    async with rig(tmp_path, [], options=ASK) as r:
+        work = r.home.work
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "r")], check=True)
+        subprocess.run(["git", "init", "-q", "-b", "main", str(work)], check=True)
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        git = ["git", "-C", str(work), *identity]
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
+        r.provider.steps[:] = [run("git push -q origin main"), say("done")]
+        (asked,) = await answering(r, "once")
+        assert "publishes commits to another machine" in asked.summary
+        heads = subprocess.run(
+            ["git", "-C", str(tmp_path / "r"), "branch"], check=True, capture_output=True, text=True
+        )
+        assert "main" in heads.stdout
+
+
+async def test_it_does_not_ask_where_the_operator_granted_hosts(tmp_path: Path) -> None:
+    config = {"sandbox": {"network": {"allow": ["packages"]}}}
+    async with rig(tmp_path, [run("pip install --help; touch x"), say("done")],
+                   options=ASK, config=config) as r:  # fmt: skip
+        assert "pypi.org" in r.runtime._allowed_hosts
+        await r.turn()
+        parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
+        assert "Not run" not in parts[0].text
