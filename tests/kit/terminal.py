@@ -21,12 +21,17 @@ class Terminal:
             os.execve(argv[0], argv, {**home.env, "TERM": term})
         self.seen = ""
 
-    async def until(self, text: str) -> None:
+    async def until(self, text: str, *, pressing: str = "") -> None:
+        """Read until the text is seen; `pressing` is pressed once a second, as people press Ctrl-C
+        again: Python misses a signal that comes just before it begins to read."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while text not in self.seen:
-                    data = await loop.run_in_executor(None, self._read)
+                    reading = loop.run_in_executor(None, self._read)
+                    while pressing and not (await asyncio.wait([reading], timeout=1))[0]:
+                        self.type(pressing)
+                    data = await reading
                     assert data, f"it ended: {self.seen!r}"
                     self.seen += data
         except TimeoutError:
