@@ -12,8 +12,8 @@ import pytest
 import hermes
 
 SOURCE = Path(hermes.__file__).parent
-PACKAGES = ("agent", "app", "config", "core", "net", "server", "store", "tools")
-TYPED_PACKAGES = ("server",)
+PACKAGES = ("agent", "app", "cli", "config", "core", "exec", "llm", "net", "server", "store", "tools")
+TYPED_PACKAGES = tuple(package for package in PACKAGES if package != "cli")
 """Here imports for type checkers must not make a cycle either."""
 
 
