@@ -16,6 +16,7 @@ from hermes.core.redaction.pattern import (
     is_basic_auth,
     is_password,
     is_random_value,
+    is_setting,
     is_unbroken,
     token_family,
 )
@@ -105,6 +106,47 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|_PAT|PASSPHRASE|CREDENTIALS)="
         rf"{QUOTE}([A-Za-z0-9_+/=.~!@#%^&*()\-]{{8,}})",
         is_variable_value,
+    ),
+    context_family(
+        "variable",
+        "PASSWORD= PASSWD= PASSPHRASE= SECRET= TOKEN= _KEY= APIKEY= _PASS= _PWD=",
+        rf"(?<![a-z.])(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|_KEY|APIKEY|_PASS|_PWD)={QUOTE}"
+        r"([^\s\"'`,;|&\\]{3,256})",
+        is_setting,
+    ),
+    context_family(
+        "variable",
+        "PASSWORD PASSWD SECRET TOKEN _KEY APIKEY _PASS",
+        r"(?m)^\s*(?:\d+[:|\t]\s*)?(?:ENV|ARG)\s+[A-Z0-9_]{0,60}"
+        r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|APIKEY|_PASS)\s+([^\s\"'`\\]{3,256})",
+        is_setting,
+    ),
+    context_family(
+        "assignment",
+        "password: passwd: passphrase: password= passwd=",
+        r"(?m)^\s*(?:\d+[:|\t]\s*)?[\w.-]{0,80}(?:password|passwd|passphrase)\s?[:=]\s?"
+        r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
+        is_setting,
+    ),
+    context_family(
+        "assignment",
+        ".password= .passwd= .secret= .token=",
+        r"(?m)^\s*[\w-]{1,40}(?:\.[\w-]{1,40}){0,7}\.(?:password|passwd|secret|token)="
+        r"([^\s\"'`,;\\]{3,256})\s*$",
+        is_setting,
+    ),
+    context_family(
+        "option",
+        "mysql mariadb",
+        r"\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump)\s"
+        r"(?:[^\n|;]{0,300}?\s)?-p[\"']?([^\s\"'$]{1,256})",
+        None,
+    ),
+    context_family(
+        "option",
+        "redis-cli",
+        r"\bredis-cli\s(?:[^\n|;]{0,300}?\s)?-a\s+[\"']?([^\s\"'$]{1,256})",
+        None,
     ),
     *_assignment_families(),
     context_family("query", "key=", rf"[?&;]key=({W}{{20,256}})", is_unbroken),

@@ -14,6 +14,13 @@ _ENDLESS = re.compile(r"[A-Za-z0-9]{24,}")
 _PLACEHOLDER = re.compile(
     r"[$%{<\[*(]|\\[{(]|(?:x+|\.+|pass(?:w(?:or)?d)?|pwd|secret|token)$", re.I
 )
+_STAND_IN = re.compile(
+    r"(?:your|my|the|some|example|sample|dummy|fake|test|change|changeme|replace|insert|enter|todo|none|null|"
+    r"nil|undefined|redacted|placeholder|password|passwd|secret|token|key|value|string|str|bytes|int|"
+    r"bool|optional|true|false|yes|no|on|off)(?![a-z])|[a-z]+(?:[_.-][a-z]+)+$|\d+$|[/.~-]|\w+://",
+    re.I,
+)
+_NO_SETTING = re.compile(r"[(){}\[\]<>$`]|^[A-Z_]+$|^[A-Za-z_]\w*\.[A-Za-z_]")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _ODD = re.compile(r"[!@#^*?~+%]")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -95,6 +102,12 @@ def is_random_value(secret: str) -> bool:
     if turns and odd and turns + odd >= 3 and len(pieces) <= 2 + odd:
         return True
     return turns >= 4 or (turns == 3 and len(secret) <= 12)
+
+
+def is_setting(secret: str) -> bool:
+    """Whether the value of a variable or option named `…PASSWORD` is written out: whatever it looks
+    like, unless it is a reference, a path, a number, code or a word that stands for a secret."""
+    return is_password(secret) and not (_STAND_IN.match(secret) or _NO_SETTING.search(secret))
 
 
 def _count_turns(piece: str) -> int:

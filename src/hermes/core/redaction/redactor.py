@@ -133,7 +133,7 @@ def _redact_tokens(family: SecretFamily, text: str) -> Iterator[str]:
 
 def _mark_match(family: SecretFamily, found: re.Match[str]) -> str:
     group = 1 if found.re.groups else 0
-    if family.check is not None and not family.check(found[group]):
+    if found[group] is None or (family.check is not None and not family.check(found[group])):
         return found[0]
     start, end = found.span(group)
     before, after = found.string[found.start() : start], found.string[end : found.end()]

@@ -20,14 +20,23 @@ from hermes.core.redaction.pattern import (
     token_family,
 )
 
+_LINE = r"(?:[^\n\\\"]{0,300}?[:>→|+\t -])??[ \t]*"
+"""What tools print before a line: a number, a file name, the sign of a diff."""
 _PEM = (
-    r"(?:[A-Za-z0-9+/=\s|\\\"',:]|-(?!---))*+"  # line numbers of read_file and JSON's \n included
-    r"(?:-{4,5} ?END {0}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+    rf"(?:\n{_LINE}(?=[A-Za-z0-9+/=]{{16,}}[ \t]*\r?(?:\n|$))"
+    rf"|\n{_LINE}(?=[A-Za-z0-9+/=]{{1,15}}[ \t]*\r?\n[^\n]{{0,300}}?----END)"
+    r"|[A-Za-z0-9+/=\s|\\\"',:]|-(?!---))*+"  # JSON's \n included
+    rf"(?:{_LINE}-{{4,5}} ?END {{0}}PRIVATE KEY(?: BLOCK)? ?-{{4,5}})?"
 )
-_LINE = r"[ \t]*(?:\d+\|)?[ \t]*"
 _LAST = (  # the end of a key whose beginning was not asked for
-    rf"(?m)((?:(?:^|(?<=\\n)){_LINE}[A-Za-z0-9+/=]{{8,76}}+(?:\r|\n|\\[rn])++){{1,100}})"
+    rf"(?m)((?:(?:^|(?<=\\n))(?>{_LINE}[A-Za-z0-9+/=]{{8,76}}(?=\s|\\[rn]))"
+    rf"(?:\r|\n|\\[rn])++){{1,100}}+)"
     rf"{_LINE}-----END [A-Z0-9 ]{{0,20}}PRIVATE KEY"
+)
+_ROW = r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=\r?(?:\n|$))"
+_ROWS = (  # the middle of a key; a certificate or a public key as a whole is none
+    r"(?:-----BEGIN (?!(?:[A-Z0-9]+ ){0,3}PRIVATE)[A-Z0-9 ]{3,40}-----(?:[^-]|-(?!----END))*+"
+    rf"|({_ROW}(?:\r?\n[^\n]{{0,300}}?{_ROW})+))"
 )
 _GITLAB = (
     rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|ffct|oas|wt)-{W}{{16,}}"
@@ -44,6 +53,11 @@ def _pem_family(name: str, label: str) -> SecretFamily:
 
 def _has_body(secret: str) -> bool:
     return re.search(r"[A-Za-z0-9+/=]{40}", secret) is not None
+
+
+def _is_base64(secret: str) -> bool:
+    """Whether the rows are random bytes in base64: neither hex nor words."""
+    return all(re.search(kind, secret) for kind in ("[a-z]", "[A-Z]", "[0-9]", "[+/]"))
 
 
 TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
@@ -245,6 +259,7 @@ TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
     _pem_family("pgp-key", "PGP "),
     _pem_family("private-key", r"(?:(?:RSA|EC|DSA|ENCRYPTED|ANY|SSH2 ENCRYPTED) )?"),
     context_family("private-key", "-----END", _LAST, _has_body),
+    SecretFamily("private-key", (), _ROWS, _is_base64),
     context_family(
         "private-key",
         "LS0tLS1CRUdJTiB",

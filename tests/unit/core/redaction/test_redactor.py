@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from base64 import b64encode
+from collections.abc import Callable
+from hashlib import shake_256
 from urllib.parse import quote
 
 import pytest
@@ -68,6 +71,87 @@ def test_a_private_key_is_caught_in_every_dress() -> None:
         assert not any(line in cleaned for line in lines[1:5])
 
 
+KEY_VIEWS = {
+    "numbers and a tab": lambda lines: [f"{n:6}\t{line}" for n, line in enumerate(lines, 1)],
+    "numbers and an arrow": lambda lines: [f"{n:5}→{line}" for n, line in enumerate(lines, 1)],
+    "added": lambda lines: [f"+{line}" for line in lines],
+    "removed": lambda lines: [f"-{line}" for line in lines],
+    "grep": lambda lines: [f"/home/u/.ssh/id_rsa:{n}:{line}" for n, line in enumerate(lines, 1)],
+    "grep, context": lambda lines: [f"a b/id.pem-{n}-{line}" for n, line in enumerate(lines, 1)],
+    "quoted": lambda lines: [f"> {line}" for line in lines],
+    "from an offset": lambda lines: [f"{n}|{line}" for n, line in enumerate(lines, 1)][1:4],
+    "two lines of it": lambda lines: lines[2:4],
+}
+"""The lines of a key as tools show them."""
+
+
+@pytest.mark.parametrize("view", KEY_VIEWS.values(), ids=KEY_VIEWS.keys())
+def test_a_private_key_is_caught_however_a_tool_shows_it(
+    view: Callable[[list[str]], list[str]],
+) -> None:
+    body = b64encode(shake_256(b"key").digest(420)).decode()
+    rows = [body[at : at + 64] for at in range(0, len(body), 64)]
+    lines = ["-----BEGIN PRIVATE KEY-----", *rows, "-----END PRIVATE KEY-----"]
+    cleaned = Redactor().redact("\n".join(["before", *view(lines), "after"]))
+    assert cleaned.startswith("before\n") and cleaned.endswith("after")
+    assert not any(row[:20] in cleaned for row in rows)
+
+
+def test_certificates_and_public_keys_stay() -> None:
+    body = b64encode(shake_256(b"key").digest(420)).decode()
+    rows = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
+    for name in ("CERTIFICATE", "PUBLIC KEY", "PGP PUBLIC KEY BLOCK"):
+        text = f"-----BEGIN {name}-----\n{rows}\n-----END {name}-----\n"
+        assert Redactor().redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DB_PASSWORD=Sommer-2024",
+        "export PGPASSWORD='geheim12'",
+        "ENV DB_PASSWORD Sommer-2024",
+        "12|ENV DB_PASSWORD=Sommer-2024",
+        "ARG NPM_TOKEN abc123",
+        "password: Sommer-2024",
+        "spring.datasource.password=Sommer",
+        "mysql -uroot -pSommer db",
+        "mysqldump --single-transaction -pX db",
+        "redis-cli -h cache -a Sommer",
+    ],
+)
+def test_the_value_of_a_telling_name_is_caught_whatever_it_looks_like(text: str) -> None:
+    cleaned = Redactor().redact(f"first\n{text}\nlast")
+    assert "[redacted:" in cleaned and "Sommer" not in cleaned
+    assert cleaned.startswith("first\n") and cleaned.endswith("\nlast")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PASSWORD=${PASSWORD}",
+        "TOKEN=$TOKEN",
+        "API_KEY=YOUR_API_KEY",
+        "API_KEY=<your key>",
+        "SECRET_KEY=os.environ['X']",
+        "SECRET_KEY=config.secret_key",
+        "DB_PASSWORD=changeme",
+        "PASSWORD=",
+        "PRIMARY_KEY=id",
+        "SORT_KEY=3",
+        "SSH_KEY=~/.ssh/id_ed25519",
+        "password: str = ''",
+        "password: the one you chose",
+        "passwd: files systemd",
+        "mysql -p -u root db",
+        "mysql -P3306 db",
+        "user.token=null",
+    ],
+)
+def test_a_telling_name_without_a_value_stays(text: str) -> None:
+    assert Redactor().redact(text) == text
+
+
 def test_ordinary_text_stays() -> None:
     text = (
         "The model `gpt-4o` does not exist; see https://host/v1/models?x=1 (request req_0123456789"
@@ -129,7 +213,12 @@ def test_hostile_text_costs_no_more_than_a_moment() -> None:
         ":5432:a",
         "s.",
         "AAAAAAAAAAAAAAAAAAAAA%",
+        "AAAAAAAA\n-----END",
+        "a: AAAAAAAAAAAAAAAAAAAA\n-----BEGIN PRIVATE KEY",
+        "ENV A_TOKEN\n",
+        "mysql -",
     ]
+    Redactor().redact("AAAAAAAA\n" * 8000 + "-----END")
     for brick in bricks:
         text = brick * (60_000 // len(brick))
         Redactor(["0123456789abcdef"]).redact(text)
