@@ -36,7 +36,7 @@ _LAST = (  # the end of a key whose beginning was not asked for
 _ROW = r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=\r?(?:\n|$))"
 _ROWS = (  # the middle of a key; a certificate or a public key as a whole is none
     r"(?:-----BEGIN (?!(?:[A-Z0-9]+ ){0,3}PRIVATE)[A-Z0-9 ]{3,40}-----(?:[^-]|-(?!----END))*+"
-    rf"|({_ROW}(?:\r?\n[^\n]{{0,300}}?{_ROW})+))"
+    rf"|({_ROW}(?:\r?\n{{1,2}}[^\n]{{0,300}}?{_ROW})+))"
 )
 _GITLAB = (
     rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|ffct|oas|wt)-{W}{{16,}}"
