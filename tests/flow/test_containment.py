@@ -49,7 +49,7 @@ FORMS = {
     "split": CANARY[:11] + "-" + CANARY[11:],
 }
 """How the model is told to write it; each must be recognised when it gets out."""
-WARNING = "strangers' words"
+WARNING = "untrusted text"
 """What the question says when the two bits are the reason for it."""
 HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]")
 

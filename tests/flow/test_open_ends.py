@@ -84,7 +84,7 @@ async def test_a_write_outside_says_who_may_have_asked_for_it(tmp_path: Path, re
         async for event in events:
             if isinstance(event, Approval):
                 assert "writes " in event.summary
-                assert ("strangers' words" in event.summary) is read
+                assert ("untrusted text" in event.summary) is read
                 r.session.interactions.answer_approval(event.id, "deny")
             if isinstance(event, TurnEnd):
                 break

@@ -237,7 +237,7 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
     if not (taint.private and taint.untrusted):
         return ""
     return (
-        f"This session holds private data and strangers' words, and {tool.name} can pass data on. "
+        f"This session has read private files and untrusted text; {tool.name} could send data out. "
         "Allow it only if you know what it sends and where."
     )
 

@@ -55,7 +55,7 @@ def test_a_call_asks_when_it_could_pass_on_private_data_for_a_stranger(
         private, untrusted = True, untrusted or "untrusted" in brings
     reason = needs_approval(taint, made(brings, sends=True))
     assert bool(reason) == (private and untrusted)
-    assert not reason or ("t can pass data on" in reason and len(reason) < 200)
+    assert not reason or ("t could send data out" in reason and len(reason) < 200)
 
 
 def test_one_call_may_be_known_to_send_or_not_to_send() -> None:

@@ -33,7 +33,7 @@ ONLINE = Verdict(True, changes=True, network=True)
 OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
 _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
-_STEERED = "; this session has read strangers' words, which may be what asks for it"
+_STEERED = "; this session has read untrusted text, which may be what asks for it"
 _UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
 _OWN_FILES = "the code names the agent's own files"
 _UNCONFINED = "it runs code that nothing confines on this machine"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hermes.core import shutdown
+from hermes.core import lifecycle
 
 
 async def test_closers_run_when_the_last_runtime_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,19 +15,19 @@ async def test_closers_run_when_the_last_runtime_ends(monkeypatch: pytest.Monkey
     async def close(name: str) -> None:
         ran.append(name)
 
-    monkeypatch.setattr(shutdown, "_closers", [])
-    shutdown.register_closer(lambda: close("first"))
-    shutdown.register_closer(lambda: close("second"))
-    shutdown.hold_closers()
-    shutdown.hold_closers()
-    await shutdown.release_closers()
+    monkeypatch.setattr(lifecycle, "_closers", [])
+    lifecycle.register_closer(lambda: close("first"))
+    lifecycle.register_closer(lambda: close("second"))
+    lifecycle.hold_closers()
+    lifecycle.hold_closers()
+    await lifecycle.release_closers()
     assert ran == []
 
     async def run_elsewhere() -> None:
-        shutdown.hold_closers()
-        await shutdown.release_closers()
+        lifecycle.hold_closers()
+        await lifecycle.release_closers()
 
     await asyncio.to_thread(asyncio.run, run_elsewhere())
     assert ran == ["second", "first"]
-    await shutdown.release_closers()
+    await lifecycle.release_closers()
     assert ran == ["second", "first"] * 2
