@@ -74,7 +74,7 @@ async def test_the_whole_internet_is_said_so(tmp_path: Path, tier: SandboxTier) 
 async def test_the_yes_is_remembered_for_that_program_and_that_access(
     tmp_path: Path, tier: SandboxTier, answer: str
 ) -> None:
-    async with site() as (port, seen):
+    async with site() as (port, _):
         at = [f"{HOST}:{port}"]
         steps = [
             run("make get", "c1", network=at),

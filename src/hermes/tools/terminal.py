@@ -33,9 +33,7 @@ class Params(Struct, frozen=True):
     workdir: str | None = None
     background: Annotated[bool | None, Meta(description="do not wait; see process")] = None
     pty: bool | None = None
-    escalate: Annotated[
-        Escalation | None, Meta(description="ask the user for access beyond the sandbox")
-    ] = None
+    escalate: Escalation | None = None
 
 
 @tool(
