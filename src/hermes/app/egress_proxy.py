@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 
 
 class Egress:
-    """One per process. `gate` gives the checks that every fetch of ours goes through."""
+    """One per process. `gate` gives the checks that every fetch of ours goes through; `on_refusal`
+    gets a sentence about every host that was refused."""
 
-    def __init__(self, home: Path, domains: tuple[str, ...], gate: Callable[[], SsrfGuard]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        domains: tuple[str, ...],
+        gate: Callable[[], SsrfGuard],
+        on_refusal: Callable[[str], None],
+    ) -> None:
         self._home = home
         self._domains = domains
         self._gate = gate
+        self._on_refusal = on_refusal
         self._opened: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._held = AsyncExitStack()
@@ -47,9 +55,9 @@ class Egress:
             # Not in our home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._held.enter_context(private))
-            socket = serve_unix_proxy(folder, domains, self._gate())
+            socket = serve_unix_proxy(folder, domains, self._gate(), on_refusal=self._on_refusal)
             return str(await self._held.enter_async_context(socket))
         local = await self._held.enter_async_context(
-            serve_loopback_proxy(self._gate(), domains=domains)
+            serve_loopback_proxy(self._gate(), domains=domains, on_refusal=self._on_refusal)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

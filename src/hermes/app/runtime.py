@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -24,7 +25,7 @@ from hermes.app.egress_proxy import Egress
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_init import new_meta
+from hermes.app.session_init import describe_walls, new_meta
 from hermes.app.titles import JOB, Titles
 from hermes.app.transcript import Transcript
 from hermes.config import paths
@@ -40,13 +41,21 @@ from hermes.core.untrusted_text import mark_of
 from hermes.llm.auth.cooldown import Cooling
 from hermes.llm.transport import Transport
 from hermes.store.sqlite import SqliteStore
-from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
+from hermes.tools._services import (
+    BACKEND,
+    BROWSER_SETTINGS,
+    OPEN_WEB,
+    PROCESSES,
+    REFUSED_HOSTS,
+    STORE,
+)
 from hermes.tools.todo import TODO_LIST, recall
 
 if TYPE_CHECKING:
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
+_MOST_REFUSED = 100
 
 
 class Runtime:
@@ -58,6 +67,7 @@ class Runtime:
         self.transport = transport
         self.sleep = sleep
         self._child_env = build_child_env(setup.secrets)
+        self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said: set[str] = set()
         self._web: WebAccess | None = None
@@ -129,7 +139,7 @@ class Runtime:
                 settings.agent,
                 where,
                 owner=(source, key),
-                place=self.backends.description,
+                place=self._describe_place(settings),
             )
             return self._build_session(meta, where, settings)
         found = await find_current(self.store, resume)
@@ -170,7 +180,7 @@ class Runtime:
             settings.agent,
             where,
             owner=(source, key),
-            place=self.backends.description,
+            place=self._describe_place(settings),
             notes=False,
         )
         meta = structs.replace(meta, id=conversation.id)
@@ -232,6 +242,11 @@ class Runtime:
             agent = self.agents.agent_without_model(options, source)
         return SessionSettings(options, agent, self._safety(options, agent))
 
+    def _describe_place(self, settings: SessionSettings) -> str:
+        """Where commands run and what confines them, for the model."""
+        walls = describe_walls(settings.safety, self.setup.config, settings.agent.tools)
+        return self.backends.description or walls
+
     def _build_session(
         self,
         meta: SessionMeta,
@@ -253,6 +268,7 @@ class Runtime:
         services = Services()
         services.set(STORE, self.store)
         services.set(OPEN_WEB, self._open_web)
+        services.set(REFUSED_HOSTS, self._refused)
         services.set(PROCESSES, self.background.share(meta))
         services.set(BROWSER_SETTINGS, config.browser)
         if backend := self.backends.backend_for(meta.id, cwd, safety.mode):
@@ -280,7 +296,10 @@ class Runtime:
         """The way out for confined commands, opened by the first that may use it."""
         if self._egress is None:
             self._egress = Egress(
-                self.setup.home, self._network, lambda: self._open_web().fetcher.guard
+                self.setup.home,
+                self._network,
+                lambda: self._open_web().fetcher.guard,
+                self._refused.append,
             )
         return await self._egress.open(hosts)
 

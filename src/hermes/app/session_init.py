@@ -5,19 +5,40 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from hermes.agent.system_prompt import Extras, system_prompt
 from hermes.agent.turn import Agent
 from hermes.app import context_window as windows
+from hermes.app.approvals import Safety
 from hermes.app.context_files import MOST, persona, trusted_notes
 from hermes.config.load import Setup
+from hermes.config.package_hosts import PACKAGES
+from hermes.config.schema import Config
 from hermes.core.store import SessionMeta
+
+_MOST_HOSTS = 8
 
 
 def new_id(now: float) -> str:
     """Sorts by time, reads as a date, cannot be guessed or collide."""
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
+
+
+def describe_walls(safety: Safety, config: Config, tools: Collection[str]) -> str:
+    """Two lines for the model: what its commands may write and reach. Empty when they are free,
+    and for a small model, which has no room for it."""
+    if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
+        return ""
+    folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
+    hosts = ", ".join(config.sandbox.network.allow[:_MOST_HOSTS])
+    reach = hosts.replace(PACKAGES, "package registries")
+    return (
+        f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
+        f"They {f'can reach {reach} only' if reach else 'have no network'}. Where a command needs "
+        "more, give terminal `escalate`; the user decides."
+    )
 
 
 def new_meta(

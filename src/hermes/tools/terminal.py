@@ -16,7 +16,8 @@ from hermes.tools._background import opened, report, settled, tidied
 from hermes.tools._git_commit import committing
 from hermes.tools._remote import remember_client, require_confinement, resolve_folder
 from hermes.tools._sandbox_policy import policy
-from hermes.tools._services import BACKEND
+from hermes.tools._services import BACKEND, REFUSED_HOSTS
+from hermes.tools._walls import explain_walls
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
@@ -113,6 +114,9 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
+    if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
+        refused = ctx.services.get(REFUSED_HOSTS) or ()
+        notes += explain_walls(text, command, ctx.workspace.home, refused)
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(
