@@ -242,6 +242,8 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
         terminal.type(key + "\n")
         await terminal.until("readable only by you" if works else "The key was not stored")
         if works:
+            await terminal.until("May commands download packages")
+            terminal.type("y\n")
             await terminal.until("you> ")
             terminal.type("exit\n")
         assert await terminal.end() == (0 if works else 1)
@@ -252,6 +254,7 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
         if works:
             assert key in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
             assert written(home)["model"]["provider"] == "openrouter"  # type: ignore[index]
+            assert written(home)["sandbox"] == {"network": {"allow": ["packages"]}}
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x04", 2), ("\x03", 130)])

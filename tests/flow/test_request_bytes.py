@@ -156,7 +156,21 @@ def without_chance(request: Received, r: Rig) -> str:
     body = re.sub(r"<(/?)([a-z-]+)-[0-9a-f]{6}\b", r"<\1\2-MARK", body)
     body = re.sub(r"Platform: [^\\\n]*", "Platform: PLATFORM", body)
     body = re.sub(r"\b20\d\d-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?\b", "DATE", body)
-    return re.sub(r"hermes_[0-9a-f]{16,}", "RANDOM", body)
+    return without_additions(re.sub(r"hermes_[0-9a-f]{16,}", "RANDOM", body))
+
+
+def without_additions(body: str) -> str:
+    """The body without what was added on purpose since the recording: the parameter `escalate` of
+    `terminal`, and the lines of the prompt about the sandbox."""
+    while (start := body.find(',"escalate":{')) >= 0:
+        end, depth = body.index("{", start), 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(body[end], 0)
+            end += 1
+            if not depth:
+                break
+        body = body[:start] + body[end:]
+    return re.sub(r"\\nCommands run in a sandbox: .*?the user decides\.", "", body)
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=name_of)

@@ -12,7 +12,7 @@ import pytest
 import hermes
 
 SOURCE = Path(hermes.__file__).parent
-PACKAGES = ("agent", "app", "cli", "config", "core", "exec", "llm", "net", "server", "store", "tools")
+PACKAGES = tuple("agent app cli config core exec llm net server store tools".split())
 TYPED_PACKAGES = tuple(package for package in PACKAGES if package != "cli")
 """Here imports for type checkers must not make a cycle either."""
 

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 class SharedEgressProxy:
     """One per process, started by its first user. `get_guard` returns the check that every request
-    of Hermes itself passes too."""
+    of Hermes itself passes too; `on_refusal` gets a sentence about every refused host."""
 
     def __init__(
-        self, home: Path, domains: tuple[str, ...], get_guard: Callable[[], SsrfGuard]
+        self,
+        home: Path,
+        domains: tuple[str, ...],
+        get_guard: Callable[[], SsrfGuard],
+        on_refusal: Callable[[str], None],
     ) -> None:
         self._home = home
         self._domains = domains
         self._get_guard = get_guard
+        self._on_refusal = on_refusal
         self._addresses: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
@@ -50,9 +55,11 @@ class SharedEgressProxy:
             # Not in the agent's home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._exit_stack.enter_context(private))
-            socket = serve_unix_proxy(folder, domains, self._get_guard())
+            socket = serve_unix_proxy(
+                folder, domains, self._get_guard(), on_refusal=self._on_refusal
+            )
             return str(await self._exit_stack.enter_async_context(socket))
         local = await self._exit_stack.enter_async_context(
-            serve_loopback_proxy(self._get_guard(), domains=domains)
+            serve_loopback_proxy(self._get_guard(), domains=domains, on_refusal=self._on_refusal)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -22,7 +23,12 @@ from hermes.app.background_prompts import BackgroundPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_records import create_session_meta, find_current_session, store_branch
+from hermes.app.session_records import (
+    create_session_meta,
+    describe_sandbox,
+    find_current_session,
+    store_branch,
+)
 from hermes.app.titles import TITLE_JOB, Titles
 from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
@@ -38,13 +44,21 @@ from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import wrapper_mark
 from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
-from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
+from hermes.tools._services import (
+    BACKEND,
+    BROWSER_SETTINGS,
+    OPEN_WEB,
+    PROCESSES,
+    REFUSED_HOSTS,
+    STORE,
+)
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
+_MAX_REFUSED_HOSTS = 100
 
 
 def _open_engines() -> EmbeddedEngines:
@@ -61,6 +75,7 @@ class Runtime:
         self.store = store
         self.transport = transport
         self._child_env = build_child_env(setup.secrets)
+        self._refused_hosts: deque[str] = deque(maxlen=_MAX_REFUSED_HOSTS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said_texts: set[str] = set()
         self._web: WebAccess | None = None
@@ -127,7 +142,7 @@ class Runtime:
         settings = await self._resolve_settings(options, source, needs_model=needs_model)
         cwd = cwd or Path.cwd()
         if not resume:
-            meta = self._create_meta(settings.agent, cwd, (source, key))
+            meta = self._create_meta(settings, cwd, (source, key))
             return self._build_session(meta, cwd, settings)
         found = await find_current_session(self.store, resume)
         if found is None:
@@ -172,7 +187,7 @@ class Runtime:
         settings = await self._resolve_settings(options, source)
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
-        meta = known or self._create_meta(settings.agent, cwd, (source, key), project_notes=False)
+        meta = known or self._create_meta(settings, cwd, (source, key), project_notes=False)
         session = self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
@@ -233,14 +248,21 @@ class Runtime:
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
     def _create_meta(
-        self, agent: Agent, cwd: Path, owner: tuple[str, str], *, project_notes: bool = True
+        self,
+        settings: SessionSettings,
+        cwd: Path,
+        owner: tuple[str, str],
+        *,
+        project_notes: bool = True,
     ) -> SessionMeta:
+        agent = settings.agent
+        sandbox = describe_sandbox(settings.safety, self.setup.config, agent.tools)
         return create_session_meta(
             self.setup,
             agent,
             cwd,
             owner=owner,
-            backend_description=self.backends.description,
+            command_place=self.backends.description or sandbox,
             project_notes=project_notes,
         )
 
@@ -265,6 +287,7 @@ class Runtime:
         services = Services()
         services.set(STORE, self.store)
         services.set(OPEN_WEB, self._open_web)
+        services.set(REFUSED_HOSTS, self._refused_hosts)
         services.set(PROCESSES, self.background_commands.grant_access(meta))
         services.set(BROWSER_SETTINGS, config.browser)
         if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
@@ -292,7 +315,10 @@ class Runtime:
         """The proxy for confined commands, opened by the first that may use the network."""
         if self._egress is None:
             self._egress = SharedEgressProxy(
-                self.setup.home, self._allowed_hosts, lambda: self._open_web().fetcher.guard
+                self.setup.home,
+                self._allowed_hosts,
+                lambda: self._open_web().fetcher.guard,
+                self._refused_hosts.append,
             )
         return await self._egress.open(hosts)
 

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,12 @@ from msgspec import structs
 
 from hermes.agent.system_prompt import PromptExtras, build_system_prompt
 from hermes.agent.turn import Agent
+from hermes.app.approvals import Safety
 from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.app.context_window import is_small_window
 from hermes.config.load import Setup
+from hermes.config.package_hosts import PACKAGES
+from hermes.config.schema import Config
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
@@ -30,11 +33,27 @@ log = logging.getLogger(__name__)
 _MARK = re.compile(r" ?\[(\S+) (\d+)\]$")
 _LONGEST_LABEL = 100
 _MAX_ANCESTORS = 100
+_MAX_HOSTS = 8
 
 
 def create_session_id(now: float) -> str:
     """An id that sorts by time, reads as a date, and can neither be guessed nor collide."""
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
+
+
+def describe_sandbox(safety: Safety, config: Config, tools: Collection[str]) -> str:
+    """Two lines for the model: what its commands may write and reach. Empty if they are not
+    confined, and for a small model, which has no room for it."""
+    if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
+        return ""
+    folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
+    hosts = ", ".join(config.sandbox.network.allow[:_MAX_HOSTS])
+    reach = hosts.replace(PACKAGES, "package registries")
+    return (
+        f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
+        f"They {f'can reach {reach} only' if reach else 'have no network'}. Where a command needs "
+        "more, give terminal `escalate`; the user decides."
+    )
 
 
 def create_session_meta(
@@ -43,7 +62,7 @@ def create_session_meta(
     cwd: Path,
     *,
     owner: tuple[str, str],
-    backend_description: str,
+    command_place: str,
     project_notes: bool = True,
 ) -> SessionMeta:
     """The record of a new session, with the system prompt it keeps for life. `owner`: its surface
@@ -63,7 +82,7 @@ def create_session_meta(
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=PromptExtras(backend_description, read_persona(setup.home).text, notes),
+        extras=PromptExtras(command_place, read_persona(setup.home).text, notes),
     )
     source, key = owner
     return SessionMeta(

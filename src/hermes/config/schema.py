@@ -185,7 +185,8 @@ class ApprovalsSection(Section, frozen=True):
 
 class NetworkSection(Section, frozen=True):
     allow: tuple[Domain, ...] = ()
-    """Domains that sandboxed commands may reach through the egress proxy; empty: none."""
+    """Domains that sandboxed commands may reach through the egress proxy; empty: none. `packages`
+    stands for the usual package registries and those that this machine's settings name."""
 
 
 class SandboxSection(Section, frozen=True):

@@ -65,7 +65,7 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class Escalation(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a call asks for, and its reason."""
+    """Access beyond the sandbox; the user is asked. true: all hosts."""
 
     why: str
 

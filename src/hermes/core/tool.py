@@ -262,6 +262,7 @@ def _flatten_schema(node: Any, defs: dict[str, Any]) -> Any:
         rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
         if len(options) == 1:
             return _flatten_schema({**options[0], **rest}, defs)
+        node = {**rest, "anyOf": options}
     out: dict[str, Any] = {}
     for key, value in node.items():
         if key == "title" or (key == "default" and value is None):

@@ -241,11 +241,10 @@ class _ProxyServer:
 
     async def _open_upstream(self, url: ParsedUrl) -> _Streams:
         if (url.host, url.port) not in self._domains:
-            raise _ProxyRefusal(
-                403,
-                f"{url.host}:{url.port} is not on this sandbox's list of allowed "
-                "domains; only its operator can add it.",
-            )
+            text = f"{url.host}:{url.port} is not on this sandbox's list of allowed domains."
+            if self._on_refusal is not None:
+                self._on_refusal(text)
+            raise _ProxyRefusal(403, text)
         route = await self._guard.check_url(url)
         try:
             sock = await connect_route(route)

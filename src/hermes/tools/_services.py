@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from hermes.config.schema import BrowserSection as BrowserSettings
@@ -25,6 +25,8 @@ PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]]
 """The background commands that the session with this id may see."""
 BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; not set: on this machine."""
+REFUSED_HOSTS: ServiceKey[Collection[str]] = ServiceKey("refused hosts")
+"""The hosts that the egress proxy refused lately, the latest last; each begins with `host:port`."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
 
 

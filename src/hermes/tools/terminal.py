@@ -21,7 +21,8 @@ from hermes.tools._background import (
 from hermes.tools._git_commit import run_with_git_overlay
 from hermes.tools._remote import remember_client, require_confinement, resolve_folder
 from hermes.tools._sandbox_policy import policy
-from hermes.tools._services import BACKEND
+from hermes.tools._services import BACKEND, REFUSED_HOSTS
+from hermes.tools._walls import explain_walls
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
@@ -38,9 +39,7 @@ class Params(Struct, frozen=True):
     workdir: str | None = None
     background: Annotated[bool | None, Meta(description="do not wait; see process")] = None
     pty: bool | None = None
-    escalate: Annotated[
-        Escalation | None, Meta(description="ask the user for access beyond the sandbox")
-    ] = None
+    escalate: Escalation | None = None
 
 
 @tool(
@@ -120,6 +119,9 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
+    if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
+        refused = ctx.services.get(REFUSED_HOSTS) or ()
+        notes += explain_walls(text, command, ctx.workspace.home, refused)
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(

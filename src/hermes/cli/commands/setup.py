@@ -44,10 +44,26 @@ def run(argv: list[str], profile: str) -> int:
     done = set_up_model(request, attended=attended)
     if done is None:
         return EXIT_FAILED
+    if attended:
+        _offer_packages(args.profile)
     if attended and done.fresh:
         code: int = load_command("chat").run(["--continue", "-p", args.profile], args.profile)
         return code
     return 0
+
+
+def _offer_packages(profile: str) -> None:
+    """Offer to let confined commands reach package registries, unless hosts were chosen before."""
+    from hermes.cli.terminal.picker import ask_yes_no
+    from hermes.config.load import load_setup
+    from hermes.config.update import set_value
+
+    setup = load_setup(profile)
+    if setup.config.sandbox.network.allow or setup.config.sandbox.mode == "full-access":
+        return
+    if ask_yes_no("May commands download packages (PyPI, npm, crates.io, Go) without asking?"):
+        set_value(setup.home, "sandbox.network.allow", "[packages]")
+        print("Saved. To undo it: hermes config set sandbox.network.allow '[]'")
 
 
 def _parse_arguments(argv: list[str], profile: str) -> Namespace:

@@ -11,6 +11,13 @@ from urllib.parse import urlsplit
 from hermes.core.errors import ToolError
 
 RELAY_PORT = 3128
+OFFLINE_ENVIRONMENT = {
+    "PIP_RETRIES": "0",
+    "UV_HTTP_RETRIES": "0",
+    "npm_config_fetch_retries": "0",
+    "CARGO_NET_RETRY": "0",
+}
+"""Without network, package managers fail at once instead of trying again for a minute."""
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 

@@ -1,0 +1,82 @@
+"""Says at which wall of the sandbox a command failed, and how to ask for a way through."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from hermes.exec.process.local import CommandSpec
+
+_NO_NETWORK = re.compile(
+    r"could not resolve host|name resolution|name or service not known|network is unreachable"
+    r"|getaddrinfo|EAI_AGAIN|ENOTFOUND|dial tcp: lookup|failed to lookup address|dns error"
+    r"|nodename nor servname|(?:socket|connect\w*|urlopen).{0,80}operation not permitted",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"read-only file system|permission denied|no such file or directory", re.IGNORECASE
+)
+_PATH = re.compile(r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]+)""")
+_LAST_LINES = 60
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+_KERNEL = (("proc",), ("sys",), ("dev",))
+
+
+def explain_walls(
+    text: str, command: CommandSpec, home: Path, refused: Collection[str]
+) -> Iterator[str]:
+    """Notes about the walls that a command with this output ran into. The policy decides what was
+    a wall; the output only says where to look."""
+    policy = command.policy
+    if policy is None:
+        return
+    said = f"{command.text}\n{text}"
+    hosts = dict.fromkeys(sentence.split(" ", 1)[0] for sentence in refused)
+    for host in (h for h in hosts if h.rpartition(":")[0] in said):
+        yield f"[the sandbox refused {host}; to ask the user: escalate {{network: [{host}], why}}]"
+    if not policy.network and _NO_NETWORK.search(text):
+        yield "[the sandbox has no network; to ask the user: escalate {network: [hosts], why}]"
+    yield from _explain_path(text, command, home)
+
+
+def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:
+    """A note about the first path that the sandbox, and nothing else, kept from the command."""
+    from hermes.exec.sandbox import explain_ungrantable
+
+    user_home = Path(command.env.get("HOME") or "/")
+    for line in text.splitlines()[-_LAST_LINES:]:
+        denial, paths = _DENIED.search(line), _PATH.findall(line)
+        if not denial or not paths:
+            continue
+        path = Path(os.path.realpath(command.cwd / Path("".join(paths[-1])).expanduser()))
+        wanted = path if os.path.lexists(path) else path.parent
+        key = _find_wall(path, wanted, command, missing=denial[0].lower().startswith("no such"))
+        if not key:
+            continue
+        verb = "hides" if key == "read" else "does not let commands write to"
+        if reason := explain_ungrantable(wanted, home, user_home, write=key == "write"):
+            yield f"[the sandbox {verb} {path}, and nobody can change that: {reason}]"
+        else:
+            ask = f"escalate {{{key}: [{wanted}], why}}"
+            yield f"[the sandbox {verb} {path}; to ask the user: {ask}]"
+        return
+
+
+def _find_wall(
+    path: Path, wanted: Path, command: CommandSpec, *, missing: bool
+) -> Literal["read", "write", ""]:
+    """Which access the policy denies; empty when something else than the sandbox does."""
+    policy = command.policy
+    if policy is None or path.is_relative_to(policy.workspace) or path.parts[1:2] in _KERNEL:
+        return ""
+    if not os.path.lexists(wanted):
+        return ""
+    folders = (*policy.hidden, *map(Path, _PRIVATE))
+    covered = any(wanted.is_relative_to(folder) and wanted != folder for folder in folders)
+    if wanted == path and covered:
+        return "read"
+    return "write" if (covered if missing else os.access(wanted, os.W_OK)) else ""

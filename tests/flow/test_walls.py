@@ -1,0 +1,143 @@
+"""Both sides know the walls: the model beforehand, and a command that failed at one says so."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.app.agents import Options
+from hermes.exec.sandbox import SandboxTier
+from tests.flow.test_network_grants import (
+    HOST,
+    answering,
+    command,
+    fetch,
+    granted,
+    outside_of_homes,
+    results,
+    session,
+    site,
+    tier,
+)
+from tests.kit.replies import call, say
+from tests.kit.rig import rig
+
+__all__ = ["outside_of_homes", "tier"]  # fixtures
+ASK = Options()
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, ["write to the working directory and /tmp only", "have no network", "escalate"]),
+        ({"sandbox": {"mode": "read-only"}}, ["write to /tmp only", "have no network"]),
+        ({"sandbox": {"network": {"allow": ["packages", "a.example"]}}},
+         ["can reach package registries, a.example only"]),
+        ({"sandbox": {"mode": "full-access"}}, []),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_the_model_is_told_what_commands_may_do(
+    tmp_path: Path, config: dict[str, Any], said: list[str]
+) -> None:
+    async with rig(tmp_path, [say("hi")], options=ASK, config=config) as r:
+        await r.turn()
+        system = r.session.transcript.meta.system
+    assert all(text in system for text in said)
+    assert ("sandbox" in system) is bool(said)
+
+
+async def run_one(tmp_path: Path, text: str, **more: Any) -> str:
+    async with rig(tmp_path, [call(command(text)), say("done")], options=ASK, **more) as r:
+        await r.turn()
+        (result,) = await results(r)
+        return result
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python3 -c 'import urllib.request as u; u.urlopen(\"http://example.org\")'",
+        "git clone -q https://example.org/x.git",
+    ],
+)
+async def test_no_network_is_an_immediate_error_that_says_so(
+    tmp_path: Path, tier: SandboxTier, text: str
+) -> None:
+    start = time.monotonic()
+    result = await run_one(tmp_path, text)
+    assert "the sandbox has no network" in result or "not found" in result, result
+    assert "escalate {network: [hosts], why}" in result or "not found" in result
+    assert time.monotonic() - start < 30, "nothing waits for what cannot come"
+
+
+async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
+    async with site() as (port, _), site() as (other, foreign):
+        steps = [call(command(f"touch sub/x; {fetch(other)}; exit 1")), say("done")]
+        async with session(tmp_path, steps, granted(port)) as r:
+            await answering(r, "session")
+            (text,) = await results(r)
+        at = f"{HOST}:{other}"
+        assert (
+            f"[the sandbox refused {at}; to ask the user: escalate {{network: [{at}], why}}]"
+            in text
+        )
+        assert foreign == []
+
+
+async def test_a_file_that_may_not_be_written(tmp_path: Path, tier: SandboxTier) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    for text in (
+        f"echo x > {there}/made",
+        f"touch {there}/made",
+        f'python3 -c \'open("{there}/made", "w")\'',
+    ):
+        result = await run_one(tmp_path, text)
+        assert f"[the sandbox does not let commands write to {there}/made; " in result, result
+        assert f"escalate {{write: [{there}], why}}]" in result
+
+
+async def test_a_file_that_is_hidden(
+    tmp_path: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = tmp_path / "user"
+    (user / ".ssh").mkdir(parents=True)
+    (user / ".ssh" / "id").write_text("secret")
+    (user / "notes").write_text("private")
+    monkeypatch.setenv("HOME", str(user))
+    result = await run_one(tmp_path, f"cat {user}/notes")
+    assert (
+        f"[the sandbox hides {user}/notes; to ask the user: escalate {{read: [{user}/notes]"
+        in result
+    )
+    result = await run_one(tmp_path, f"cat {user}/.ssh/id")
+    assert "nobody can change that" in result and "credentials" in result
+
+
+async def test_other_failures_are_not_blamed_on_the_sandbox(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    for text in ("false", "cat missing", "cat /missing/x", "echo x > /proc/version", "ls /nowhere"):
+        assert "the sandbox" not in await run_one(tmp_path, text)
+
+
+async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTier) -> None:
+    """A whole turn: it fails, says why, the model asks, and the same command works."""
+    there = tmp_path / "there"
+    there.mkdir()
+    text = f"echo x > {there}/made"
+    asking = {
+        "command": text,
+        "escalate": {"write": [str(there)], "why": "the user wants it there"},
+    }
+    steps = [call(command(text)), call(("c2", "terminal", asking)), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "once")
+        failed, worked = await results(r)
+    assert "escalate" in failed and worked == "(no output)"
+    assert asked.summary.startswith(f"it wants to write to {there}: the user wants it there")
+    assert (there / "made").read_text() == "x\n"
