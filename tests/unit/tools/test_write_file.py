@@ -140,14 +140,14 @@ async def test_a_folder_swapped_for_a_link_at_the_last_moment(
     outside = ctx.workspace.home.parent / "outside"
     (outside / "b").mkdir(parents=True)
     (ctx.workspace.cwd / "a" / "b").mkdir(parents=True)
-    real = _writing._make_folders
+    real = _writing.make_folders
 
-    def swapped(folder: Path) -> list[Path]:
+    def swapped(folder: Path) -> tuple[int, list[Path]]:
         (ctx.workspace.cwd / "a").rename(ctx.workspace.cwd / "was")
         (ctx.workspace.cwd / "a").symlink_to(outside)
         return real(folder)
 
-    monkeypatch.setattr(_writing, "_make_folders", swapped)
+    monkeypatch.setattr(_writing, "make_folders", swapped)
     assert "replaced by a link" in await refusal(write_file, ctx, path="a/b/f", content="x")
     assert not list((outside / "b").iterdir())
 

@@ -8,15 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError
+from hermes.exec.sandbox.path_rules import belongs_to_agent
 
-_AGENT_FOLDERS = frozenset(
-    "artifacts aside cache checkpoints cron hooks logins logs mcp memories memory models outputs "
-    "pairing plugins processes profiles run sessions skills".split()
-)
-_AGENT_FILES = tuple(
-    ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
-    "trust.".split()
-)
 _STEERING_FILES = (
     ".env active_profile auth.json config.yaml cron hooks mcp memories memory plugins skills "
     "trust.json".split()
@@ -38,18 +31,14 @@ def find_agent_paths(workspace: Path, agent_home: Path, user_home: Path) -> Agen
         homes.add(agent_home.parent.parent)
     for home in sorted(homes, key=lambda home: len(home.parts), reverse=True):
         if workspace == home:
-            names = [name for name in os.listdir(home) if _belongs_to_agent(name)]  # noqa: PTH208
+            names = [name for name in os.listdir(home) if belongs_to_agent(name)]  # noqa: PTH208
             steering = tuple(home / name for name in _STEERING_FILES)
             return AgentPaths(tuple(home / name for name in sorted(names)), steering)
         if workspace.is_relative_to(home):
-            if _belongs_to_agent(workspace.relative_to(home).parts[0]):
+            if belongs_to_agent(workspace.relative_to(home).parts[0]):
                 raise ConfigError(
                     f"{workspace} belongs to the agent itself, so no command may run in it: choose "
                     "another folder."
                 )
             return AgentPaths()
     return AgentPaths()
-
-
-def _belongs_to_agent(name: str) -> bool:
-    return name in _AGENT_FOLDERS or name.startswith(_AGENT_FILES) or ".db" in name

@@ -12,33 +12,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.config.paths import CONTEXT_FILES
 from hermes.exec.launcher.placeholders import PLACEHOLDER, is_bare_repository
+from hermes.exec.sandbox.path_rules import list_names
 
-_ALWAYS_PROTECTED = (".git", ".hermes")
-_PROTECTED_IF_PRESENT = (
-    *CONTEXT_FILES,
-    *"""
-    .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
-    .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
-    """.split(),
-)
+_ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
+_PROTECTED_IF_PRESENT = [
+    *list_names("ask", scope="anywhere"),
+    *list_names("ask", scope="top"),
+]
 """Not protected when missing: so many placeholders would show in every listing. New instructions
 for agents are only read once the user has trusted them."""
 _MAX_SUBMODULES = 200
-_FILES_AT_HOME = """
-    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
-    .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .xprofile .xsession .xsessionrc .xinitrc
-    .pam_environment .gitconfig .inputrc .vimrc .exrc .emacs .nanorc .tmux.conf .screenrc .gdbinit
-    .psqlrc .sqliterc .npmrc .yarnrc .curlrc .wgetrc .netrc .direnvrc .forward .rhosts .mailcap
-    .cargo/config .cargo/config.toml .cargo/env
-""".split()
-"""Read by programs of the user whose home it is."""
-_FOLDERS_AT_HOME = """
-    .ssh .gnupg .vim .emacs.d .oh-my-zsh .aws .kube .docker .config/git .config/fish .config/nvim
-    .config/systemd .config/autostart .config/environment.d .config/pip .config/tmux
-    .local/bin .local/lib .local/share/systemd .local/share/applications bin
-""".split()
+_STEERING_AT_HOME = list_names("guard", "ask", scope="home")
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?(hookspath|path|fsmonitor|sshcommand|editor|pager|external"
@@ -88,9 +73,10 @@ def find_plantable_paths(
     kept_missing: list[str] = []
     _follow_git(root, os.fspath(user_home), protected, kept_missing)
     for home in _find_homes(root, os.fspath(user_home)):
-        files = [f"{home}/{name}" for name in _FILES_AT_HOME]
+        paths = [f"{home}/{name}" for name in _STEERING_AT_HOME]
+        protected += [path.rstrip("/") for path in paths if path.endswith("/")]
+        files = [path for path in paths if not path.endswith("/")]
         kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
-        protected += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
     inner = [
         os.path.dirname(path)

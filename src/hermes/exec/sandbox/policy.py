@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox.agent_home import find_agent_paths
+from hermes.exec.sandbox.path_rules import list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -21,25 +22,8 @@ _GB = 1024**3
 _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
-_KEYS_IN_HOME = """
-    .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
-    .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
-    .mozilla .config/google-chrome .config/chromium .config/BraveSoftware .thunderbird .bash_history
-    .zsh_history .python_history .cargo/credentials .cargo/credentials.toml .terraform.d
-    .vault-token .config/rclone .boto .s3cfg .hermes
-""".split()
-_KEYS_OF_ROOT = """
-    /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab
-    /etc/sudoers /etc/sudoers.d /etc/kubernetes /var/lib/docker /var/lib/containerd
-    /var/lib/kubelet /var/lib/cloud /var/spool/cron /var/lib/postgresql /var/lib/mysql /boot
-    /etc/wireguard /etc/openvpn /etc/ipsec.secrets /etc/swanctl/private /etc/letsencrypt
-    /etc/NetworkManager/system-connections /etc/docker/key.json /etc/rancher /etc/ppp/chap-secrets
-    /etc/mysql/debian.cnf /etc/security/opasswd /etc/pki/tls/private /etc/postfix/sasl_passwd
-    /etc/vault.d /etc/munge /etc/credstore /etc/credstore.encrypted /var/lib/rancher
-    /var/lib/samba/private /var/lib/systemd/credential.secret /var/lib/redis /var/lib/mongodb
-    /var/lib/vault /var/lib/private
-""".split()
-"""Readable only by root, and therefore by an agent that runs as root."""
+_KEYS_IN_HOME = (*list_names("hide", scope="anywhere"), *list_names("hide", scope="home"))
+_KEYS_OF_ROOT = list_names("hide", scope="root")
 _TOOLS_IN_HOME = """
     .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
     .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv
@@ -141,7 +125,7 @@ def build_policy(
         if home.is_dir() and not home.is_relative_to(workspace) and not _is_system_folder(home)
     ]
     if user_home not in hidden:
-        hidden += _list_existing(user_home, _KEYS_IN_HOME)
+        hidden += _list_existing(user_home, (*_KEYS_IN_HOME, ".hermes"))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import check_access, get_open_path, interpret_path, is_regular
+from hermes.tools._files.descriptors import make_folders, remove_folders
+from hermes.tools._files.paths import check_access, interpret_path, is_regular
 
 _REDACTION_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 """What the redactor puts in place of a secret."""
@@ -60,17 +61,11 @@ class Draft:
         """`like`: the file whose mode and owner a new file gets."""
         self.path = path
         self._temporary_name = ""
-        self._created_folders = _make_folders(path.parent)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._created_folders: list[Path] = []
         self._folder_fd = -1
+        check_access(path, workspace, write=True)
         try:
-            self._folder_fd = os.open(path.parent, flags)
-            real = get_open_path(self._folder_fd, path.parent)
-            check_access(real / path.name, workspace, write=True)
-            if str(real).casefold() != str(path.parent).casefold():
-                raise ToolError(
-                    f"{path.parent} was just replaced by a link to {real}; nothing was changed."
-                )
+            self._folder_fd, self._created_folders = make_folders(path.parent)
             self.existing = _stat_target(path, self._folder_fd)
             if data is not None:
                 self._write_temporary(data, self.existing or like)
@@ -103,9 +98,7 @@ class Draft:
 
     def remove_empty_folders(self) -> None:
         """Remove the folders created for the file, as far as they are empty."""
-        for folder in self._created_folders:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        remove_folders(self._created_folders)
 
     def _close_folder(self) -> None:
         if self._folder_fd >= 0:
@@ -126,23 +119,6 @@ class Draft:
             while rest:
                 rest = rest[file.write(rest) :]
             os.fsync(fd)
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Create a folder and its parents; returns the created ones, innermost first."""
-    missing: list[Path] = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    try:
-        for created in reversed(missing):
-            created.mkdir(exist_ok=True)
-    except OSError:
-        for created in missing:
-            with contextlib.suppress(OSError):
-                created.rmdir()
-        raise
-    return missing
 
 
 def _stat_target(path: Path, folder: int) -> os.stat_result | None:

@@ -8,70 +8,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from sys import platform
 from typing import BinaryIO
 from unicodedata import normalize
 from urllib.parse import unquote
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
+from hermes.tools._files.descriptors import open_exact, stat_exact
 
-_PLATFORM: str = platform
 _FILE_URL = "file://"
 _QUOTES = "\"'`"
-CREDENTIAL_PATHS = (
-    (".ssh",),
-    (".aws",),
-    (".gnupg",),
-    (".azure",),
-    (".kube",),
-    (".password-store",),
-    (".mozilla",),
-    (".thunderbird",),
-    (".config", "gcloud"),
-    (".config", "gh"),
-    (".config", "google-chrome"),
-    (".config", "chromium"),
-    (".config", "bravesoftware"),
-    (".local", "share", "keyrings"),
-    (".docker", "config.json"),
-    ("library", "keychains"),
-    ("library", "application support", "google", "chrome"),
-    ("library", "application support", "firefox"),
-    (".netrc",),
-    (".pgpass",),
-    (".pypirc",),
-    (".git-credentials",),
-    ("etc", "shadow"),
-    ("etc", "gshadow"),
-    ("etc", "sudoers"),
-    ("etc", "sudoers.d"),
-)
-"""Folders and files that hold credentials, wherever they are."""
-_RUNS_LATER = (
-    (".config", "systemd"),
-    (".config", "autostart"),
-    (".config", "fish"),
-    ("library", "launchagents"),
-    ("var", "spool", "cron"),
-)
-"""Other programs run what is written there."""
-_RUNS_AT_LOGIN = frozenset(
-    ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin "
-    ".bash_aliases .zlogout .kshrc .cshrc .tcshrc .xprofile .xsession .xsessionrc .xinitrc "
-    ".pam_environment .gitconfig".split()
-)
-_SYSTEM_FOLDERS = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
-_SYSTEM_USR_FOLDERS = frozenset("bin sbin lib lib32 lib64 libexec".split())
-_OWN_FOLDERS = frozenset(
-    "skills plugins cron memory memories logs logins profiles pairing hooks mcp processes cache "
-    "checkpoints models outputs run sessions".split()
-)
-"""Folders of the agent's home that control the agent; protected even when working inside it."""
-_OWN_FILES = tuple(
-    "config. .config. .env state. auth. trust. .trust active_profile approvals. history. "
-    "hermes.".split()
-)
 
 
 def resolve_path(raw: str, cwd: Path) -> Path:
@@ -85,14 +31,11 @@ def resolve_path(raw: str, cwd: Path) -> Path:
 
 
 def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
-    """Raise ToolError when file tools may not read (or write) this resolved path."""
-    parts = tuple(part.casefold() for part in path.parts[1:])
+    """Raise ToolError when file tools may not read (or write) this real path, whoever allows it."""
+    from hermes.exec.sandbox.path_rules import explain_denial
+
     reason = _explain_own_home(path, workspace, write=write)
-    if not reason and (_contains_rule(parts, CREDENTIAL_PATHS) or _is_process_memory(parts)):
-        reason = "it holds credentials"
-    if not reason and write:
-        reason = _explain_write_denial(path, parts)
-    if reason:
+    if reason := reason or explain_denial(path, find_user_home(workspace), write=write):
         verb = "write" if write else "read"
         raise ToolError(
             f"Denied: file tools may not {verb} {path}: {reason}. Do not try another way; "
@@ -100,16 +43,20 @@ def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
         )
 
 
+def find_user_home(workspace: Workspace) -> Path:
+    home = workspace.child_env.get("HOME")
+    return Path(home) if home else Path.home()
+
+
 @contextmanager
 def open_file(path: Path, workspace: Workspace) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Opens a regular file that file tools may read, and checks it again by its descriptor: a link
-    may have been put in its place meanwhile."""
+    """Opens a regular file that file tools may read, by its real path."""
     check_unopened_file(path, workspace)
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
     with ExitStack() as stack:
         stack.callback(os.close, fd)
         status = os.fstat(fd)
-        check_access(get_open_path(fd, path), workspace, write=False)
+        check_access(path, workspace, write=False)
         _reject_second_name(status, path, workspace)
         if not is_regular(status):
             raise ToolError(f"{path} is a directory, device, pipe or socket, not a file.")
@@ -119,7 +66,7 @@ def open_file(path: Path, workspace: Workspace) -> Iterator[tuple[BinaryIO, os.s
 def check_unopened_file(path: Path, workspace: Workspace) -> None:
     """Raise ToolError when the file is a hard link to one of the agent's own. Must be called
     before opening it: closing a database file drops the locks this process has on it."""
-    _reject_second_name(path.stat(follow_symlinks=False), path, workspace)
+    _reject_second_name(stat_exact(path), path, workspace)
 
 
 def _reject_second_name(found: os.stat_result, path: Path, workspace: Workspace) -> None:
@@ -133,29 +80,18 @@ def is_regular(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode)
 
 
-def get_open_path(fd: int, path: Path) -> Path:
-    """The path of an open file; `path` where the system does not tell."""
-    if _PLATFORM == "linux":
-        return Path(f"/proc/self/fd/{fd}").readlink()
-    if _PLATFORM == "darwin":
-        import fcntl
-
-        get_path = getattr(fcntl, "F_GETPATH")  # noqa: B009 - not known on other systems
-        return Path(os.fsdecode(fcntl.fcntl(fd, get_path, bytes(1024)).rstrip(b"\0")))
-    return path
-
-
 def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     """Why a path in the agent's home is denied: everything but saved outputs or, when the working
     folder is inside that home, its settings, secrets, history and instructions."""
+    from hermes.exec.sandbox.path_rules import belongs_to_agent
+
     for home in {Path(os.path.realpath(workspace.home)), *_list_other_homes(path)}:
         if not path.is_relative_to(home):
             continue
         if path.is_relative_to(os.path.realpath(workspace.outputs)) and not write:
             continue
         top = path.relative_to(home).parts[:1]
-        name = top[0].casefold() if top else ""
-        steers = name in _OWN_FOLDERS or name.startswith(_OWN_FILES) or ".db" in name
+        steers = bool(top) and belongs_to_agent(top[0])
         if steers or not Path(os.path.realpath(workspace.cwd)).is_relative_to(home):
             return "it belongs to the agent itself"
     return ""
@@ -172,41 +108,6 @@ def _stat_own_files(home: Path) -> Iterable[os.stat_result]:
             return [entry.stat() for entry in entries if entry.is_file()]
     except OSError:
         return []
-
-
-def _contains_rule(parts: tuple[str, ...], rules: Iterable[tuple[str, ...]]) -> bool:
-    return any(
-        parts[at : at + len(rule)] == rule
-        for rule in rules
-        if rule[0] in parts
-        for at in range(len(parts) - len(rule) + 1)
-    )
-
-
-def _is_process_memory(parts: tuple[str, ...]) -> bool:
-    return parts[:1] == ("proc",) and parts[-1] in ("environ", "mem", "kcore", "auxv")
-
-
-def _explain_write_denial(path: Path, parts: tuple[str, ...]) -> str:
-    """Why writing to this path is denied; empty when it is not."""
-    trimmed = parts[1:] if parts[:1] == ("private",) else parts
-    if trimmed[:1] and trimmed[0] in _SYSTEM_FOLDERS:
-        return "it belongs to the operating system"
-    if trimmed[:1] == ("usr",) and trimmed[1:2] and trimmed[1] in _SYSTEM_USR_FOLDERS:
-        return "it belongs to the operating system"
-    if _contains_rule(parts, _RUNS_LATER):
-        return "other programs run what is written there"
-    if parts[-1:] and parts[-1] in _RUNS_AT_LOGIN and _is_home(path.parent):
-        return "it is run at every login"
-    if ".git" in parts and parts[parts.index(".git") + 1 :] != ("info", "exclude"):
-        return "it belongs to git, which runs programs named there"
-    return ""
-
-
-def _is_home(folder: Path) -> bool:
-    if folder.parent.name.casefold() in ("home", "users") or folder == Path("/root"):
-        return True
-    return folder == Path(os.path.realpath(Path("~").expanduser()))
 
 
 def describe_missing(path: Path) -> str:

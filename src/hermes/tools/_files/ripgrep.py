@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import CREDENTIAL_PATHS, find_program
+from hermes.exec.sandbox.path_rules import list_names as list_rule_names
+from hermes.tools._files.paths import find_program
 from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -184,7 +185,11 @@ def _take_names(below: Iterator[str]) -> list[str]:
 
 def _build_options(query: SearchQuery, workspace: Workspace) -> list[str]:
     """Options that select the same files, in the same order, as `walk_files`."""
-    hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in CREDENTIAL_PATHS)]
+    hidden = [
+        "!.git",
+        "!**/.hermes",
+        *(f"!**/{name}" for name in list_rule_names("hide", scope="anywhere")),
+    ]
     if query.folder == Path("/"):
         hidden += [f"!{name}" for name in sorted(KERNEL_FOLDERS)]
     if workspace.home.is_relative_to(query.folder) and workspace.home != query.folder:

@@ -8,12 +8,17 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
+from hermes.exec.sandbox.path_rules import list_names
 from hermes.tools._files.globs import IgnoreRules
-from hermes.tools._files.paths import CREDENTIAL_PATHS, check_access, is_regular
+from hermes.tools._files.paths import check_access, is_regular
 
 _IGNORE_FILE = ".gitignore"
 _MAX_IGNORE_BYTES = 512 * 1024
-_CREDENTIAL_NAMES = frozenset(rule[-1] for rule in CREDENTIAL_PATHS)
+_CREDENTIAL_NAMES = frozenset(
+    name.casefold().rpartition("/")[2]
+    for scope in ("anywhere", "home")
+    for name in list_names("hide", scope=scope)
+)
 _MAX_DEPTH = 100
 KERNEL_FOLDERS = frozenset({"/proc", "/sys", "/dev"})
 """These hold no ordinary files; some have no end."""
