@@ -79,6 +79,15 @@ class Escalation(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Access(**fields)
 
 
+class FileAccess(Struct, frozen=True):
+    """What a person's yes allows a file tool."""
+
+    folder: str = ""
+    """Reading anything below it, if the answer is for the session."""
+    diff: str = ""
+    """The change that the person must see."""
+
+
 def _resolve_all(paths: tuple[str, ...] | None, folder: Path) -> tuple[str, ...] | None:
     if not paths:
         return None

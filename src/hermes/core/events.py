@@ -84,6 +84,8 @@ class Approval(Struct, frozen=True):
     rules: tuple[str, ...] = ()
     """The rules that `always` would save, as they would appear in the configuration. They must be
     shown before `always` can be chosen."""
+    diff: str = ""
+    """The change to files that the person must see; empty: the call says it."""
 
 
 class Question(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What the commands of a session may see and change."""
+"""What the tools of a session may see and change."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from msgspec import structs
 
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.escalation import Access
-from hermes.core.tool import ToolContext
+from hermes.core.tool import ToolContext, Workspace
+from hermes.tools._files.paths import find_user_home
 
 if TYPE_CHECKING:
     from hermes.exec.sandbox import SandboxPolicy
+
+
+def derive_policy(workspace: Workspace) -> SandboxPolicy:
+    """What the tools of a session may read, write and plant, commands and file tools alike."""
+    from hermes.exec.sandbox import build_policy
+
+    try:
+        return build_policy(
+            workspace.sandbox, workspace.cwd, workspace.home, find_user_home(workspace)
+        )
+    except ConfigError as error:
+        raise ToolError(f"{error} Nothing was run.") from None
 
 
 async def policy(ctx: ToolContext) -> SandboxPolicy | None:
@@ -21,23 +34,20 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
     if ctx.workspace.sandbox == "full-access" or access.unconfined:
         return None
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import build_policy, require_confinement
+    from hermes.exec.sandbox import require_confinement
     from hermes.exec.sandbox_probe import probe_tier
 
     tier = await probe_tier(cache_folder(ctx.workspace.home))
-    home = ctx.workspace.child_env.get("HOME")
-    user_home = Path(home) if home else Path.home()
     try:
         if ctx.workspace.sandbox_required:
             require_confinement(tier)
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
-        found = build_policy(
-            ctx.workspace.sandbox, ctx.workspace.cwd, ctx.workspace.home, user_home, network=network
-        )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
+    found = derive_policy(ctx.workspace)
     return structs.replace(
         found,
+        network=network,
         visible=(*found.visible, *map(Path, access.read or ())),
         writable=tuple(map(Path, access.write or ())),
     )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
+from hermes.tools._files.boundary import require_agreement
 from hermes.tools._files.paths import resolve_path
+
+if TYPE_CHECKING:
+    from hermes.tools._edit.file_changes import FileChanges
 
 _USAGE = "Nothing was changed. Give either path, old and new, or patch."
 
@@ -47,10 +52,13 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
-    return await asyncio.to_thread(_apply_changes, p, ctx.workspace)
+    files = await asyncio.to_thread(_compute_changes, p, ctx.workspace)
+    if reasons := files.list_influences():
+        await require_agreement(reasons, files.diff, ctx)
+    return await asyncio.to_thread(_write_changes, files)
 
 
-def _apply_changes(p: Params, workspace: Workspace) -> ToolResult:
+def _compute_changes(p: Params, workspace: Workspace) -> FileChanges:
     from hermes.tools._edit.file_changes import FileChanges
 
     files = FileChanges(workspace)
@@ -61,5 +69,9 @@ def _apply_changes(p: Params, workspace: Workspace) -> ToolResult:
             files.apply_change(change)
     else:
         files.replace_text(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
+    return files
+
+
+def _write_changes(files: FileChanges) -> ToolResult:
     files.commit()
     return files.build_result()

@@ -15,9 +15,9 @@ from hermes.core.errors import ToolError
 from hermes.core.image_size import is_oversized
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._files.boundary import require_readable
 from hermes.tools._files.images import MAX_IMAGE_BYTES, detect_image_type
 from hermes.tools._files.paths import (
-    check_access,
     describe_missing,
     is_regular,
     open_file,
@@ -66,7 +66,7 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
     if p.limit < 1:
         raise ToolError("limit must be at least 1.")
     path = resolve_path(p.path, ctx.workspace.cwd)
-    check_access(path, ctx.workspace, write=False)
+    await require_readable(path, ctx)
     try:
         size = _measure_file(path)
         if size <= _MAX_INLINE_BYTES:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._files.boundary import require_readable
 from hermes.tools._files.paths import (
     check_access,
     check_unopened_file,
@@ -50,7 +51,7 @@ async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
     if not p.pattern:
         raise ToolError("The pattern is empty.")
     root = resolve_path(p.path or ".", ctx.workspace.cwd)
-    check_access(root, ctx.workspace, write=False)
+    await require_readable(root, ctx)
     if not root.exists():
         raise ToolError(describe_missing(root))
     query = SearchQuery(

@@ -15,6 +15,7 @@ from hermes.tools._edit.atomic_write import (
     reject_link_outside,
     reject_redaction_marks,
 )
+from hermes.tools._files.boundary import explain_influence, require_agreement
 from hermes.tools._files.paths import check_access, resolve_path
 
 
@@ -33,6 +34,8 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     reject_link_outside(p.path, path, ctx.workspace.cwd)
     check_access(path, ctx.workspace, write=True)
     data = p.content.encode("utf-8", "replace")
+    if reason := explain_influence(path, ctx.workspace):
+        await _require_agreement(path, data, reason, ctx)
     try:
         # In a thread whatever the size: syncing a disk may take long.
         created, problem = await asyncio.to_thread(_write_draft, path, data, ctx)
@@ -43,6 +46,14 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
         f"{text}\n[warning: {problem}]" if problem else text,
         data={"created": created, "warning": problem},
     )
+
+
+async def _require_agreement(path: Path, data: bytes, reason: str, ctx: ToolContext) -> None:
+    from hermes.tools._edit.file_changes import FileChanges
+
+    changes = FileChanges(ctx.workspace)
+    await asyncio.to_thread(changes.replace_file, path, data)
+    await require_agreement([f"it changes {path}: {reason}"], changes.diff, ctx)
 
 
 def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:

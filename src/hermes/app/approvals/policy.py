@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
-from hermes.core.escalation import Access, Escalation
+from hermes.core.escalation import Access, Escalation, FileAccess
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -85,6 +85,13 @@ class _Question(Struct, frozen=True):
     """Whether a person's yes gives it the network that the operator granted."""
     access: Access | None = None
     """What a person's yes gives it beyond the walls; no model may say it."""
+    file: FileAccess | None = None
+    """What a file tool asks for itself."""
+
+    @property
+    def folder(self) -> str:
+        """The folder that "session" would let file tools read."""
+        return self.file.folder if self.file else ""
 
 
 class Approvals:
@@ -109,6 +116,7 @@ class Approvals:
         self._seams = seams
         self._warned = False
         self._tools: set[str] = set()
+        self._folders: set[str] = set()
         self._prefixes: dict[tuple[str, ...], None] = {}
         self._escalations: list[CommandRule] = []
 
@@ -132,8 +140,13 @@ class Approvals:
                 reason = needs_approval(taint, tool)
                 if self.safety.yolo or not reason:
                     return YES
-        remembered = "" if tool.asks else tool.name
-        return await self._ask(_Question(call, reason, tool=remembered), taint)
+        question = _Question(
+            call,
+            reason,
+            tool="" if tool.asks else tool.name,
+            file=params if isinstance(params, FileAccess) else None,
+        )
+        return await self._ask(question, taint)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._confined(params)
@@ -307,6 +320,10 @@ class Approvals:
         reason = question.reason
         if question.tool and question.tool in self._tools:
             return CHANGES
+        if question.folder and any(
+            Path(question.folder).is_relative_to(folder) for folder in self._folders
+        ):
+            return YES
         if self.safety.asking == "never-ask":
             return CHANGES if question.confined else Verdict(False, f"{reason}: {_NEVER}")
         if self.safety.asking == "smart" and await self._model_agrees(question, taint):
@@ -333,7 +350,7 @@ class Approvals:
 
     def _event(self, question: _Question) -> Approval:
         choices: tuple[Answer, ...] = ("once", "deny")
-        if question.tool:
+        if question.tool or question.folder:
             choices = ("once", "session", "deny")
         elif question.grants:
             choices = ("once", "session", "always", "deny")
@@ -345,11 +362,14 @@ class Approvals:
             question.command,
             choices,
             self._book.shown(question.grants, question.access),
+            question.file.diff if question.file else "",
         )
 
     async def _remember(self, question: _Question, *, always: bool) -> None:
         if question.tool:
             self._tools.add(question.tool)
+        elif question.folder:
+            self._folders.add(question.folder)
         elif not always and question.access:
             self._escalations += build_grants(question.grants, question.access)
         elif not always:

@@ -184,6 +184,8 @@ def describe_approval(approval: Approval) -> list[list[Piece]]:
     ]
     if approval.command:
         lines += highlight_source(approval.command, "bash")
+    elif approval.diff:
+        lines += highlight_source(approval.diff, "diff")
     else:
         lines += highlight_source(approval.call.args, "json")
     if approval.summary:

@@ -158,6 +158,13 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
                 protected.append(path)
 
 
+def find_git_references(workspace: Path, user_home: Path) -> list[Path]:
+    """The files and folders inside the workspace that its repository's settings refer to."""
+    found: list[str] = []
+    _follow_git(os.fspath(workspace), os.fspath(user_home), found, found)
+    return list(map(Path, found))
+
+
 def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
     """Keys of settings that refer to files, and the paths of those files."""
     for key, value in _GIT_SETTING.findall(_read_text(file)):

@@ -24,6 +24,17 @@ _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 _KEYS_IN_HOME = (*list_names("hide", scope="anywhere"), *list_names("hide", scope="home"))
 _KEYS_OF_ROOT = list_names("hide", scope="root")
+SYSTEM_PATHS = tuple(
+    Path(path)
+    for path in """
+    /bin /sbin /lib /lib32 /lib64 /libx32 /usr /opt /etc /nix /gnu /snap /System /Library
+    /Applications /var/lib/dpkg /var/lib/apt /var/cache/apt /var/lib/rpm /var/lib/pacman
+    /var/cache/fontconfig /var/lib/snapd /var/lib/flatpak /run/current-system /run/opengl-driver
+    /run/wrappers /sys/devices/system /sys/fs/cgroup /sys/kernel/mm
+    """.split()
+)
+"""Programs, libraries, certificates and what programs read to run; everything else of a machine is
+closed."""
 _TOOLS_IN_HOME = """
     .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
     .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv
@@ -78,6 +89,13 @@ class SandboxPolicy(Struct, frozen=True):
     overlays: tuple[PathOverlay, ...] = ()
     """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
+    readable: tuple[Path, ...] = SYSTEM_PATHS
+    """What of the system can be read, as far as it exists."""
+
+    def allows_reading(self, path: Path) -> bool:
+        """Whether this real path can be read. The innermost path that names it decides."""
+        shown = (self.workspace, *self.readable, *self.visible, *self.writable)
+        return _measure_depth(path, shown) > _measure_depth(path, self.hidden)
 
 
 class SandboxTier(Struct, frozen=True):
@@ -157,6 +175,11 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
     return ""
+
+
+def _measure_depth(path: Path, folders: Iterable[Path]) -> int:
+    """How deep the innermost of these folders is that is or holds the path; 0: none does."""
+    return max((len(f.parts) for f in folders if path.is_relative_to(f)), default=0)
 
 
 def _is_system_folder(home: Path) -> bool:

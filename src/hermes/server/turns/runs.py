@@ -238,7 +238,7 @@ class Run:
         self.state.status = "waiting_for_approval"
         data = {
             "approval_id": approval.id,
-            "command": approval.command or label_call(approval.call, full=True),
+            "command": approval.command or approval.diff or label_call(approval.call, full=True),
             "reason": approval.summary,
             "choices": list(approval.choices),
         }

@@ -11,11 +11,12 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolResult, Workspace
 from hermes.tools._edit.atomic_write import Draft, reject_link_outside, reject_redaction_marks
-from hermes.tools._edit.diff import limit_rows, make_diff
+from hermes.tools._edit.diff import Diff, limit_rows, make_diff
 from hermes.tools._edit.replace import EditResult, replace_text
 from hermes.tools._edit.syntax import find_syntax_error
 from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
 from hermes.tools._edit.v4a import Change, apply_hunks
+from hermes.tools._files.boundary import explain_influence
 from hermes.tools._files.paths import (
     check_access,
     describe_missing,
@@ -56,6 +57,9 @@ class FileChanges:
         if edited.count > 1:
             file.notes.append(f"{edited.count} places")
         self._store_edit(file, edited, encoding)
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        self._load_file(str(path)).after = data
 
     def apply_change(self, change: Change) -> None:
         if change.kind == "Add":
@@ -173,6 +177,34 @@ class FileChanges:
                 f"{', '.join(left)}."
             )
 
+    @property
+    def diff(self) -> str:
+        """The diffs of all files, as far as they can be shown."""
+        rows = [
+            row for file in self._list_shown() for row in self._diff_file(file).text.split("\n")
+        ]
+        return "\n".join(limit_rows(rows))
+
+    def list_influences(self) -> list[str]:
+        """The changes that a person must see before they are written, and why."""
+        changed = ((f.path, explain_influence(f.path, self._workspace)) for f in self._list_shown())
+        return [f"it changes {path}: {reason}" for path, reason in changed if reason]
+
+    def _list_shown(self) -> list[_FileState]:
+        """The changed files, without those that are only moved away."""
+        moved = {file.source for file in self._files.values()}
+        changed = (file for file in self._files.values() if file.after != file.before)
+        return [file for file in changed if file.after is not None or file.path not in moved]
+
+    def _diff_file(self, file: _FileState) -> Diff:
+        cwd = Path(os.path.realpath(self._workspace.cwd))
+        source = self._get_source(file)
+        names = (
+            "/dev/null" if source.before is None else display_path(source.path, cwd),
+            "/dev/null" if file.after is None else display_path(file.path, cwd),
+        )
+        return make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
+
     def build_result(self) -> ToolResult:
         """A line for each changed file, and the diffs."""
         cwd = Path(os.path.realpath(self._workspace.cwd))
@@ -180,17 +212,10 @@ class FileChanges:
         heads: list[str] = []
         diffs: list[str] = []
         data: list[dict[str, object]] = []
-        moved = {file.source for file in self._files.values()}
-        for file in self._files.values():
-            if file.after == file.before or (file.after is None and file.path in moved):
-                continue
+        for file in self._list_shown():
             source = self._get_source(file)
             name = display_path(file.path, cwd)
-            names = (
-                "/dev/null" if source.before is None else display_path(source.path, cwd),
-                "/dev/null" if file.after is None else name,
-            )
-            diff = make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
+            diff = self._diff_file(file)
             notes = [f"+{diff.added} -{diff.removed}", *file.notes]
             heads.append(f"{_describe_action(file)} {name} ({', '.join(notes)})")
             if warning := _find_warning(file, source.before, search_path):

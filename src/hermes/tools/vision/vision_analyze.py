@@ -13,8 +13,9 @@ from hermes.core.image_size import is_oversized
 from hermes.core.message import Media, user_message
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._files.boundary import require_readable
 from hermes.tools._files.images import MAX_IMAGE_BYTES, detect_image_type
-from hermes.tools._files.paths import check_access, describe_missing, open_file, resolve_path
+from hermes.tools._files.paths import describe_missing, open_file, resolve_path
 from hermes.tools._services import require_web
 
 _SYSTEM_PROMPT = (
@@ -92,7 +93,7 @@ async def _fetch_image(url: str, ctx: ToolContext) -> bytes:
 
 async def _read_image(location: str, ctx: ToolContext) -> bytes:
     path = resolve_path(location, ctx.workspace.cwd)
-    check_access(path, ctx.workspace, write=False)
+    await require_readable(path, ctx)
     try:
         return await asyncio.to_thread(_read_bytes, path, ctx)
     except FileNotFoundError:
