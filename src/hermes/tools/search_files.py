@@ -16,10 +16,10 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.boundary import require_readable
 from hermes.tools._files.paths import (
-    check_access,
-    check_unopened_file,
+    check_listed_file,
     describe_missing,
     display_path,
+    open_file,
     resolve_path,
 )
 
@@ -136,7 +136,8 @@ class _MatchList:
             compile_glob(query.glob) if query.glob and not query.single_file else None
         )
         self._current_file = ""
-        self._current_allowed = False
+        self._current_rows: list[bytes] = []
+        """The lines of that file, read by us; none when it may not be shown."""
         self._last_number = 0
         self._room = MAX_CHARS
         self._cwd = Path(os.path.realpath(ctx.workspace.cwd))
@@ -148,9 +149,9 @@ class _MatchList:
         """Add a line; False when no more are needed."""
         if line.path != self._current_file:
             self._current_file = line.path
-            self._current_allowed = self._may_show(line.path)
+            self._current_rows = self._read_rows(line.path)
             self._last_number = -1
-        if not self._current_allowed:
+        if not self._is_confirmed(line):
             return True
         if line.match_start is not None and self._stop_at_limit():
             return False
@@ -165,7 +166,7 @@ class _MatchList:
         return self._room > 0
 
     def add_name(self, name: str) -> bool:
-        if not self._may_show(name):
+        if not self._may_list(name):
             return True
         if self._stop_at_limit():
             return False
@@ -201,13 +202,31 @@ class _MatchList:
         self._room -= len(row) + 1
         self.rows.append(row)
 
-    def _may_show(self, name: str) -> bool:
+    def _read_rows(self, name: str) -> list[bytes]:
+        """The lines of a file that may be shown. The engine opened it by its path: a folder on the
+        way may have been a link to elsewhere at that moment."""
+        from hermes.tools._files.ripgrep import MAX_FILE_BYTES, split_lines
+
+        if self._matches_glob and not self._matches_glob(name):
+            return []
+        try:
+            with open_file(self._query.folder / name, self._workspace) as (file, _):
+                return split_lines(file.read(MAX_FILE_BYTES))
+        except (OSError, ToolError):
+            return []
+
+    def _is_confirmed(self, line: FoundLine) -> bool:
+        """Whether the line is in the file as we read it."""
+        if not 0 < line.number <= len(self._current_rows):
+            return False
+        row = self._current_rows[line.number - 1].rstrip(b"\r")
+        return any(row.decode(name, "replace") == line.text for name in ("utf-8", "latin-1"))
+
+    def _may_list(self, name: str) -> bool:
         if self._matches_glob and not self._matches_glob(name):
             return False
-        path = self._query.folder / name
         try:
-            check_access(Path(os.path.realpath(path)), self._workspace, write=False)
-            check_unopened_file(path, self._workspace)
+            check_listed_file(self._query.folder / name, self._workspace)
         except (OSError, ToolError):
             return False
         return True

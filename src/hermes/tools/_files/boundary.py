@@ -9,7 +9,7 @@ from pathlib import Path
 from hermes.core.errors import ToolError
 from hermes.core.escalation import FileAccess
 from hermes.core.tool import Tool, ToolContext, ToolResult, Workspace
-from hermes.tools._files.paths import check_access, find_user_home
+from hermes.tools._files.paths import check_access, find_real_path, find_user_home
 
 
 async def require_readable(path: Path, ctx: ToolContext) -> None:
@@ -27,8 +27,8 @@ def may_read(path: Path, workspace: Workspace) -> bool:
     """Whether the policy of the session lets tools read this real path without a question."""
     if workspace.sandbox == "full-access":
         return True
-    inside = (os.path.realpath(workspace.cwd), os.path.realpath(workspace.outputs))
-    if path.is_relative_to(inside[0]) or path.is_relative_to(inside[1]):
+    inside = (find_real_path(workspace.cwd), find_real_path(workspace.outputs))
+    if any(path.is_relative_to(folder) for folder in inside):
         return True
     from hermes.tools._sandbox_policy import derive_policy
 
@@ -38,7 +38,7 @@ def may_read(path: Path, workspace: Workspace) -> bool:
 def explain_influence(path: Path, workspace: Workspace) -> str:
     """Why a person must see a change to this real path; empty: nobody must. Outside the workspace
     every write needs approval anyway."""
-    root = Path(os.path.realpath(workspace.cwd))
+    root = find_real_path(workspace.cwd)
     if not path.is_relative_to(root):
         return ""
     from hermes.exec.sandbox import path_rules

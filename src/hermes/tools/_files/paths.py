@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -43,6 +44,12 @@ def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
         )
 
 
+@lru_cache(maxsize=64)
+def find_real_path(folder: Path) -> Path:
+    """The real path of a folder that stays where it is: the workspace, or one of the agent's."""
+    return Path(os.path.realpath(folder))
+
+
 def find_user_home(workspace: Workspace) -> Path:
     home = workspace.child_env.get("HOME")
     return Path(home) if home else Path.home()
@@ -50,22 +57,24 @@ def find_user_home(workspace: Workspace) -> Path:
 
 @contextmanager
 def open_file(path: Path, workspace: Workspace) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Opens a regular file that file tools may read, by its real path."""
-    check_unopened_file(path, workspace)
+    """Opens a regular file that file tools may read, by its real path. A second name of one of the
+    agent's own files is not even opened: closing a database file drops the locks this process has
+    on it."""
+    check_access(path, workspace, write=False)
+    _reject_second_name(path.stat(follow_symlinks=False), path, workspace)
     fd = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
     with ExitStack() as stack:
         stack.callback(os.close, fd)
         status = os.fstat(fd)
-        check_access(path, workspace, write=False)
         _reject_second_name(status, path, workspace)
         if not is_regular(status):
             raise ToolError(f"{path} is a directory, device, pipe or socket, not a file.")
         yield stack.enter_context(os.fdopen(fd, "rb", closefd=False)), status
 
 
-def check_unopened_file(path: Path, workspace: Workspace) -> None:
-    """Raise ToolError when the file is a hard link to one of the agent's own. Must be called
-    before opening it: closing a database file drops the locks this process has on it."""
+def check_listed_file(path: Path, workspace: Workspace) -> None:
+    """Raise ToolError or OSError unless the name of this file may be shown."""
+    check_access(path, workspace, write=False)
     _reject_second_name(stat_exact(path), path, workspace)
 
 
@@ -85,14 +94,14 @@ def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     folder is inside that home, its settings, secrets, history and instructions."""
     from hermes.exec.sandbox.path_rules import belongs_to_agent
 
-    for home in {Path(os.path.realpath(workspace.home)), *_list_other_homes(path)}:
+    for home in {find_real_path(workspace.home), *_list_other_homes(path)}:
         if not path.is_relative_to(home):
             continue
-        if path.is_relative_to(os.path.realpath(workspace.outputs)) and not write:
+        if path.is_relative_to(find_real_path(workspace.outputs)) and not write:
             continue
         top = path.relative_to(home).parts[:1]
         steers = bool(top) and belongs_to_agent(top[0])
-        if steers or not Path(os.path.realpath(workspace.cwd)).is_relative_to(home):
+        if steers or not find_real_path(workspace.cwd).is_relative_to(home):
             return "it belongs to the agent itself"
     return ""
 

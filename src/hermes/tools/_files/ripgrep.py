@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import contextlib
 import os
 import re
@@ -155,7 +156,14 @@ def _parse_line(data: dict[str, Any], *, matches: bool) -> FoundLine:
     start = hits[0]["start"] if hits else 0
     at = len(raw[:start].decode("utf-8", "replace")) if matches else None
     path = os.fsdecode(_decode_field(data["path"])).removeprefix("./")
-    return FoundLine(path, data["line_number"], text.rstrip("\r\n"), at)
+    return FoundLine(path, data["line_number"], text.rstrip("\r\n").removeprefix("\ufeff"), at)
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """The lines of a file as the engines count them, in UTF-8 where the file says what it is."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = data.decode("utf-16", "replace").encode("utf-8", "replace")
+    return data.removeprefix(codecs.BOM_UTF8).split(b"\n")
 
 
 def _decode_field(value: dict[str, str]) -> bytes:
