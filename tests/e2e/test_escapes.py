@@ -373,7 +373,11 @@ async def test_ordinary_work_goes_on(world: World, tier: SandboxTier, name: str)
         if program in BENIGN[name].split() and not shutil.which(program):
             pytest.skip(f"there is no {program} here")
     policy = SandboxPolicy(
-        "workspace-write", world.workspace, (world.home,), world.policy.protected
+        "workspace-write",
+        world.workspace,
+        (world.home,),
+        world.policy.protected,
+        visible=(Path(sys.base_prefix),),
     )
     out = OutputCapture(10_000, world.base)
     env = {"PATH": PATH, "HOME": str(world.home)}

@@ -73,10 +73,10 @@ def _find_wall(
     policy = command.policy
     if policy is None or path.is_relative_to(policy.workspace) or path.parts[1:2] in _KERNEL:
         return ""
-    if not os.path.lexists(wanted):
+    if not os.path.lexists(wanted) or wanted == Path("/"):
         return ""
-    folders = (*policy.hidden, *map(Path, _PRIVATE))
-    covered = any(wanted.is_relative_to(folder) and wanted != folder for folder in folders)
+    private = any(wanted.is_relative_to(folder) and wanted != Path(folder) for folder in _PRIVATE)
+    covered = private or not policy.allows_reading(wanted)
     if wanted == path and covered:
         return "read"
     return "write" if (covered if missing else os.access(wanted, os.W_OK)) else ""

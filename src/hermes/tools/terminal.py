@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from hermes.tools._walls import explain_walls
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox import SandboxPolicy
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -62,6 +64,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = resolve_folder(p.workdir, backend), None
     else:
         folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
+        if walls is not None:
+            _require_visible(folder, walls)
     tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
     env = ctx.workspace.child_env
     command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
@@ -142,6 +146,15 @@ def _folder(workdir: str | None, cwd: Path) -> Path:
     except (ValueError, RuntimeError, OSError) as error:
         raise ToolError(f"workdir is not usable: {error}.") from None
     raise ToolError(f"workdir {folder} {problem}; nothing was run.")
+
+
+def _require_visible(folder: Path, walls: SandboxPolicy) -> None:
+    real = Path(os.path.realpath(folder))
+    if not walls.allows_reading(real) and not real.is_relative_to("/tmp"):
+        raise ToolError(
+            f"The sandbox hides {folder}; nothing was run. To ask the user: escalate "
+            f"{{read: [{folder}], why}}."
+        )
 
 
 def _ending(status: int) -> str:

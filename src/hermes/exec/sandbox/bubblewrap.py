@@ -19,14 +19,13 @@ from hermes.exec.sandbox.network import OFFLINE_ENVIRONMENT, wrap_in_relay
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 from hermes.exec.sandbox.protected_paths import PathGuards, list_bound_sockets, plan_guards
 
-MountKind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read"]
+MountKind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read", "link"]
 _SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
-_VISIBLE_IN_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
     --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
-    --ro-bind / / --proc /proc --dev /dev
+    --proc /proc --dev /dev
 """.split()
 
 
@@ -89,14 +88,10 @@ def _plan_mounts(
     policy: SandboxPolicy, workspace: str, guards: PathGuards, home: str
 ) -> dict[str, MountKind]:
     """Path -> what is mounted there. The innermost path wins."""
-    mounts = _plan_hidden(policy, os.path.realpath(home) if home else "")
-    interpreter = (sys.base_prefix,) if policy.network else ()
-    for visible in (*map(str, policy.visible), *_VISIBLE_IN_RUN, *interpreter):
-        path = os.path.realpath(visible)
-        if os.path.lexists(path) and _is_hidden(path, mounts):
-            mounts[path] = "read"
+    mounts = _plan_readable(policy)
     writable = policy.mode == "workspace-write"
     mounts[workspace] = "write" if writable and not guards.barred else "read"
+    mounts |= _plan_hidden(policy, os.path.realpath(home) if home else "", mounts)
     if writable and guards.barred:
         for path in _list_writable_folders(workspace):
             mounts.setdefault(path, "write")
@@ -107,7 +102,7 @@ def _plan_mounts(
         if path not in guards.link_placeholders and mounts.get(path) not in ("hide", "mask"):
             mounts[path] = "read"
     for path in map(os.path.realpath, list_bound_sockets()):
-        if path not in mounts and os.path.lexists(path) and not _is_hidden(path, mounts):
+        if path not in mounts and os.path.lexists(path) and _is_shown(path, mounts):
             mounts[path] = "mask"
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
@@ -129,23 +124,43 @@ def _is_usable_home(home: str, workspace: str, mounts: Mapping[str, MountKind]) 
     return mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
 
 
-def _plan_hidden(policy: SandboxPolicy, home: str) -> dict[str, MountKind]:
-    mounts: dict[str, MountKind] = dict.fromkeys(filter(_is_folder, _SCRATCH_FOLDERS), "scratch")
-    for hidden in policy.hidden:
-        path = os.path.realpath(hidden)
-        if _is_folder(path):
-            mounts[path] = "scratch" if path == home else "hide"
-        elif os.path.lexists(path):
-            mounts[path] = "mask"
+def _plan_readable(policy: SandboxPolicy) -> dict[str, MountKind]:
+    """The system, as far as it is readable, private scratch folders, and what else is visible."""
+    mounts: dict[str, MountKind] = {}
+    for folder in policy.readable:
+        target = os.path.realpath(folder)
+        if os.path.lexists(target):
+            inside = target != str(folder) and policy.allows_reading(Path(target))
+            mounts[str(folder)] = "link" if inside else "read"
+    mounts |= dict.fromkeys(filter(_is_folder, _SCRATCH_FOLDERS), "scratch")
+    interpreter = (sys.base_prefix,) if policy.network else ()
+    for path in map(os.path.realpath, (*policy.visible, *interpreter)):
+        if os.path.lexists(path):
+            mounts[path] = "read"
     return mounts
 
 
-def _is_hidden(path: str, mounts: Mapping[str, MountKind]) -> bool:
-    """Whether the nearest mount above `path` hides it."""
+def _plan_hidden(
+    policy: SandboxPolicy, home: str, shown: Mapping[str, MountKind]
+) -> dict[str, MountKind]:
+    """What must be covered in that which is shown. A command's home is a scratch folder."""
+    mounts: dict[str, MountKind] = {}
+    for path in map(os.path.realpath, policy.hidden):
+        if path in shown:
+            continue
+        if path == home and _is_folder(path):
+            mounts[path] = "scratch"
+        elif _is_shown(path, shown) and os.path.lexists(path):
+            mounts[path] = "hide" if _is_folder(path) else "mask"
+    return mounts
+
+
+def _is_shown(path: str, mounts: Mapping[str, MountKind]) -> bool:
+    """Whether the nearest mount above `path` shows what is there."""
     while path != "/":
         path = os.path.dirname(path)
         if kind := mounts.get(path):
-            return kind in ("scratch", "hide")
+            return kind in ("read", "write")
     return False
 
 
@@ -168,7 +183,9 @@ def _mount_options(
                 options += ["--bind", sources.get(path, path), path]
             case "read":
                 options += ["--ro-bind", sources.get(path, path), path]
-    return options + closing
+            case "link":
+                options += ["--symlink", os.readlink(path), path]  # noqa: PTH115 - a text already
+    return [*options, *closing, "--remount-ro", "/"]
 
 
 def _is_folder(path: str) -> bool:

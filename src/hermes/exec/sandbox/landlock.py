@@ -28,8 +28,6 @@ _FILE_ACCESS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _NETWORK_ACCESS = 3
 _SCOPES = 3
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_SHARED_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev")
-"""Shared by everybody on the machine, and therefore hidden from the command."""
 
 
 def plan_launch(
@@ -94,8 +92,9 @@ def _build_filter(
 
 
 def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> dict[str, int]:
-    rules = dict.fromkeys(_open_subtrees("/", hidden | set(_SHARED_FOLDERS)), _READ_ACCESS)
-    for seen in (workspace, *(os.path.realpath(path) for path in policy.visible)):
+    rules: dict[str, int] = {}
+    system = (os.path.realpath(path) for path in policy.readable)
+    for seen in (*system, "/proc", workspace, *map(os.path.realpath, policy.visible)):
         rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -28,9 +31,8 @@ SYSTEM_PATHS = tuple(
     Path(path)
     for path in """
     /bin /sbin /lib /lib32 /lib64 /libx32 /usr /opt /etc /nix /gnu /snap /System /Library
-    /Applications /var/lib/dpkg /var/lib/apt /var/cache/apt /var/lib/rpm /var/lib/pacman
-    /var/cache/fontconfig /var/lib/snapd /var/lib/flatpak /run/current-system /run/opengl-driver
-    /run/wrappers /sys/devices/system /sys/fs/cgroup /sys/kernel/mm
+    /Applications /var/lib/dpkg /var/lib/rpm /var/lib/pacman /var/lib/snapd /var/lib/flatpak
+    /run/current-system /run/opengl-driver /run/wrappers /sys/devices/system /sys/fs/cgroup
     """.split()
 )
 """Programs, libraries, certificates and what programs read to run; everything else of a machine is
@@ -95,7 +97,7 @@ class SandboxPolicy(Struct, frozen=True):
     def allows_reading(self, path: Path) -> bool:
         """Whether this real path can be read. The innermost path that names it decides."""
         shown = (self.workspace, *self.readable, *self.visible, *self.writable)
-        return _measure_depth(path, shown) > _measure_depth(path, self.hidden)
+        return 0 < _measure_depth(path, shown) >= _measure_depth(path, self.hidden)
 
 
 class SandboxTier(Struct, frozen=True):
@@ -146,7 +148,7 @@ def build_policy(
         hidden += _list_existing(user_home, (*_KEYS_IN_HOME, ".hermes"))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
-        hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
+    hidden += _find_private_settings("/etc")
     plantable = find_plantable_paths(workspace, user_home, _TOOLS_IN_HOME)
     return SandboxPolicy(
         mode,
@@ -175,6 +177,23 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
     return ""
+
+
+@lru_cache(maxsize=1)
+def _find_private_settings(folder: str) -> tuple[Path, ...]:
+    """What we may read below a folder of the system, but not everybody may."""
+    found: list[Path] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            needed = 5 if stat.S_ISDIR(status.st_mode) else 4
+            if stat.S_ISLNK(status.st_mode) or not status.st_size:
+                continue
+            if status.st_mode & needed != needed:
+                found += [Path(entry.path)] if os.access(entry.path, os.R_OK) else []
+            elif needed == 5:
+                found += _find_private_settings.__wrapped__(entry.path)
+    return tuple(found)
 
 
 def _measure_depth(path: Path, folders: Iterable[Path]) -> int:
