@@ -3,7 +3,7 @@
 # Only the standard library: the launcher runs without anything else. `hermes.exec.sandbox` decides
 # what to do; here it is carried out, and a step that fails keeps the command from running.
 
-# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208
+# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208, PTH211
 from __future__ import annotations
 
 import contextlib
@@ -67,6 +67,9 @@ class ChildSetup:
         """In the supervisor, before the command is started."""
         if scratch := self._instructions.get("scratch"):
             os.mkdir(scratch, 0o700)
+            for name, target in self._instructions.get("scratch_links", ()):
+                os.makedirs(os.path.dirname(scratch + b"/" + name), 0o700, exist_ok=True)
+                os.symlink(target, scratch + b"/" + name)
         for path in self._instructions.get("placeholders", ()):
             self._placeholders.append((path, hold_name(path)))
         links = self._instructions.get("link_placeholders", ())
@@ -87,8 +90,12 @@ class ChildSetup:
             limits += self._instructions.get("fallback_limits", ())
         if self.is_wrapped:
             os.dup2(self._status[1], STATUS_FD)
-        if covers := self._instructions.get("covered_links"):
-            _cover_links(covers)
+        covers = self._instructions.get("covered_links")
+        copies = self._instructions.get("private_copies")
+        if covers or copies:
+            _enter_mount_namespace()
+            _cover_links(covers or [])
+            _overlay_folders(copies or [], self._instructions.get("copy_bytes", 0))
         for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
             os.dup2(_create_memory_file(content), number)
         _set_limits(limits)
@@ -156,8 +163,8 @@ class ChildSetup:
                 _remove_tree(scratch)
 
 
-def _cover_links(links: list[bytes]) -> None:
-    """Mount something on each link, in a new mount namespace that bubblewrap then copies."""
+def _enter_mount_namespace() -> None:
+    """Enter a new mount namespace, which bubblewrap then copies."""
     uid, gid = os.getuid(), os.getgid()
     check_result(load_libc().unshare(_NEWNS | _NEWUSER))
     for name, line in (
@@ -168,6 +175,23 @@ def _cover_links(links: list[bytes]) -> None:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(line)
     check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+
+
+def _overlay_folders(folders: list[bytes], size: int) -> None:
+    """Mount an overlay in memory on each folder. Where the kernel refuses, the folder is empty."""
+    mount = load_libc().mount
+    for folder in folders:
+        lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        check_result(mount(b"tmpfs", folder, b"tmpfs", 0, b"mode=0755,size=%d" % size))
+        for name in (b"/upper", b"/work"):
+            os.mkdir(folder + name)
+        options = b"lowerdir=/proc/self/fd/%d,upperdir=%b/upper,workdir=%b/work,userxattr"
+        mount(b"overlay", folder, b"overlay", 0, options % (lower, folder, folder))
+        os.close(lower)
+
+
+def _cover_links(links: list[bytes]) -> None:
+    """Mount something on each link."""
     for link in links:
         source = link if os.path.exists(link) else os.devnull.encode()
         tree = make_syscall(_OPEN_TREE, _AT_FDCWD, source, _CLONE_TREE)

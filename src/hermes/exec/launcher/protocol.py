@@ -81,8 +81,14 @@ class SetupInstructions(TypedDict, total=False):
     covered_links: list[bytes]
     """Protected symbolic links, covered by a mount of their target so that nobody can replace
     them."""
+    private_copies: list[bytes]
+    """Folders covered by overlays: what the command writes there vanishes with it."""
+    copy_bytes: int
+    """The most it may write to each of them."""
     scratch: bytes
     """A folder created for the command and removed after it."""
+    scratch_links: list[tuple[bytes, bytes]]
+    """Links created in it: their names and targets."""
     memory_files: list[bytes]
     """Contents of the descriptors from FIRST_FILE_FD on."""
     wrapped: bool

@@ -61,6 +61,8 @@ def plan_launch(
     options += ["--remount-ro", "/dev", "--remount-ro", "/proc"]  # root may write to /proc/sys
     sources = {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
     mounts |= {str(o.path): "write" if o.writable else "read" for o in policy.overlays}
+    copies = [path for path in map(os.path.realpath, policy.caches) if _is_folder(path)]
+    mounts |= dict.fromkeys(copies, "write")
     options += _mount_options(mounts, scratch, sources)
     for name, value in inside.items():
         options += ["--setenv", name, value]
@@ -73,6 +75,8 @@ def plan_launch(
         "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
         "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
         "covered_links": [os.fsencode(path) for path in guards.links],
+        "private_copies": [os.fsencode(path) for path in copies],
+        "copy_bytes": scratch,
         "memory_files": files,
         "wrapped": True,
     }

@@ -59,6 +59,7 @@ def plan_launch(
     setup: SetupInstructions = {
         **limit_instructions(policy.limits),
         "scratch": os.fsencode(scratch),
+        "scratch_links": [(os.fsencode(n), os.fsencode(path)) for n, path in policy.home_links],
         "drop_privileges": True,
         "landlock": (
             handled,
@@ -94,7 +95,8 @@ def _build_filter(
 def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> dict[str, int]:
     rules: dict[str, int] = {}
     system = (os.path.realpath(path) for path in policy.readable)
-    for seen in (*system, "/proc", workspace, *map(os.path.realpath, policy.visible)):
+    outside = map(os.path.realpath, (*policy.visible, *policy.caches))
+    for seen in (*system, "/proc", workspace, *outside):
         rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules

@@ -17,6 +17,7 @@ from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox.agent_home import find_agent_paths
 from hermes.exec.sandbox.path_rules import list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
+from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
@@ -37,13 +38,6 @@ SYSTEM_PATHS = tuple(
 )
 """Programs, libraries, certificates and what programs read to run; everything else of a machine is
 closed."""
-_TOOLS_IN_HOME = """
-    .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
-    .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv
-    .local/share/mise .local/share/pnpm .linuxbrew .miniconda3 miniconda3 .conda
-    anaconda3 mambaforge miniforge3
-""".split()
-"""Programs that people install in their home; commands find them on PATH."""
 
 
 class ResourceLimits(Struct, frozen=True):
@@ -93,10 +87,16 @@ class SandboxPolicy(Struct, frozen=True):
     limits: ResourceLimits = ResourceLimits()
     readable: tuple[Path, ...] = SYSTEM_PATHS
     """What of the system can be read, as far as it exists."""
+    caches: tuple[Path, ...] = ()
+    """Folders outside the workspace that can be read. In a sandbox with namespaces a command may
+    change them for itself; nobody else sees that."""
+    home_links: tuple[tuple[str, Path], ...] = ()
+    """Names in a home, and the paths there that stay visible: where a command gets another home,
+    links lead to them."""
 
     def allows_reading(self, path: Path) -> bool:
         """Whether this real path can be read. The innermost path that names it decides."""
-        shown = (self.workspace, *self.readable, *self.visible, *self.writable)
+        shown = (self.workspace, *self.readable, *self.visible, *self.caches, *self.writable)
         return 0 < _measure_depth(path, shown) >= _measure_depth(path, self.hidden)
 
 
@@ -149,7 +149,9 @@ def build_policy(
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
     hidden += _find_private_settings("/etc")
-    plantable = find_plantable_paths(workspace, user_home, _TOOLS_IN_HOME)
+    plantable = find_plantable_paths(workspace, user_home, PROGRAMS)
+    programs = _list_existing(user_home, PROGRAMS)
+    caches = [p for p in _list_existing(user_home, CACHES) if not p.is_relative_to(workspace)]
     return SandboxPolicy(
         mode,
         workspace,
@@ -158,7 +160,9 @@ def build_policy(
         (*plantable.kept_missing, *agent.kept_missing),
         plantable.removed_after,
         network,
-        tuple(_list_existing(user_home, _TOOLS_IN_HOME)),
+        tuple(programs),
+        caches=tuple(caches),
+        home_links=tuple((str(p.relative_to(user_home)), p) for p in (*programs, *caches)),
     )
 
 

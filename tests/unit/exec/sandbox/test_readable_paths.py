@@ -1,0 +1,91 @@
+"""What of a machine and of a home commands can read, on every tier this machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxPolicy, SandboxTier, build_policy, policy
+from hermes.exec.sandbox.toolchains import TOOLCHAINS, Toolchain
+from tests.unit.exec.sandbox.sandbox_shell import ENV, linux, sh
+
+SECRETS = (
+    ".cargo/credentials.toml", ".npmrc", ".m2/settings.xml", ".gradle/gradle.properties",
+    ".gem/credentials", ".composer/auth.json", ".config/pypoetry/auth.toml", ".condarc",
+    ".local/share/uv/credentials/x", ".config/pip/pip.conf", ".bundle/config", "notes.txt",
+)  # fmt: skip
+
+
+@linux
+async def test_of_the_system_only_what_programs_need(workspace: Path, tier: SandboxTier) -> None:
+    policy = SandboxPolicy("workspace-write", workspace)
+    script = "for f in /var/log /var/cache /srv /mnt /media /boot; do ls $f && echo REACHED; done"
+    assert "REACHED" not in (await sh(script, policy, tier))[1]
+    script = "cat /etc/passwd /etc/os-release && ls /usr/bin /etc/ssl >&2 && echo fine"
+    outcome, text = await sh(script, policy, tier)
+    assert outcome.status == 0 and text.endswith("fine\n")
+
+
+def test_settings_that_not_everybody_may_read_are_hidden(tmp_path: Path) -> None:
+    for name, mode in (("open", 0o644), ("mine", 0o600), ("ours", 0o640), ("deep/mine", 0o600)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("mine")
+    found = policy._find_private_settings.__wrapped__(str(tmp_path))
+    assert {str(p.relative_to(tmp_path)) for p in found} == {"mine", "ours", "deep/mine", "closed"}
+
+
+@linux
+@pytest.mark.parametrize("toolchain", TOOLCHAINS, ids=lambda t: t.name)
+async def test_tools_of_a_home_run_and_their_secrets_do_not_show(
+    tmp_path: Path, tier: SandboxTier, toolchain: Toolchain
+) -> None:
+    home, work = tmp_path / "u", tmp_path / "work"
+    for folder in (home, work, tmp_path / "agent"):
+        folder.mkdir()
+    for name in SECRETS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("SECRET\n")
+    lines = [f"cat $HOME/{name} {home / name}" for name in SECRETS]
+    for name in toolchain.programs:
+        (home / name).mkdir(parents=True, exist_ok=True)
+        (home / name / "tool").write_text("#!/bin/sh\necho ran\n")
+        (home / name / "tool").chmod(0o755)
+        lines += [f"{home / name}/tool", f"$HOME/{name}/tool", f"echo no > $HOME/{name}/planted"]
+    for name in toolchain.caches:
+        (home / name).mkdir(parents=True, exist_ok=True)
+        (home / name / "entry").write_text("cached\n")
+        lines += [f"cat $HOME/{name}/entry", f"echo x > $HOME/{name}/new && rm $HOME/{name}/entry"]
+        lines += [f"cat $HOME/{name}/new"]
+    walls = build_policy("workspace-write", work, tmp_path / "agent", home)
+    out = OutputCapture(50_000, tmp_path / "spill")
+    env = {**ENV, "HOME": str(home)}
+    await run_command(CommandSpec("\n".join(lines), work, env, 60, walls, tier), out)
+    out.close()
+    words = out.text().split("\n")
+    assert "SECRET" not in out.text()
+    assert words.count("ran") == 2 * len(toolchain.programs)
+    assert words.count("cached") == len(toolchain.caches)
+    assert words.count("x") == (len(toolchain.caches) if tier.level == 1 else 0)
+    for name in toolchain.caches:
+        assert [p.name for p in (home / name).iterdir()] == ["entry"], "the home is as it was"
+    assert not list(home.rglob("planted"))
+
+
+def test_file_tools_and_commands_read_the_same(tmp_path: Path) -> None:
+    home = tmp_path / "u"
+    for folder in (home / "work/.git", home / ".cargo/registry", home / ".hermes", home / ".ssh"):
+        folder.mkdir(parents=True)
+    walls = build_policy("workspace-write", home / "work", home / ".hermes", home)
+    for path in (home / "work/x", home / ".cargo/registry/x", Path("/usr/bin/env")):
+        assert walls.allows_reading(path)
+    for path in (home / "x", home / ".ssh/id", home / ".cargo/x", Path("/srv/x"), Path("/")):
+        assert not walls.allows_reading(path)
+    granted = structs.replace(walls, visible=(home / "other",))
+    assert granted.allows_reading(home / "other/x")
