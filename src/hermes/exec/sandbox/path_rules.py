@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from hermes.config.paths import CONTEXT_FILES
+from hermes.core.errors import ConfigError
 
 Effect: TypeAlias = Literal["hide", "guard", "ask"]
 """hide: no tool reads or writes it. guard: no tool writes it. ask: commands do not write it, and
@@ -19,17 +20,7 @@ Scope: TypeAlias = Literal["anywhere", "home", "root", "top"]
 _CREDENTIALS = "it holds credentials"
 _PRIVATE = "it holds private data of the user"
 _STARTED = "other programs run what is written there"
-
-
-class PathRule(NamedTuple):
-    effect: Effect
-    scope: Scope
-    reason: str
-    names: tuple[str, ...]
-    """Without upper case where letters do not matter; a slash at the end marks a folder."""
-
-
-_ROWS: tuple[tuple[Effect, Scope, str, str], ...] = (
+RULES: tuple[tuple[Effect, Scope, str, str], ...] = (
     ("hide", "anywhere", _CREDENTIALS, """
         .ssh .aws .gnupg .azure .kube .password-store .config/gcloud .config/gh .netrc .pgpass
         .pypirc .git-credentials .local/share/keyrings .docker/config.json library/keychains
@@ -94,10 +85,7 @@ _ROWS: tuple[tuple[Effect, Scope, str, str], ...] = (
         .gitmodules .gitconfig .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc
         .zprofile .zshenv .zlogin .config/fish"""),
 )  # fmt: skip
-RULES = tuple(
-    PathRule(effect, scope, reason, tuple(name.replace("%20", " ") for name in names.split()))
-    for effect, scope, reason, names in _ROWS
-)
+"""What they do, where, why, and the names; a slash at the end of a name marks a folder."""
 
 _OWN_FOLDERS = frozenset(
     "artifacts aside cache checkpoints cron hooks logins logs mcp memories memory models outputs "
@@ -107,6 +95,11 @@ _OWN_FILES = tuple(
     ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
     "trust.".split()
 )
+_OWN_STEERING = (
+    ".env active_profile auth.json config.yaml cron hooks mcp memories memory plugins skills "
+    "trust.json".split()
+)
+"""What must not come into being in the agent's home while a command runs there."""
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
 _FREE_IN_GIT = (".git", "info", "exclude")
 _Row: TypeAlias = tuple[tuple[str, ...], Effect, str]
@@ -114,16 +107,40 @@ _Row: TypeAlias = tuple[tuple[str, ...], Effect, str]
 
 def list_names(*effects: Effect, scope: Scope) -> list[str]:
     """The names of the rules with one of these effects and this scope."""
-    return [
-        name for rule in RULES if rule.effect in effects and rule.scope == scope
-        for name in rule.names
-    ]  # fmt: skip
+    rows = (row for row in RULES if row[0] in effects and row[1] == scope)
+    return [name.replace("%20", " ") for row in rows for name in row[3].split()]
 
 
 def belongs_to_agent(name: str) -> bool:
     """Whether a name in the agent's home is one of its own files or folders."""
     name = name.casefold()
     return name in _OWN_FOLDERS or name.startswith(_OWN_FILES) or ".db" in name
+
+
+def find_agent_paths(
+    workspace: Path, agent_home: Path, user_home: Path
+) -> tuple[list[Path], list[Path]]:
+    """What of the agent's own to hide and to keep missing in `workspace`; all paths are real ones.
+    Raises ConfigError when the workspace is one of the agent's own folders."""
+    homes = {agent_home, user_home / ".hermes"}
+    if agent_home.parent.name == "profiles":
+        homes.add(agent_home.parent.parent)
+    home = max((h for h in homes if workspace.is_relative_to(h)), key=_count_parts, default=None)
+    if home is None:
+        return [], []
+    if workspace == home:
+        names = sorted(filter(belongs_to_agent, os.listdir(home)))  # noqa: PTH208
+        return [home / name for name in names], [home / name for name in _OWN_STEERING]
+    if belongs_to_agent(workspace.relative_to(home).parts[0]):
+        raise ConfigError(
+            f"{workspace} belongs to the agent itself, so no command may run in it: choose another "
+            "folder."
+        )
+    return [], []
+
+
+def _count_parts(path: Path) -> int:
+    return len(path.parts)
 
 
 def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:
@@ -188,12 +205,9 @@ def _fold_home(user_home: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def _index_rules() -> dict[Scope, dict[str, list[_Row]]]:
     """The rules by their scope and their first name."""
-    index: dict[Scope, dict[str, list[_Row]]] = {
-        "anywhere": {}, "home": {}, "root": {}, "top": {}
-    }  # fmt: skip
-    for rule in RULES:
-        for name in rule.names:
-            parts = tuple(name.casefold().rstrip("/").split("/"))
-            row = (parts, rule.effect, rule.reason)
-            index[rule.scope].setdefault(parts[0], []).append(row)
+    index: dict[Scope, dict[str, list[_Row]]] = {row[1]: {} for row in RULES}
+    for effect, scope, reason, names in RULES:
+        for name in names.split():
+            parts = tuple(name.replace("%20", " ").casefold().rstrip("/").split("/"))
+            index[scope].setdefault(parts[0], []).append((parts, effect, reason))
     return index

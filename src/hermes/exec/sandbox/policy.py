@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
-from hermes.exec.sandbox.agent_home import find_agent_paths
-from hermes.exec.sandbox.path_rules import list_names
+from hermes.exec.sandbox.path_rules import find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS
 
@@ -137,8 +136,8 @@ def build_policy(
     workspace, user_home = _resolve_path(workspace), _resolve_path(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
-    agent = find_agent_paths(workspace, _resolve_path(agent_home), user_home)
-    hidden = [_resolve_path(agent_home), *agent.hidden]
+    own, steering = find_agent_paths(workspace, _resolve_path(agent_home), user_home)
+    hidden = [_resolve_path(agent_home), *own]
     hidden += [
         home
         for home in (user_home, *_HOME_FOLDERS)
@@ -157,7 +156,7 @@ def build_policy(
         workspace,
         tuple(dict.fromkeys(hidden)),
         plantable.protected,
-        (*plantable.kept_missing, *agent.kept_missing),
+        (*plantable.kept_missing, *steering),
         plantable.removed_after,
         network,
         tuple(programs),

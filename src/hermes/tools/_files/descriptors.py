@@ -6,8 +6,8 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,15 +54,6 @@ def stat_exact(path: Path) -> os.stat_result:
         os.close(fd)
 
 
-@contextmanager
-def open_folder(path: Path) -> Iterator[int]:
-    fd = open_exact(path, _READ_FOLDER)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 def make_folders(folder: Path) -> tuple[int, list[Path]]:
     """Create a folder and its parents; returns its descriptor and the created ones, innermost
     first."""
@@ -76,8 +67,8 @@ def make_folders(folder: Path) -> tuple[int, list[Path]]:
             folder = folder.parent
     try:
         for created in reversed(missing):
-            if not _make_folder(created.name, fd):
-                missing.remove(created)
+            with suppress(FileExistsError):  # somebody else has created it meanwhile
+                os.mkdir(created.name, dir_fd=fd)
             above, fd = fd, os.open(created.name, _READ_FOLDER, dir_fd=fd)
             os.close(above)
     except OSError:
@@ -87,23 +78,15 @@ def make_folders(folder: Path) -> tuple[int, list[Path]]:
     return fd, missing
 
 
-def _make_folder(name: str, parent: int) -> bool:
-    """False when somebody else has created it meanwhile."""
-    try:
-        os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return False
-    return True
-
-
 def remove_folders(folders: list[Path]) -> None:
     """Remove these folders, innermost first, as far as they are empty."""
     for folder in folders:
-        try:
-            with open_folder(folder.parent) as parent:
+        with suppress(OSError, ToolError):
+            parent = open_exact(folder.parent, _READ_FOLDER)
+            try:
                 os.rmdir(folder.name, dir_fd=parent)
-        except (OSError, ToolError):
-            return
+            finally:
+                os.close(parent)
 
 
 def _walk(root: int, names: str, flags: int) -> int:
