@@ -1,0 +1,65 @@
+"""File tools at the boundary, through whole turns: who is asked, and what an answer gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.app.agents import Options
+from tests.flow.test_file_tools import returns, work
+from tests.flow.test_network_grants import answering
+from tests.kit import call, say
+from tests.kit.rig import rig
+
+
+async def test_an_answer_for_the_session_opens_a_folder_and_no_other(tmp_path: Path) -> None:
+    work(tmp_path, {"in.txt": "x"})
+    for name in ("other/a.txt", "other/deep/b.txt", "third/c.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}\n")
+    steps = [
+        call(("c1", "read_file", {"path": str(tmp_path / "other/a.txt")})),
+        call(("c2", "read_file", {"path": str(tmp_path / "other/deep/b.txt")})),
+        call(("c3", "search_files", {"pattern": "text", "path": str(tmp_path / "third")})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        asked = await answering(r, "session")
+        folders = [str(tmp_path / "other"), str(tmp_path / "third")]
+        assert [event.summary.rpartition(" ")[2] for event in asked] == folders
+        assert all(event.choices == ("once", "session", "deny") for event in asked)
+        assert not [text for text, error in returns(r).values() if error]
+
+
+async def test_the_diff_is_in_the_question_and_a_no_changes_nothing(tmp_path: Path) -> None:
+    folder = work(tmp_path, {"AGENTS.md": "Be kind.\n"})
+    steps = [
+        call(("c1", "patch", {"path": "AGENTS.md", "old": "kind", "new": "evil"})),
+        call(("c2", "write_file", {"path": ".envrc", "content": "run evil\n"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        first, second = await answering(r, "deny")
+        assert "-Be kind.\n+Be evil." in first.diff and "AI agents follow it" in first.summary
+        assert second.diff.endswith("+run evil") and second.choices == ("once", "deny")
+        assert all(error for _, error in returns(r).values())
+    assert (folder / "AGENTS.md").read_text() == "Be kind.\n"
+    assert not (folder / ".envrc").exists()
+
+
+@pytest.mark.parametrize("yolo", [False, True])
+async def test_where_nobody_is_asked(tmp_path: Path, yolo: bool) -> None:
+    folder = work(tmp_path, {"in.txt": "x"})
+    (tmp_path / "a.txt").write_text("outside\n")
+    steps = [
+        call(
+            ("c1", "read_file", {"path": "../a.txt"}),
+            ("c2", "write_file", {"path": ".mcp.json", "content": "{}"}),
+        ),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options(yolo=yolo)) as r:
+        await r.turn()
+        assert [error for _, error in returns(r).values()] == [not yolo] * 2
+    assert (folder / ".mcp.json").exists() is yolo
