@@ -21,21 +21,19 @@ class Egress:
     def __init__(
         self,
         home: Path,
-        domains: tuple[str, ...],
         gate: Callable[[], SsrfGuard],
         on_refusal: Callable[[str], None],
     ) -> None:
         self._home = home
-        self._domains = domains
         self._gate = gate
         self._on_refusal = on_refusal
         self._opened: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._held = AsyncExitStack()
 
-    async def open(self, hosts: tuple[str, ...] = ()) -> str:
-        """Where a proxy to these hosts and the operator's listens, in the form that the sandbox of
-        this machine takes. `*` leads everywhere."""
+    async def open(self, hosts: tuple[str, ...]) -> str:
+        """Where a proxy to these hosts listens, in the form that the sandbox of this machine
+        takes. `*` leads everywhere."""
         async with self._opening:
             if hosts not in self._opened:
                 self._opened[hosts] = await self._start(hosts)
@@ -48,7 +46,7 @@ class Egress:
         from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
-        domains = None if "*" in hosts else (*self._domains, *hosts)
+        domains = None if "*" in hosts else hosts
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 

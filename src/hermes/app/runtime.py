@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
+from hermes.core.escalation import PACKAGES
 from hermes.core.history import History
 from hermes.core.services import Services
 from hermes.core.shutdown import hold_closers, release_closers
@@ -244,7 +244,7 @@ class Runtime:
 
     def _describe_place(self, settings: SessionSettings) -> str:
         """Where commands run and what confines them, for the model."""
-        walls = describe_walls(settings.safety, self.setup.config, settings.agent.tools)
+        walls = describe_walls(settings.safety, settings.agent.tools)
         return self.backends.description or walls
 
     def _build_session(
@@ -264,6 +264,7 @@ class Runtime:
             sandbox_required=config.sandbox.required,
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
+            hosts=safety.network,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -287,28 +288,21 @@ class Runtime:
             options.yolo,
             # A small model is nobody to judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
-            self._network,
+            tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
+            PACKAGES in config.sandbox.network.allow,
             confirm=agent.small,
             required=config.sandbox.required,
         )
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The way out for confined commands, opened by the first that may use it."""
-        if self._egress is None:
-            self._egress = Egress(
-                self.setup.home,
-                self._network,
-                lambda: self._open_web().fetcher.guard,
-                self._refused.append,
-            )
-        return await self._egress.open(hosts)
-
-    @cached_property
-    def _network(self) -> tuple[str, ...]:
-        """The hosts that the operator granted to commands."""
         from hermes.config.package_hosts import expand_packages
 
-        return expand_packages(self.setup.config.sandbox.network.allow)
+        if self._egress is None:
+            self._egress = Egress(
+                self.setup.home, lambda: self._open_web().fetcher.guard, self._refused.append
+            )
+        return await self._egress.open(expand_packages(hosts))
 
     def _open_web(self) -> WebAccess:
         """One access to the web for the process, opened by the first tool that uses it."""

@@ -14,8 +14,6 @@ from hermes.app import context_window as windows
 from hermes.app.approvals import Safety
 from hermes.app.context_files import MOST, persona, trusted_notes
 from hermes.config.load import Setup
-from hermes.config.package_hosts import PACKAGES
-from hermes.config.schema import Config
 from hermes.core.store import SessionMeta
 
 _MOST_HOSTS = 8
@@ -26,18 +24,18 @@ def new_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-def describe_walls(safety: Safety, config: Config, tools: Collection[str]) -> str:
+def describe_walls(safety: Safety, tools: Collection[str]) -> str:
     """Two lines for the model: what its commands may write and reach. Empty when they are free,
     and for a small model, which has no room for it."""
     if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
         return ""
     folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
-    hosts = ", ".join(config.sandbox.network.allow[:_MOST_HOSTS])
-    reach = hosts.replace(PACKAGES, "package registries")
+    hosts = ", ".join(safety.network[:_MOST_HOSTS])
+    installing = ", except package managers" if safety.packages and not hosts else ""
     return (
         f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
-        f"They {f'can reach {reach} only' if reach else 'have no network'}. Where a command needs "
-        "more, give terminal `escalate`; the user decides."
+        f"They {f'can reach {hosts} only' if hosts else f'have no network{installing}'}. Where a "
+        "command needs more, give terminal `escalate`; the user decides."
     )
 
 

@@ -97,8 +97,7 @@ def ignore_progress(text: str) -> None:
 
 class EgressOpener(Protocol):
     async def __call__(self, hosts: tuple[str, ...]) -> str:
-        """Where a proxy listens that leads to these hosts (`*`: to all) and to those that the
-        operator granted."""
+        """Where a proxy listens that leads to these hosts; `*`: to all."""
         ...
 
 
@@ -119,6 +118,8 @@ class Workspace(Struct, frozen=True):
     terminal_timeout: float = 180.0
     egress: EgressOpener | None = None
     """Opens the way out for confined commands. None: there is none."""
+    hosts: tuple[str, ...] = ()
+    """Those that the operator granted to commands."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -158,10 +159,9 @@ class ToolContext(Struct, frozen=True):
     @property
     def egress(self) -> Callable[[], Awaitable[str]] | None:
         """The way out for commands of this call; None: it has none."""
-        hosts = self.verdict.access.hosts if self.verdict.access else ()
-        if self.workspace.egress is None or not (hosts or self.verdict.network):
-            return None
-        return partial(self.workspace.egress, hosts)
+        hosts = self.workspace.hosts if self.verdict.network else ()
+        hosts += self.verdict.access.hosts if self.verdict.access else ()
+        return partial(self.workspace.egress, hosts) if self.workspace.egress and hosts else None
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):

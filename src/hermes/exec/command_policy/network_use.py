@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hermes.core.escalation import Access
+from hermes.core.escalation import PACKAGES, Access
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.wrappers import program_name, simplify_git
 
@@ -25,7 +25,7 @@ _SUBCOMMANDS: dict[str, str] = {
 }
 _NEEDS: dict[Argv, tuple[str, Access]] = {
     **{
-        (name, subcommand): (_DOWNLOADS, Access(network=True))
+        (name, subcommand): (_DOWNLOADS, Access(network=(PACKAGES,)))
         for names, subcommands in _SUBCOMMANDS.items()
         for name in names.split()
         for subcommand in subcommands.split()
@@ -41,6 +41,11 @@ _NEEDS: dict[Argv, tuple[str, Access]] = {
 }
 _URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
 _LOCAL = re.compile(r"localhost|127\..*|0\.0\.0\.0")
+
+
+def downloads_packages(argv: Argv) -> bool:
+    """Whether it is a package manager that is told to install something."""
+    return _NEEDS.get(argv[:2], ("",))[0] == _DOWNLOADS
 
 
 def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:

@@ -74,6 +74,13 @@ class Judgement(Struct, frozen=True):
     need: tuple[str, Access] | None = None
     """Why it cannot work inside the walls, and what would let it."""
 
+    @property
+    def installs(self) -> bool:
+        """Whether package managers that download are all that does more than read."""
+        from hermes.exec.command_policy.network_use import downloads_packages
+
+        return bool(self.acting) and all(map(downloads_packages, self.acting))
+
 
 class TooComplexError(Exception):
     """The command exceeds the limits of the analysis."""
