@@ -13,7 +13,8 @@ from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.prescan import explain_misleading
 from hermes.exec.command_policy.read_only import explain_private_read, is_read_only, read_plain_line
 from hermes.exec.command_policy.rules import CommandRules
-from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand, display_argv
+from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
+from hermes.exec.command_policy.words import UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
@@ -29,13 +30,6 @@ _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
-_EFFECTS: dict[Argv, str] = {
-    ("git", "push"): "publishes commits to another machine",
-    ("git", "send-email"): "sends commits by mail",
-    **{(name, "publish"): "publishes a package" for name in "npm pnpm yarn cargo uv".split()},
-    ("terraform", "apply"): "changes infrastructure",
-    ("terraform", "destroy"): "deletes infrastructure",
-}
 _WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba terraform tofu gh glab "
     "heroku vercel netlify fly wrangler firebase brew rustup dotnet bundle gem composer mix dart "
@@ -106,7 +100,7 @@ class CommandAnalyzer:
         )
 
     def _ask(self, reason: str, grant: Argv = ()) -> None:
-        self._questions.append((reason, () if types.UNKNOWN in "".join(grant) else grant))
+        self._questions.append((reason, () if UNKNOWN in "".join(grant) else grant))
 
     def _split_text(self, text: str, folder: str | None, layer: int) -> None:
         """Collect the simple commands of a text, and those that they run."""
@@ -185,9 +179,9 @@ class CommandAnalyzer:
         for simple in plain or ():
             self._check_plain(simple)
         if plain is None:
-            effects = list(filter(None, (_describe_effect(s.argv) for s in self._commands)))
-            for reason in effects or ["parts of it are known only at run time"]:
-                self._ask(f"{reason}, {_UNCONFINED}")
+            need = find_need(simple.argv for simple in self._commands)
+            reason = need[0] if need else "parts of it are known only at run time"
+            self._ask(f"{reason}, {_UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
@@ -202,7 +196,8 @@ class CommandAnalyzer:
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
-            reason = _describe_effect(words) or f"{shown} may change files"
+            need = find_need([words])
+            reason = need[0] if need else f"{shown} may change files"
             self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
         elif reason := _exceeds_rule(simple):
             self._ask(reason)
@@ -216,11 +211,6 @@ def _exceeds_rule(simple: SimpleCommand) -> str:
     if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
         return "it publishes commits to another repository"
     return ""
-
-
-def _describe_effect(argv: Argv) -> str:
-    words = simplify_git(argv)[:2]
-    return f"{' '.join(words)} {_EFFECTS[words]}" if words in _EFFECTS else ""
 
 
 def grant_prefix(argv: Argv) -> Argv:

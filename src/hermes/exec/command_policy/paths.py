@@ -7,7 +7,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from hermes.exec.command_policy.types import UNKNOWN, Argv
+from hermes.exec.command_policy.types import Argv
+from hermes.exec.command_policy.words import UNKNOWN
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"

@@ -11,7 +11,8 @@ from functools import cache
 from getopt import GetoptError, gnu_getopt
 
 from hermes.exec.command_policy.paths import PathZones, change_folder
-from hermes.exec.command_policy.types import UNKNOWN, Argv, SimpleCommand
+from hermes.exec.command_policy.types import Argv, SimpleCommand
+from hermes.exec.command_policy.words import UNKNOWN, unquote_word
 from hermes.exec.command_policy.wrappers import program_name, simplify_git
 
 _MAX_PLAIN = 4000
@@ -29,11 +30,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PIECE = re.compile(
-    r"""'([^']*)' | "([^"]*)" | \\(.) | (\$\w+|\$\{\w+\}|[*?\[\]]) | ([^'"\\$*?\[\]]+)""",
-    re.VERBOSE,
-)
-_VARIABLE = re.compile(r"\$\w+|\$\{\w+\}")
 _RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function in coproc".split()
 )
@@ -97,16 +93,14 @@ git config|l|get= get-all= list !none
 pip list||format= user !none
 pip show|f|files
 npm ls|ag|depth= all json !none
+git||!none
+python python3 node go cargo rustc gcc g++ cc clang javac ruby php perl lua npm pip pip3 uv make \
+cmake docker tar curl wget ffmpeg sqlite3 deno bun rustup openssl bash|V|version !version
 """
 """Program, short options and long options, as getopt takes them; `#` is for all digits. `!none`: no
 other words; `!one`: at most one, as a second would be written; `!text`: any words; `!format`: words
-that begin with a plus; `!script`: lines that are printed, and files."""
-_ASKS_VERSION = (("--version",), ("-V",), ("-version",))
-_VERSIONED = frozenset(
-    "python python3 node go cargo rustc gcc g++ cc clang java javac ruby php perl lua git npm pip "
-    "pip3 uv make cmake docker tar curl wget ffmpeg sqlite3 deno bun rustup openssl bash".split()
-)
-"""With --version they read no file of the workspace, as many others do."""
+that begin with a plus; `!script`: lines that are printed, and files; `!version`: nothing else, as
+others read files of the workspace even then."""
 _READS_FOLDERS = frozenset("grep egrep fgrep rg find tree du diff".split())
 _FIND_OPTION = re.compile(
     r"-(?:i?name|i?path|type|maxdepth|mindepth|size|newer|[amc]time|[amc]min|not|o|a|and|or|print0?"
@@ -130,7 +124,7 @@ def read_plain_line(
         found = _TOKEN.match(text, at)
         kind, at = (found.lastgroup, found.end()) if found else (None, at)
         if found and kind == "word":
-            (files[target] if target else argv).append(_unquote_word(found[0], user_home))
+            (files[target] if target else argv).append(_read_word(found[0], user_home))
             target = ""
         elif kind in ("write", "read") and not target:
             target = str(kind)
@@ -154,25 +148,18 @@ def _names_program(word: str) -> bool:
     return UNKNOWN not in word and "=" not in word and word not in _RESERVED
 
 
-def _unquote_word(word: str, user_home: str) -> str:
-    if word in ("[", "]"):
-        return word
-    start = ""
-    if word.startswith("~"):
-        start, word = (user_home, word[1:]) if word[1:2] in ("", "/") else (UNKNOWN, word[1:])
-    parts = []
-    for raw, quoted, escaped, live, plain in _PIECE.findall(word):
-        parts.append(UNKNOWN if live else raw or escaped or plain or _VARIABLE.sub(UNKNOWN, quoted))
-    return start + "".join(parts)
+def _read_word(source: str, user_home: str) -> str:
+    known = source[:2] in ("~", "~/") or not source.startswith("~")
+    return (
+        source if source in "[]" else unquote_word(source, user_home, UNKNOWN) if known else UNKNOWN
+    )
 
 
 def is_read_only(command: SimpleCommand) -> bool:
     """Whether a plain command is known to change nothing and to send nothing anywhere."""
-    if command.argv[1:] in _ASKS_VERSION and command.argv[0] in _VERSIONED and not command.writes:
-        return True
     argv = simplify_git(command.argv)
     options = set(command.argv[1 : 1 + len(command.argv) - len(argv)])
-    if options - {"--no-pager", "-P"} or command.writes:
+    if options - {"--no-pager", "-P", "--version"} or command.writes:
         return False  # `git -c` and `git -C`
     if UNKNOWN in "".join((*argv, *command.reads)):
         return False
@@ -215,6 +202,8 @@ def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
     if "!script" in long:
         quiet = any(name == "-n" for name, _ in options)
         return bool(quiet and words and _SED_PRINTS.fullmatch(words[0]))
+    if "!version" in long:
+        return len(args) == 1 and not words
     if "!format" in long:
         return all(word.startswith("+") for word in words)
     return not words if "!none" in long else len(words) <= 1 if "!one" in long else True
@@ -227,6 +216,6 @@ def _load_shapes() -> dict[Argv, tuple[str, tuple[str, ...]]]:
         names, short, long = line.split("|")
         shape = (short.replace("#", "0123456789"), tuple(long.split()))
         words = tuple(names.split())
-        for prefix in [words] if words[0] in ("git", "npm", "pip") else [(n,) for n in words]:
-            shapes[prefix] = shape
+        together = words[0] in ("git", "npm", "pip")
+        shapes |= dict.fromkeys([words] if together else [(name,) for name in words], shape)
     return shapes

@@ -11,8 +11,6 @@ from hermes.core.escalation import Access
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Argv: TypeAlias = tuple[str, ...]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
-UNKNOWN = "\0"
-"""Stands in a word for a part that is known only at run time."""
 
 
 class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,9 +82,3 @@ class Judgement(Struct, frozen=True):
 
 class TooComplexError(Exception):
     """The command exceeds the limits of the analysis."""
-
-
-def display_argv(argv: Argv) -> Argv:
-    """The words as a person would write them, with `…` for what is unknown."""
-    unknown = UNKNOWN in "".join(argv)
-    return tuple(word.replace(UNKNOWN, "…") for word in argv) if unknown else argv
