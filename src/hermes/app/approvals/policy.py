@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from hermes.app.approvals.needs import downloads_packages, find_need
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
 from hermes.core.escalation import PACKAGES, Access, Escalation
@@ -175,9 +176,10 @@ class Approvals:
         asked: Escalation | None = getattr(params, "escalate", None)
         elsewhere = self._backend_of(params) is not None
         if asked is None:
-            if judged.need is None or elsewhere or self.safety.required:
+            found = find_need(judged.commands)
+            if found is None or elsewhere or self.safety.required:
                 return None
-            why, need = judged.need
+            why, need = found
             granted = bool(need.network and self.safety.network)
             alone = self.safety.asking == "never-ask" or not self._seams.attended()
             ruled = self._is_ruled(judged, need)
@@ -237,7 +239,7 @@ class Approvals:
 
     def _is_ruled(self, judged: Judgement, access: Access) -> bool:
         """Whether rules or earlier answers give these commands this access."""
-        if self.safety.packages and access == _REGISTRIES and judged.installs:
+        if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
             return True
         rules = self._book.rules.with_rules(self._escalations)
         return bool(judged.acting) and rules.grants_access(judged.acting, access)

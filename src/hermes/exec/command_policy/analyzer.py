@@ -7,7 +7,6 @@ import re
 from hermes.exec.command_policy import types
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
-from hermes.exec.command_policy.network_use import find_need
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.prescan import explain_misleading
@@ -30,6 +29,7 @@ _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
+_RUN_TIME = "parts of it are known only at run time"
 _WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba terraform tofu gh glab "
     "heroku vercel netlify fly wrangler firebase brew rustup dotnet bundle gem composer mix dart "
@@ -96,7 +96,6 @@ class CommandAnalyzer:
             not self._unreadable,
             any(writes_repository(simple.argv) for simple in self._commands),
             acting,
-            find_need(simple.argv for simple in self._commands) if self._sandboxed else None,
         )
 
     def _ask(self, reason: str, grant: Argv = ()) -> None:
@@ -141,8 +140,6 @@ class CommandAnalyzer:
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
 
-    # The user's rules
-
     def _check_rules(self, simple: SimpleCommand) -> None:
         rule = self._rules.find_rule(display_argv(simplify_git(simple.argv)))
         if rule is None or rule.decision == "allow":
@@ -163,8 +160,6 @@ class CommandAnalyzer:
         known = all(grant_prefix(simplify_git(s.argv)) and not _exceeds_rule(s) for s in acting)
         return tuple(simplify_git(simple.argv) for simple in acting) if known else ()
 
-    # Without a sandbox
-
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
             not is_read_only(simple) or explain_private_read(simple, self._path_zones)
@@ -179,9 +174,8 @@ class CommandAnalyzer:
         for simple in plain or ():
             self._check_plain(simple)
         if plain is None:
-            need = find_need(simple.argv for simple in self._commands)
-            reason = need[0] if need else "parts of it are known only at run time"
-            self._ask(f"{reason}, {_UNCONFINED}")
+            effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
+            self._ask(f"{next(effects, _RUN_TIME)}, {_UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
@@ -196,8 +190,7 @@ class CommandAnalyzer:
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
-            need = find_need([words])
-            reason = need[0] if need else f"{shown} may change files"
+            reason = _describe_effect(words) or f"{shown} may change files"
             self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
         elif reason := _exceeds_rule(simple):
             self._ask(reason)
@@ -211,6 +204,13 @@ def _exceeds_rule(simple: SimpleCommand) -> str:
     if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
         return "it publishes commits to another repository"
     return ""
+
+
+def _describe_effect(argv: Argv) -> str:
+    words = simplify_git(argv)
+    if words[:2] == ("git", "push"):
+        return "it publishes commits to another machine"
+    return "it publishes a package" if words[1:2] == ("publish",) else ""
 
 
 def grant_prefix(argv: Argv) -> Argv:

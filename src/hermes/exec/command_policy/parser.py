@@ -98,12 +98,9 @@ class CommandReader:
     def _read_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
         redirects = [child for child in node.children if child.type in _REDIRECTS]
-        if body is not None and body.type == "command":
-            self._add_command(body, redirects)
-            return
-        if body is not None:
-            self._pending.append(body)
-        self._add_command(None, redirects)
+        simple = body is not None and body.type == "command"
+        self._pending += [] if body is None or simple else [body]
+        self._add_command(body if simple else None, redirects)
 
     def _add_command(self, node: Node | None, redirects: list[Node]) -> None:
         """Add a command and its redirections: several where the parser missed the end of a line."""

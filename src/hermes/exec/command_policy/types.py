@@ -28,9 +28,7 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
     def matches_command(self, argv: Argv) -> bool:
-        if len(argv) < len(self.prefix):
-            return False
-        return all(
+        return len(argv) >= len(self.prefix) and all(
             word == want if isinstance(want, str) else word in want
             for word, want in zip(argv, self.prefix, strict=False)
         )
@@ -69,15 +67,6 @@ class Judgement(Struct, frozen=True):
     """Whether git writes to the repository."""
     acting: tuple[Argv, ...] = ()
     """The commands that do more than read, where rules about escalation may cover them."""
-    need: tuple[str, Access] | None = None
-    """Why it cannot work inside the walls, and what would let it."""
-
-    @property
-    def installs(self) -> bool:
-        """Whether package managers that download are all that does more than read."""
-        from hermes.exec.command_policy.network_use import downloads_packages
-
-        return bool(self.acting) and all(map(downloads_packages, self.acting))
 
 
 class TooComplexError(Exception):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
 from hermes.core.escalation import PACKAGES, Access
-from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
 
+Argv: TypeAlias = tuple[str, ...]
 _DOWNLOADS = "it downloads packages"
 _FETCHES = "it fetches commits from another machine"
 _PUBLISHES = "it publishes a package"
@@ -43,20 +43,23 @@ _URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
 _LOCAL = re.compile(r"localhost|127\..*|0\.0\.0\.0")
 
 
-def downloads_packages(argv: Argv) -> bool:
-    """Whether it is a package manager that is told to install something."""
-    return _NEEDS.get(argv[:2], ("",))[0] == _DOWNLOADS
+def downloads_packages(commands: Collection[Argv]) -> bool:
+    """Whether all of these are package managers that are told to install something."""
+    needs = [_NEEDS.get(argv[:2], ("",))[0] for argv in commands]
+    return set(needs) == {_DOWNLOADS}
 
 
 def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
     """What the first of these commands that cannot work inside the walls needs, and why."""
+    from hermes.exec.command_policy.wrappers import simplify_git
+
     for argv in commands:
         words = simplify_git(argv)
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
         if need := _NEEDS.get(words[:2]):
             return need
-        if program_name(words) in ("curl", "wget"):
+        if words[:1] in (("curl",), ("wget",)):
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
             if outside:
