@@ -40,7 +40,7 @@ _NEEDS: dict[Argv, tuple[str, Access]] = {
     ("docker", "build"): ("it builds an image with the docker daemon", Access(unconfined=True)),
 }
 _URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
-_LOCAL = re.compile(r"localhost|127\..*|0\.0\.0\.0")
+_LOCAL = re.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0)(?::\d+)?")
 
 
 def downloads_packages(commands: Collection[Argv]) -> bool:
