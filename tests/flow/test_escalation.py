@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 import yaml
 
 from hermes.app.agents import Options
-from hermes.core.message import ToolReturn
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -207,8 +207,8 @@ async def test_unknown_keys_are_an_error_that_names_the_right_ones(tmp_path: Pat
     ("command", "said"),
     [
         ("git push origin main", "run without the sandbox"),
-        ("npm install", "reach the internet"),
-        ("pip install requests", "reach the internet"),
+        ("npm install", "reach the package registries"),
+        ("pip install requests", "reach the package registries"),
         ("cd sub && git fetch", "reach the internet"),
         ("curl -s https://example.invalid/x", "reach example.invalid"),
     ],
@@ -241,11 +241,28 @@ async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -
         assert "main" in heads.stdout
 
 
-async def test_it_does_not_ask_where_the_operator_granted_hosts(tmp_path: Path) -> None:
-    config = {"sandbox": {"network": {"allow": ["packages"]}}}
-    async with rig(tmp_path, [run("pip install --help; touch x"), say("done")],
-                   options=ASK, config=config) as r:  # fmt: skip
-        assert "pypi.org" in r.runtime._allowed_hosts
-        await r.turn()
-        parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
-        assert "Not run" not in parts[0].text
+async def test_packages_is_a_ready_made_grant(
+    tmp_path: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For package managers, and for nothing else."""
+    async with site() as (port, seen):
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://{HOST}:{port}/simple")
+        config = {**open_to(port), "sandbox": {"network": {"allow": ["packages"]}}}
+        monkeypatch.setenv("PATH", f"{tmp_path}/work/sub:{os.environ['PATH']}")
+        get = f"python3 fetch.py http://{HOST}:{port}/"
+        steps = [
+            run("cd . && pip install x", "c1"),
+            run(f"touch x; {get} || true", "c2"),
+            run(get, "c3", network=["packages"]),
+            run(f"pip install x; {get}", "c4"),
+            run("pip() { ls; }; pip install x", "c5"),
+            say("done"),
+        ]
+        async with session(tmp_path, steps, config) as r:
+            program = r.home.file("sub/pip", f"#!/bin/sh\nexec {get}\n")
+            program.chmod(0o755)
+            asked = await answering(r, "deny")
+            installed, other, *refused = await results(r)
+        assert installed == "hello" and len(seen) == 1
+        assert "Error" in other and all("Not run" in text for text in refused)
+        assert [a.call.id for a in asked] == ["c3", "c4", "c5"]

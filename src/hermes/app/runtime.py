@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
+from hermes.core.escalation import PACKAGES
 from hermes.core.history import History
 from hermes.core.lifecycle import hold_closers, release_closers
 from hermes.core.message import Message
@@ -256,7 +256,7 @@ class Runtime:
         project_notes: bool = True,
     ) -> SessionMeta:
         agent = settings.agent
-        sandbox = describe_sandbox(settings.safety, self.setup.config, agent.tools)
+        sandbox = describe_sandbox(settings.safety, agent.tools)
         return create_session_meta(
             self.setup,
             agent,
@@ -283,6 +283,7 @@ class Runtime:
             sandbox_required=config.sandbox.required,
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
+            hosts=safety.network,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -306,28 +307,23 @@ class Runtime:
             options.yolo,
             # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
-            self._allowed_hosts,
+            tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
+            PACKAGES in config.sandbox.network.allow,
             confirm=agent.small,
             required=config.sandbox.required,
         )
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The proxy for confined commands, opened by the first that may use the network."""
+        from hermes.config.package_hosts import expand_packages
+
         if self._egress is None:
             self._egress = SharedEgressProxy(
                 self.setup.home,
-                self._allowed_hosts,
                 lambda: self._open_web().fetcher.guard,
                 self._refused_hosts.append,
             )
-        return await self._egress.open(hosts)
-
-    @cached_property
-    def _allowed_hosts(self) -> tuple[str, ...]:
-        """The hosts that the operator allows commands to reach."""
-        from hermes.config.package_hosts import expand_packages
-
-        return expand_packages(self.setup.config.sandbox.network.allow)
+        return await self._egress.open(expand_packages(hosts))
 
     def _open_web(self) -> WebAccess:
         """The process's web access, opened by the first tool that uses it."""

@@ -19,8 +19,6 @@ from hermes.app.approvals import Safety
 from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.app.context_window import is_small_window
 from hermes.config.load import Setup
-from hermes.config.package_hosts import PACKAGES
-from hermes.config.schema import Config
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
@@ -41,18 +39,18 @@ def create_session_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-def describe_sandbox(safety: Safety, config: Config, tools: Collection[str]) -> str:
+def describe_sandbox(safety: Safety, tools: Collection[str]) -> str:
     """Two lines for the model: what its commands may write and reach. Empty if they are not
     confined, and for a small model, which has no room for it."""
     if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
         return ""
     folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
-    hosts = ", ".join(config.sandbox.network.allow[:_MAX_HOSTS])
-    reach = hosts.replace(PACKAGES, "package registries")
+    hosts = ", ".join(safety.network[:_MAX_HOSTS])
+    installing = ", except package managers" if safety.packages and not hosts else ""
     return (
         f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
-        f"They {f'can reach {reach} only' if reach else 'have no network'}. Where a command needs "
-        "more, give terminal `escalate`; the user decides."
+        f"They {f'can reach {hosts} only' if hosts else f'have no network{installing}'}. Where a "
+        "command needs more, give terminal `escalate`; the user decides."
     )
 
 

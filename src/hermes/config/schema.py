@@ -186,7 +186,7 @@ class ApprovalsSection(Section, frozen=True):
 class NetworkSection(Section, frozen=True):
     allow: tuple[Domain, ...] = ()
     """Domains that sandboxed commands may reach through the egress proxy; empty: none. `packages`
-    stands for the usual package registries and those that this machine's settings name."""
+    lets package managers reach their registries."""
 
 
 class SandboxSection(Section, frozen=True):

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+PACKAGES = "packages"
+"""Stands for the hosts that package managers download from."""
+
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Rights beyond the walls of the sandbox, exactly as a person grants them."""
@@ -56,7 +59,8 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         if self.unconfined:
             parts.append("run without the sandbox, with all your rights")
         if self.network:
-            parts.append("reach " + ", ".join(self.hosts).replace("*", "the internet"))
+            names = {"*": "the internet", PACKAGES: "the package registries"}
+            parts.append("reach " + ", ".join(names.get(host, host) for host in self.hosts))
         if self.write:
             parts.append(f"write to {', '.join(self.write)}")
         if self.read:

@@ -97,8 +97,7 @@ def ignore_progress(text: str) -> None:
 
 class EgressOpener(Protocol):
     async def __call__(self, hosts: tuple[str, ...]) -> str:
-        """Open a proxy to these hosts (`*`: all) and to those the operator allowed, and return its
-        address."""
+        """Open a proxy to these hosts (`*`: all) and return its address."""
         ...
 
 
@@ -119,6 +118,8 @@ class Workspace(Struct, frozen=True):
     terminal_timeout: float = 180.0
     egress: EgressOpener | None = None
     """Opens the network for confined commands; None: they have none."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the operator allows commands to reach."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -159,10 +160,9 @@ class ToolContext(Struct, frozen=True):
     @property
     def egress(self) -> Callable[[], Awaitable[str]] | None:
         """Opens the network for the commands of this call; None: it has none."""
-        hosts = self.verdict.access.hosts if self.verdict.access else ()
-        if self.workspace.egress is None or not (hosts or self.verdict.network):
-            return None
-        return partial(self.workspace.egress, hosts)
+        hosts = self.workspace.hosts if self.verdict.network else ()
+        hosts += self.verdict.access.hosts if self.verdict.access else ()
+        return partial(self.workspace.egress, hosts) if self.workspace.egress and hosts else None
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):

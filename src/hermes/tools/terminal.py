@@ -52,6 +52,7 @@ class Params(Struct, frozen=True):
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.config.paths import cache_folder
     from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox.network import OFFLINE_ENVIRONMENT
     from hermes.exec.sandbox_probe import probe_tier
 
     timeout = min(ctx.workspace.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
@@ -64,6 +65,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
     tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
     env = ctx.workspace.child_env
+    if walls is not None and not walls.network:
+        env = OFFLINE_ENVIRONMENT | env
     command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
     await clean_up_outputs(ctx)
     if p.background:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from hermes.app.approvals.needs import downloads_packages, find_need
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
-from hermes.core.escalation import Access, Escalation
+from hermes.core.escalation import PACKAGES, Access, Escalation
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -40,6 +41,7 @@ _UNCONFINED = "it runs code that nothing confines on this machine"
 _ELSEWHERE = "escalate is for commands on this machine, and those of this session run elsewhere"
 _ALWAYS_CONFINED = "sandbox.required is true, so no command runs without the sandbox"
 _LONGEST_WHY = 300
+_REGISTRIES = Access(network=(PACKAGES,))
 
 
 class Safety(Struct, frozen=True):
@@ -53,6 +55,8 @@ class Safety(Struct, frozen=True):
     """Who answers what the rules ask about."""
     network: tuple[str, ...] = ()
     """Domains that confined commands may reach, once a person has allowed it."""
+    packages: bool = False
+    """Whether package managers may reach their registries without a question."""
     confirm: bool = False
     """Everything that runs or changes something is asked about: the model is a small one."""
     required: bool = False
@@ -172,12 +176,13 @@ class Approvals:
         asked: Escalation | None = getattr(params, "escalate", None)
         elsewhere = self._backend_of(params) is not None
         if asked is None:
-            if judged.need is None or elsewhere or self.safety.required:
+            found = find_need(judged.commands)
+            if found is None or elsewhere or self.safety.required:
                 return None
-            why, need = judged.need
+            why, need = found
             granted = bool(need.network and self.safety.network)
             alone = self.safety.asking == "never-ask" or not self._seams.attended()
-            ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, need)
+            ruled = self._is_ruled(judged, need)
             return None if granted or (alone and not ruled) else Escalation.give(need, why)
         if reason := self._explain_refusal(asked, elsewhere=elsewhere):
             return Verdict(False, f"this cannot be granted: {reason}")
@@ -210,7 +215,7 @@ class Approvals:
         prefixes = judged.grants if access.unconfined else grant_prefixes(judged.acting)
         known = self._rules().with_grants(prefixes) if access.unconfined else self._rules()
         rest = self._judge(params, known, sandboxed=not access.unconfined)
-        ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, access)
+        ruled = self._is_ruled(judged, access)
         granted = Verdict(True, changes=True, access=access, network=bool(self.safety.network))
         if ruled and rest.decision == "allow" and not self.safety.confirm:
             return self._will_run(judged, granted)
@@ -232,8 +237,12 @@ class Approvals:
         verdict = await self._person(question)
         return self._will_run(judged, granted) if verdict.allowed else verdict
 
-    def _escalation_rules(self) -> CommandRules:
-        return self._book.rules.with_rules(self._escalations)
+    def _is_ruled(self, judged: Judgement, access: Access) -> bool:
+        """Whether rules or earlier answers give these commands this access."""
+        if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
+            return True
+        rules = self._book.rules.with_rules(self._escalations)
+        return bool(judged.acting) and rules.grants_access(judged.acting, access)
 
     def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
         commits = judged.commits and not judged.read_only

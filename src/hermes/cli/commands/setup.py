@@ -61,7 +61,7 @@ def _offer_packages(profile: str) -> None:
     setup = load_setup(profile)
     if setup.config.sandbox.network.allow or setup.config.sandbox.mode == "full-access":
         return
-    if ask_yes_no("May commands download packages (PyPI, npm, crates.io, Go) without asking?"):
+    if ask_yes_no("May package managers (pip, npm, cargo, go) download packages without asking?"):
         set_value(setup.home, "sandbox.network.allow", "[packages]")
         print("Saved. To undo it: hermes config set sandbox.network.allow '[]'")
 

@@ -7,13 +7,13 @@ import re
 from hermes.exec.command_policy import types
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
-from hermes.exec.command_policy.network_use import find_need
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.prescan import explain_misleading
 from hermes.exec.command_policy.read_only import explain_private_read, is_read_only, read_plain_line
 from hermes.exec.command_policy.rules import CommandRules
-from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand, display_argv
+from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
+from hermes.exec.command_policy.words import UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
@@ -29,13 +29,7 @@ _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
-_EFFECTS: dict[Argv, str] = {
-    ("git", "push"): "publishes commits to another machine",
-    ("git", "send-email"): "sends commits by mail",
-    **{(name, "publish"): "publishes a package" for name in "npm pnpm yarn cargo uv".split()},
-    ("terraform", "apply"): "changes infrastructure",
-    ("terraform", "destroy"): "deletes infrastructure",
-}
+_RUN_TIME = "parts of it are known only at run time"
 _WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba terraform tofu gh glab "
     "heroku vercel netlify fly wrangler firebase brew rustup dotnet bundle gem composer mix dart "
@@ -102,11 +96,10 @@ class CommandAnalyzer:
             not self._unreadable,
             any(writes_repository(simple.argv) for simple in self._commands),
             acting,
-            find_need(simple.argv for simple in self._commands) if self._sandboxed else None,
         )
 
     def _ask(self, reason: str, grant: Argv = ()) -> None:
-        self._questions.append((reason, () if types.UNKNOWN in "".join(grant) else grant))
+        self._questions.append((reason, () if UNKNOWN in "".join(grant) else grant))
 
     def _split_text(self, text: str, folder: str | None, layer: int) -> None:
         """Collect the simple commands of a text, and those that they run."""
@@ -147,8 +140,6 @@ class CommandAnalyzer:
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
 
-    # The user's rules
-
     def _check_rules(self, simple: SimpleCommand) -> None:
         rule = self._rules.find_rule(display_argv(simplify_git(simple.argv)))
         if rule is None or rule.decision == "allow":
@@ -169,8 +160,6 @@ class CommandAnalyzer:
         known = all(grant_prefix(simplify_git(s.argv)) and not _exceeds_rule(s) for s in acting)
         return tuple(simplify_git(simple.argv) for simple in acting) if known else ()
 
-    # Without a sandbox
-
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
             not is_read_only(simple) or explain_private_read(simple, self._path_zones)
@@ -185,9 +174,8 @@ class CommandAnalyzer:
         for simple in plain or ():
             self._check_plain(simple)
         if plain is None:
-            effects = list(filter(None, (_describe_effect(s.argv) for s in self._commands)))
-            for reason in effects or ["parts of it are known only at run time"]:
-                self._ask(f"{reason}, {_UNCONFINED}")
+            effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
+            self._ask(f"{next(effects, _RUN_TIME)}, {_UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
@@ -219,8 +207,10 @@ def _exceeds_rule(simple: SimpleCommand) -> str:
 
 
 def _describe_effect(argv: Argv) -> str:
-    words = simplify_git(argv)[:2]
-    return f"{' '.join(words)} {_EFFECTS[words]}" if words in _EFFECTS else ""
+    words = simplify_git(argv)
+    if words[:2] == ("git", "push"):
+        return "it publishes commits to another machine"
+    return "it publishes a package" if words[1:2] == ("publish",) else ""
 
 
 def grant_prefix(argv: Argv) -> Argv:

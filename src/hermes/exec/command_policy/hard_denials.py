@@ -22,11 +22,7 @@ _DISK_WORDS: dict[str, str] = {
     "zpool": "destroy labelclear",
     "zfs": "destroy",
     "diskutil": "erasedisk erasevolume partitiondisk zerodisk",
-    "pvremove": "-y -f -ff --force",
-    "vgremove": "-y -f --force",
-    "lvremove": "-y -f --force",
     "nvme": "format sanitize",
-    "mdadm": "--zero-superblock",
 }
 """Words with which these programs destroy a disk."""
 _EFFECTS: dict[str, str] = {

@@ -7,7 +7,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from hermes.exec.command_policy.types import UNKNOWN, Argv
+from hermes.exec.command_policy.types import Argv
+from hermes.exec.command_policy.words import UNKNOWN
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
@@ -49,7 +50,7 @@ class PathZones:
     """Classifies the literal paths of one command, as text and after following links."""
 
     def __init__(self, workspace: Path, home: Path) -> None:
-        self.user_home = _find_user_home()
+        self.user_home = normalize_path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._workspaces = tuple(path for path in _path_spellings(workspace) if path != "/")
         self._homes = _path_spellings(home)
         self._links_left = _MAX_LINKS
@@ -169,13 +170,6 @@ def change_folder(argv: Argv, folder: str | None, user_home: str) -> str | None:
 
 def _path_spellings(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys((normalize_path(str(path)), resolve_links(str(path)))))
-
-
-def _find_user_home() -> str:
-    try:
-        return normalize_path(str(Path.home()))
-    except RuntimeError:
-        return "/root"
 
 
 def _is_inside(path: str, folder: str) -> bool:

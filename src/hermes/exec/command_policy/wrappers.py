@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes.exec.command_policy.types import Argv
 
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
-HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice ionice stdbuf".split())
+HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice stdbuf".split())
 """They change nothing about the command they run but its time and its output."""
 _STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _OPTIONS: dict[str, tuple[str, int]] = {
@@ -21,11 +21,9 @@ _OPTIONS: dict[str, tuple[str, int]] = {
     "doas": ("-u -C", 0),
     "exec": ("-a", 0),
     "nice": ("-n --adjustment", 0),
-    "ionice": ("-c -n --class --classdata", 0),
     "time": ("-f -o --format --output", 0),
     "stdbuf": ("-i -o -e --input --output --error", 0),
     "flock": ("-w -E --timeout --conflict-exit-code", 1),
-    "strace": ("-o -e -p -s -u", 0),
     "env": ("-u --unset -C --chdir", 0),
 }
 """Options that take a value, and the number of words before the command."""

@@ -15,7 +15,7 @@ from hermes.exec.launcher.placeholders import is_bare_repository
 from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
 from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import limit_instructions
-from hermes.exec.sandbox.network import OFFLINE_ENVIRONMENT, wrap_in_relay
+from hermes.exec.sandbox.network import wrap_in_relay
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 from hermes.exec.sandbox.protected_paths import PathGuards, list_bound_sockets, plan_guards
 
@@ -47,8 +47,6 @@ def plan_launch(
     if policy.network:
         command, proxies = wrap_in_relay(command, policy.network)
         inside |= proxies
-    else:
-        inside = OFFLINE_ENVIRONMENT | inside
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
         guards = PathGuards()

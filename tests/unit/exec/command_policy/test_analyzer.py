@@ -98,8 +98,8 @@ def test_without_a_sandbox_everything_else_asks(command: str):
 
 def test_the_reason_names_the_effect():
     for command, said in {
-        "git push origin main": "git push publishes commits to another machine",
-        "npm publish": "npm publish publishes a package",
+        "git push origin main": "it publishes commits to another machine",
+        "npm publish": "it publishes a package",
         "make deploy": "make deploy may change files",
         "cat ~/.ssh/id_rsa": "it reads /home/somebody/.ssh/id_rsa, which holds credentials",
         "echo x > out": "it writes out",
