@@ -87,8 +87,6 @@ class HistoryView:
             fork._close_group()
         return out
 
-    # -- grouping --------------------------------------------------------------------------
-
     def _add_message(self, message: Message) -> None:
         match message.role:
             case "assistant":
@@ -169,8 +167,6 @@ class HistoryView:
             self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
         self._parts = []
 
-    # -- results ---------------------------------------------------------------------------
-
     def _build_returns(self) -> list[Part]:
         out: list[Part] = []
         moved: list[Part] = []
@@ -212,8 +208,6 @@ class HistoryView:
             return [*content[:-1], Text(last.text + guidance)]
         return [*content, Text(guidance)]
 
-    # -- one message -----------------------------------------------------------------------
-
     def _is_own(self, message: Message) -> bool:
         origin, target = message.origin, self._target
         return origin is not None and (origin.provider, origin.wire) == (
@@ -249,8 +243,6 @@ class HistoryView:
         if self._quirks.media:
             return list(parts)
         return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
-
-    # -- ids -------------------------------------------------------------------------------
 
     def _rename_call(self, call: ToolCall, *, own: bool) -> ToolCall:
         """The call with an id that this target accepts and no earlier call has: some providers

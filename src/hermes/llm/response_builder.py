@@ -100,8 +100,8 @@ class _EventBuffer:
 
 
 class ResponseBuilder:
-    """One answer under construction; see core.provider.ResponseSink. Where a closing frame and the deltas
-    before it differ, the closing frame is right."""
+    """One answer under construction; see core.provider.ResponseSink. Where a closing frame and the
+    deltas before it differ, the closing frame is right."""
 
     def __init__(self, *, max_size: int = MAX_BYTES) -> None:
         self._slots: dict[Any, _Slot] = {}
@@ -116,8 +116,6 @@ class ResponseBuilder:
         self.detail = ""
         self.request_size = 0
         self.offered_tools: frozenset[str] = frozenset()
-
-    # -- what codecs call ------------------------------------------------------------------
 
     def add_text(self, slot: Any, piece: str) -> None:
         if piece:
@@ -185,8 +183,6 @@ class ResponseBuilder:
             self._has_usage = True
             self.usage = structs.replace(self.usage, **changes)
 
-    # -- what the caller reads -------------------------------------------------------------
-
     def drain_events(self) -> list[StreamEvent]:
         return self._display.drain()
 
@@ -223,8 +219,6 @@ class ResponseBuilder:
             stop=self.stop,
             usage=self.usage,
         )
-
-    # -- inside ----------------------------------------------------------------------------
 
     def _open_slot(self, slot: Any, kind: str) -> _Slot:
         found = self._slots.get(slot)

@@ -95,8 +95,6 @@ class _Resolver:
             )
         return self._try_endpoint(_Draft(provider=name, model=model))
 
-    # -- what was asked for ----------------------------------------------------------------
-
     def _apply_choice(self, choice: ModelChoice) -> _Draft:
         """The flags on top of the section `model`. Another provider or address inherits nothing
         from the configured one; only from one custom address to another is the model kept."""
@@ -195,8 +193,6 @@ class _Resolver:
             return None
         model = embedded.default_local_model(self._secrets).name
         return _Draft(provider=EMBEDDED, model=model, note=embedded.FALLBACK_NOTE)
-
-    # -- what it takes ---------------------------------------------------------------------
 
     def _try_endpoint(self, draft: _Draft) -> ModelEndpoint | None:
         try:

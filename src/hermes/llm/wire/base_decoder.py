@@ -14,7 +14,7 @@ from hermes.llm.wire.sse import SseParser
 
 
 class BaseDecoder:
-    """Hands the events of a stream to `_decode_events`, a document to `_decode_value`, and the end
+    """Hands each event of a stream to `_decode_event`, a document to `_decode_value`, and the end
     of either to `_end_answer`. Everything after `[DONE]` is ignored."""
 
     def __init__(self, sink: ResponseSink) -> None:
@@ -24,11 +24,13 @@ class BaseDecoder:
         self._sink = sink
         self._sse = SseParser()
         self._done = False
+        self._reason = ""
+        """Why the provider stopped; empty: it has not said so yet."""
 
     @property
     def is_finished(self) -> bool:
         """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
-        return self._done
+        return self._done or self._reason != ""
 
     def feed(self, data: bytes) -> None:
         events = self._sse.feed(data)
@@ -50,6 +52,18 @@ class BaseDecoder:
         self._end_answer(complete=True)
 
     def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
+        for name, raw in events:
+            try:
+                event = decode_json(raw)
+            except ValueError:
+                event = self._decode_odd_event(raw)
+            if self._done:
+                return
+            if isinstance(event, dict):
+                self.activity += 1
+                self._decode_event(name, event)
+
+    def _decode_event(self, name: str, event: dict[str, Any]) -> None:
         raise NotImplementedError
 
     def _decode_value(self, value: dict[str, Any]) -> None:

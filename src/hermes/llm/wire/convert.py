@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Message, Target, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.message import Media, Target, Text
 from hermes.core.provider import Effort, ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
@@ -118,34 +118,5 @@ def has_no_content(sink: ResponseSink) -> bool:
     return not message.calls and not message.text.strip()
 
 
-class TurnOpening:
-    """How the current turn began. With a thinking budget, an API refuses to continue a turn whose
-    first answer calls tools without sealed reasoning, as that of another model does."""
-
-    __slots__ = ("_next", "is_bare")
-
-    def __init__(self) -> None:
-        self._next = True
-        self.is_bare = False
-
-    def copy(self) -> TurnOpening:
-        out = TurnOpening()
-        out._next, out.is_bare = self._next, self.is_bare
-        return out
-
-    def see_group(self, group: Message) -> None:
-        if group.role == "user":
-            if not any(isinstance(p, ToolReturn) for p in group.parts):
-                self._next, self.is_bare = True, False
-        elif self._next:
-            self._next = False
-            calls = any(isinstance(p, ToolCall) for p in group.parts)
-            self.is_bare = calls and not any(
-                isinstance(p, Thinking) and is_sealed(p) for p in group.parts
-            )
-
-
-def is_sealed(thought: Thinking) -> bool:
-    """Whether reasoning came complete in a block of its own, so that it may be sent back."""
-    extra = thought.extra or {}
-    return "signature" in extra or "redacted" in extra
+def as_index(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -46,8 +46,6 @@ class SchemaDecoder:
             self._settle_held("".join((self._head, *self._held)))
         self._feed, self._head, self._held, self._tail = self._drop_text, "", [], ""
 
-    # -- states ----------------------------------------------------------------------------
-
     def _feed_start(self, text: str) -> None:
         self._head += text
         if match := _ANSWERING.match(self._head):

@@ -62,10 +62,9 @@ class TextCallDecoder:
             self._text = ""
 
     def _run_states(self, *, last: bool) -> None:
+        """A state returns True when it changed and there may be more to do."""
         while self._text and self._state(last):
             pass
-
-    # -- states: True when the state changed and there may be more to do ---------------------
 
     def _at_start(self, last: bool) -> bool:
         start = self._text.lstrip()
@@ -152,8 +151,6 @@ class TextCallDecoder:
         self._add_text(self._text[:cut])
         self._text = self._text[cut:]
         return False
-
-    # -- what becomes of it ------------------------------------------------------------------
 
     def _add_text(self, text: str) -> None:
         if text:
