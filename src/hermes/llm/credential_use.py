@@ -96,8 +96,6 @@ class CredentialUse:
                 headers["Authorization"] = f"Bearer {clean_key(key)}"
             case "x-api-key" | "x-goog-api-key" as name:
                 headers[name] = clean_key(key)
-            case _:
-                pass
         return headers
 
     async def sign_headers(self, key: Credential, url: str, body: bytes) -> dict[str, str]:

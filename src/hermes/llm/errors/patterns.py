@@ -366,6 +366,12 @@ NO_TOOLS = any_of(
     r"tools(?: field)? (?:is|are) not",
     r"unsupported param\w*: tools",
 )
+NO_INSTRUCTION = r"developer instruction is not enabled"
+NO_DEVELOPER = any_of(
+    r"\.role does not support developer",
+    r"(?:unknown variant|unexpected role|invalid role) developer",
+)
+NO_SUMMARY = r"verified to generate reasoning"
 NO_THINKING = any_of(
     r"thinking (?:mode )?is (?:not|un)",
     r"works in thinking mode",

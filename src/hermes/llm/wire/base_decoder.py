@@ -95,9 +95,7 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     error, message = _find_error_object(body)
     raw = as_dict(error.get("metadata")).get("raw")
     words = ": ".join([to_text(w) for w in (message, raw) if w])
-    code = next(
-        (error[k] for k in ("code", "status_code", "type", "error_type") if error.get(k)), ""
-    )
+    code = next(filter(None, map(error.get, ("code", "status_code", "type", "error_type"))), "")
     if not words and not isinstance(as_dict(body).get("error"), dict):
         return "", "", ""
     return to_text(code), words, as_text(error.get("param"))
@@ -114,10 +112,10 @@ def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
     if isinstance(inner, str) and inner:
         return outer, inner
     error = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
-    names = ("message", "Message", "detail", "msg", "status_msg")
     if error.get("status_code") == 0:
         return outer, None
-    return error, next((error[n] for n in names if error.get(n)), None)
+    names = ("message", "Message", "detail", "msg", "status_msg")
+    return error, next(filter(None, map(error.get, names)), None)
 
 
 def find_error_status(body: Any) -> int | None:

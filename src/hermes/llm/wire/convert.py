@@ -45,8 +45,7 @@ def inline_data(media: Media) -> tuple[str, str] | None:
 
 def locate_media(media: Media) -> tuple[str, str, str | None]:
     """(mime, address, base64) of media; base64 is None when there is only an address."""
-    held = inline_data(media)
-    if held is None:
+    if (held := inline_data(media)) is None:
         return media.mime, media.url, None
     mime, data = held
     return mime, f"data:{mime};base64,{data}", data
@@ -75,10 +74,8 @@ def sum_counts(*counts: Any) -> Any:
     """The sum of the counts that are present, None if none is. An impossible count is returned as
     it is, so that the usage gets marked as estimated."""
     found = [c for c in counts if c is not None]
-    for count in found:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            return count
-    return sum(found) if found else None
+    impossible = [c for c in found if type(c) is not int or c < 0]
+    return impossible[0] if impossible else sum(found) if found else None
 
 
 def parse_document(body: bytes) -> Any:

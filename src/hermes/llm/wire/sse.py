@@ -51,8 +51,7 @@ class SseParser:
             return [("", data[6:-2])]
         if self._after_cr:
             self._after_cr = False
-            if data[:1] == b"\n":
-                data = data[1:]
+            data = data.removeprefix(b"\n")
         self._between = False
         if b"\r" in data:
             self._after_cr = data[-1:] == b"\r"
@@ -123,15 +122,13 @@ class SseParser:
     def _take_line(self, line: bytes, out: list[tuple[str, bytes]]) -> None:
         if not line:
             if self._data:
-                data = self._data
-                out.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                out.append((self._name, b"\n".join(self._data)))
                 self._data = []
             self._name = ""
             self._size = 0
             return
         field, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
+        value = value.removeprefix(b" ")
         if field == b"data":
             self._data.append(value)
         elif field == b"event":
@@ -141,16 +138,12 @@ class SseParser:
 
     def _decode_name(self, name: bytes) -> str:
         """The event name; each is decoded once, as names repeat thousands of times."""
-        found = self._names.get(name)
-        if found is None:
-            found = name.decode("utf-8", "replace")
-            if len(self._names) < 100:
-                self._names[name] = found
-        return found
+        if name not in self._names and len(self._names) < 100:
+            self._names[name] = name.decode("utf-8", "replace")
+        return self._names.get(name) or name.decode("utf-8", "replace")
 
     def _hold_bytes(self, size: int) -> None:
         self._size += size
         if self._size > MAX_EVENT:
-            raise ProviderError(
-                Failure(Kind.ANSWER_TOO_LARGE, "an event of the stream is too large")
-            )
+            text = "an event of the stream is too large"
+            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, text))

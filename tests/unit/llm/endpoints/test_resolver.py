@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ FILES = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem != "__init__")
 
 
 def rows() -> list[ProviderSpec]:
-    found = [find_provider(name.replace("_", "-")) for name in FILES]
+    names = [import_module(f"{providers.__name__}.{stem}").PROVIDER.name for stem in FILES]
+    found = [find_provider(name) for name in names]
     return [row for row in found if row is not None]
 
 

@@ -62,19 +62,17 @@ class ToolCallAssembler:
         """The call that a fragment belongs to: by index, else by id, else the last one. An index
         that is repeated with another id and a name begins a new call if the old one is complete or
         has another name."""
-        call: _PendingCall | None
         if isinstance(index, int):
             call = self._by_index.get(index)
             if call is None or (id and call.id not in ("", id) and self._begins_call(call, name)):
                 call = self._by_index[index] = self._new_call()
             return call
-        call = next((c for c in self._calls if id and c.id == id), None)
-        if call is not None:
-            return call
+        for call in self._calls:
+            if id and call.id == id:
+                return call
         call = self._calls[-1] if self._calls else None
-        if call is None or (id and call.id) or self._begins_call(call, name):
-            call = self._new_call()
-        return call
+        begins = call is None or (id and call.id) or self._begins_call(call, name)
+        return self._new_call() if call is None or begins else call
 
     def _begins_call(self, call: _PendingCall, name: str) -> bool:
         """Whether a name after `call` begins another call rather than repeating its name."""
