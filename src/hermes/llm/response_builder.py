@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NoReturn
 
 from msgspec import structs
@@ -70,21 +72,12 @@ class _EventBuffer:
         return events
 
     def _join_pieces(self) -> None:
-        fresh = self.fresh
-        if not fresh:
-            return
-        self.fresh = []
+        fresh, self.fresh = self.fresh, []
         if len(fresh) == 1:
             self._filter_text(*fresh[0])
             return
-        run: list[str] = []
-        current = fresh[0][0]
-        for thinking, piece in fresh:
-            if thinking is not current:
-                self._filter_text(current, "".join(run))
-                run, current = [], thinking
-            run.append(piece)
-        self._filter_text(current, "".join(run))
+        for thinking, run in groupby(fresh, key=itemgetter(0)):
+            self._filter_text(thinking, "".join([piece for _, piece in run]))
 
     def _filter_text(self, thinking: bool, text: str) -> None:
         if thinking:
@@ -213,11 +206,7 @@ class ResponseBuilder:
         for slot in slots:
             _append_part(parts, self._slots[slot])
         return Message(
-            "assistant",
-            tuple(_split_tags(parts)),
-            origin=origin,
-            stop=self.stop,
-            usage=self.usage,
+            "assistant", tuple(_split_tags(parts)), origin=origin, stop=self.stop, usage=self.usage
         )
 
     def _open_slot(self, slot: Any, kind: str) -> _Slot:
@@ -279,9 +268,8 @@ def _append_part(parts: list[Part], slot: _Slot) -> None:
             if body or extra:
                 parts.append(Thinking(body, extra))
         case "call":
-            parts.append(
-                ToolCall(replace_invalid(slot.id), replace_invalid(slot.name), body, extra)
-            )
+            id, name = replace_invalid(slot.id), replace_invalid(slot.name)
+            parts.append(ToolCall(id, name, body, extra))
         case _:
             parts.append(Native(slot.data))
 
@@ -316,12 +304,9 @@ def _split_tags(parts: list[Part]) -> list[Part]:
 def _append_tagged_pieces(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
     for thinking, piece in pieces:
         last = out[-1] if out else None
-        if thinking:
-            if isinstance(last, Thinking) and last.extra is None:
-                out[-1] = Thinking(last.text + piece)
-            else:
-                out.append(Thinking(piece))
-        elif isinstance(last, Text) and last.extra == extra:
+        if thinking and isinstance(last, Thinking) and last.extra is None:
+            out[-1] = Thinking(last.text + piece)
+        elif not thinking and isinstance(last, Text) and last.extra == extra:
             out[-1] = Text(last.text + piece, extra)
         else:
-            out.append(Text(piece, extra))
+            out.append(Thinking(piece) if thinking else Text(piece, extra))

@@ -46,20 +46,14 @@ __all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_strea
 
 FACTS = WireFacts(list_path="/models", list_marks=("supportedGenerationMethods",))
 STREAM_TYPE = "text/event-stream"
+_FILTERED = (
+    "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR JAILBREAK "
+    "IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION"
+).split()
 _STOPS: dict[str, Stop] = {
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
-    "SAFETY": "filtered",
-    "RECITATION": "filtered",
-    "LANGUAGE": "filtered",
-    "BLOCKLIST": "filtered",
-    "PROHIBITED_CONTENT": "filtered",
-    "SPII": "filtered",
-    "MODEL_ARMOR": "filtered",
-    "JAILBREAK": "filtered",
-    "IMAGE_SAFETY": "filtered",
-    "IMAGE_PROHIBITED_CONTENT": "filtered",
-    "IMAGE_RECITATION": "filtered",
+    **dict.fromkeys(_FILTERED, "filtered"),
 }
 _ANSWER = ("candidates", "promptFeedback", "usageMetadata")
 _MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
@@ -68,14 +62,8 @@ EMPTY = "[empty]"
 UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """`skip_thought_signature_validator`, the documented stand-in for the signature of a call the
 model did not make, as the base64 this field is declared as."""
-_LEVELS = {
-    "none": "minimal",
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-}
+_LEVELS = {"none": "minimal", "xhigh": "high"}
+"""Efforts that have another name here."""
 _MAX_STOPS = 5
 _THINKING = frozenset(
     "thinking thinkingConfig thinkingLevel thinkingBudget thinking_config thinking_level "
@@ -215,7 +203,10 @@ def _thinking_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
         case "budget" if effort is not None:
             return {"thinkingBudget": BUDGETS[effort], "includeThoughts": True}
         case "level" if effort is not None:
-            return {"thinkingLevel": _LEVELS[effort], "includeThoughts": effort != "none"}
+            return {
+                "thinkingLevel": _LEVELS.get(effort, effort),
+                "includeThoughts": effort != "none",
+            }
         case _:
             return {}
 

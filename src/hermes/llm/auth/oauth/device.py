@@ -9,11 +9,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.auth.oauth.token_http import (
-    build_refusal,
-    extract_token,
-    post_fields,
-)
+from hermes.llm.auth.oauth.token_http import build_refusal, extract_token, post_fields
 from hermes.llm.auth.oauth.tokens import Token
 from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuthSpec
