@@ -278,13 +278,9 @@ def _has_text(part: Part) -> bool:
 
 def _has_content(part: Part) -> bool:
     """Whether the part alone makes an assistant message worth sending; reasoning does not."""
-    match part:
-        case Text(text=text, extra=extra):
-            return bool(extra or text.strip())
-        case ToolCall() | Native():
-            return True
-        case _:
-            return False
+    if isinstance(part, Text):
+        return bool(part.extra or part.text.strip())
+    return isinstance(part, ToolCall | Native)
 
 
 def _flatten_calls(parts: list[Part]) -> list[Part]:

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NoReturn
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.events import CallBegan, StreamEvent, TextDelta, ThinkingDelta
@@ -32,19 +32,16 @@ MAX_TOKENS = 1_000_000_000
 BYTES_PER_TOKEN = 4
 
 
-class _Slot:
+class _Slot(Struct):
     """One part under construction. Fragments are kept in a list and joined once."""
 
-    __slots__ = ("announced", "data", "extra", "id", "kind", "name", "pieces")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.pieces: list[str] = []
-        self.id = ""
-        self.name = ""
-        self.extra: dict[str, Any] = {}
-        self.data: dict[str, Any] = {}
-        self.announced = False
+    kind: str
+    pieces: list[str] = []
+    id: str = ""
+    name: str = ""
+    extra: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    announced: bool = False
 
 
 class _EventBuffer:

@@ -22,18 +22,6 @@ class ThinkFilter:
     of a line. A tag in mid-line is held back until its pair closes or the text ends; one right
     after a quote or back-tick is prose. The result does not depend on how the text is cut."""
 
-    __slots__ = (
-        "_blank",
-        "_closer",
-        "_held",
-        "_last",
-        "_line_start",
-        "_noted",
-        "_sure",
-        "_tail",
-        "_trim",
-    )
-
     def __init__(self) -> None:
         self._tail = ""
         """Possible start of a tag at the end of the last piece."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from msgspec import Struct
+
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import (
     Extra,
@@ -140,15 +142,12 @@ def _with_marker(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-class _GroupState:
+class _GroupState(Struct):
     """What the encoding of a group depends on in the groups before it."""
 
-    __slots__ = ("opening", "running")
-
-    def __init__(self) -> None:
-        self.opening = TurnOpening()
-        self.running: frozenset[str] = frozenset()
-        """Calls that the provider runs itself and whose results come in a later answer."""
+    opening: TurnOpening = TurnOpening()
+    running: frozenset[str] = frozenset()
+    """Calls that the provider runs itself and whose results come in a later answer."""
 
     def encode_group(self, group: Message, quirks: Quirks, *, last: bool = False) -> dict[str, Any]:
         self.opening = self.opening.after_group(group)

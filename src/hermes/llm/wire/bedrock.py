@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import (
@@ -289,18 +289,15 @@ def _encode_media(media: Media, number: int) -> dict[str, Any]:
     return {kind: block}
 
 
-class _ConverseBlock:
+class _ConverseBlock(Struct):
     """What the sink does not hold of an open content block."""
 
-    __slots__ = ("called", "citations", "input", "redacted", "signature", "start")
-
-    def __init__(self, start: dict[str, Any]) -> None:
-        self.start = start
-        self.called = False
-        self.input: list[str] = []
-        self.signature = ""
-        self.redacted: list[bytes] = []
-        self.citations: list[Any] = []
+    start: dict[str, Any]
+    called: bool = False
+    input: list[str] = []
+    signature: str = ""
+    redacted: list[bytes] = []
+    citations: list[Any] = []
 
 
 class Decoder:

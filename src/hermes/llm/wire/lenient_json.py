@@ -37,6 +37,14 @@ def encode_json(value: Any) -> bytes:
         return json.dumps(_clean_value(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def is_object(text: str) -> bool:
+    """Whether the text is a complete JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def to_text(value: Any) -> str:
     """The text of a value that should be a string: objects as JSON, null as empty."""
     if isinstance(value, str):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from hermes.core.message import Message, Target, Thinking, ToolReturn
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import BUDGETS, parse_arguments
-from hermes.llm.wire.lenient_json import encode_json
+from hermes.llm.wire.lenient_json import encode_json, is_object
 from hermes.llm.wire.message_buffer import MessageBuffer, MessageForms
 
 MAX_TOKENS = 8192
@@ -126,9 +125,4 @@ def legal_arguments(args: str) -> str:
     """The arguments as a JSON object in a string, unchanged if they are one. Anything else is
     wrapped in an object, as endpoints require one; it is not dropped, because the model must see
     what it wrote next to the error it got for it."""
-    try:
-        if isinstance(msgspec.json.decode(args), dict):
-            return args
-    except (ValueError, RecursionError):
-        pass
-    return encode_json(parse_arguments(args)).decode()
+    return args if is_object(args) else encode_json(parse_arguments(args)).decode()

@@ -33,7 +33,7 @@ from hermes.llm.wire.convert import (
     locate_media,
     open_list,
 )
-from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
+from hermes.llm.wire.lenient_json import decode_json, encode_json, is_object, to_text
 from hermes.llm.wire.request_fields import (
     BaseEncoder,
     RequestHead,
@@ -471,11 +471,7 @@ class Decoder(BaseDecoder):
         return "filtered" if self._sink.detail else stop
 
     def _has_whole_args(self, position: int) -> bool:
-        """Whether a call's arguments are complete."""
-        try:
-            return isinstance(msgspec.json.decode(self._sink.get_args((position, "call"))), dict)
-        except (ValueError, RecursionError):
-            return False
+        return is_object(self._sink.get_args((position, "call")))
 
 
 def _convert_event(value: dict[str, Any]) -> ResponseEvent:

@@ -13,18 +13,6 @@ class SseParser:
     """Lines end in LF, CRLF or CR. Complete lines are parsed at once; only an unfinished line is
     kept, as a list of pieces, so that small pieces do not make it slow."""
 
-    __slots__ = (
-        "_after_cr",
-        "_between",
-        "_data",
-        "_first",
-        "_line",
-        "_name",
-        "_names",
-        "_size",
-        "garbage",
-    )
-
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._data: list[bytes] = []

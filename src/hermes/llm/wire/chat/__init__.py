@@ -327,17 +327,11 @@ def _convert_chunk(value: Any) -> Chunk:
     value = as_dict(value)
     choices: list[ChunkChoice] = []
     for choice in as_dicts(value.get("choices")):
-        delta, message = choice.get("delta"), choice.get("message")
-        choices.append(
-            ChunkChoice(
-                choice.get("index"),
-                msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
-                msgspec.convert(message, Delta) if isinstance(message, dict) else None,
-                choice.get("finish_reason"),
-                choice.get("error"),
-                choice.get("usage"),
-            )
-        )
+        known = {k: v for k, v in choice.items() if k in ChunkChoice.__struct_fields__}
+        for name in ("delta", "message"):
+            inner = choice.get(name)
+            known[name] = msgspec.convert(inner, Delta) if isinstance(inner, dict) else None
+        choices.append(ChunkChoice(**known))
     return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))
 
 

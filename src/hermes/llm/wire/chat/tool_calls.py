@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from hermes.core.provider import ResponseSink
 from hermes.llm.wire.convert import as_dict, as_text
-from hermes.llm.wire.lenient_json import to_text
+from hermes.llm.wire.lenient_json import is_object, to_text
 
 _KEYS = frozenset({"index", "id", "type", "function", "custom"})
 
 
-class _PendingCall:
+class _PendingCall(Struct):
     """What is known about a call."""
 
-    __slots__ = ("end", "id", "name", "slot")
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-        self.id = ""
-        self.name = ""
-        self.end = ""
-        """The last fragment of its arguments."""
+    slot: int
+    id: str = ""
+    name: str = ""
+    end: str = ""
+    """The last fragment of its arguments."""
 
 
 class ToolCallAssembler:
@@ -79,12 +76,7 @@ class ToolCallAssembler:
         return bool(name) and (name != (call.name or name) or self._is_complete(call))
 
     def _is_complete(self, call: _PendingCall) -> bool:
-        if not call.end.endswith("}"):
-            return False
-        try:
-            return isinstance(msgspec.json.decode(self._sink.get_args(call.slot)), dict)
-        except (ValueError, RecursionError):
-            return False
+        return call.end.endswith("}") and is_object(self._sink.get_args(call.slot))
 
     def _new_call(self) -> _PendingCall:
         call = _PendingCall(len(self._calls))
