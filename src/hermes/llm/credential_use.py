@@ -111,11 +111,8 @@ class CredentialUse:
 
     def redact_failure(self, failure: Failure) -> Failure:
         """The failure without any secret the provider may have quoted."""
-        return structs.replace(
-            failure,
-            message=self._redactor.redact(failure.message),
-            code=self._redactor.redact(failure.code),
-        )
+        message, code = map(self._redactor.redact, (failure.message, failure.code))
+        return structs.replace(failure, message=message, code=code)
 
     async def _prepare_key(self, key: Credential) -> Credential:
         task = _current_task()

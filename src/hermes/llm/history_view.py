@@ -98,13 +98,11 @@ class HistoryView:
                 self._begin_group("user")
                 if message.text:
                     self._steers.append(message)
-                self._parts.extend(
-                    self._replace_media(p for p in message.parts if isinstance(p, Media))
-                )
+                images = [p for p in message.parts if isinstance(p, Media)]
+                self._parts += self._replace_media(images)
             case _:
-                parts = self._replace_media(
-                    p for p in message.parts if isinstance(p, Media) or _has_text(p)
-                )
+                parts = [p for p in message.parts if isinstance(p, Media) or _has_text(p)]
+                parts = self._replace_media(parts)
                 if message.kind == "summary":  # it may contain untrusted text
                     parts = [*parts[:1], *self._wrap_content(parts[1:])]
                 if parts:

@@ -202,9 +202,8 @@ class ResponseBuilder:
         parts: list[Part] = []
         for slot in slots:
             _append_part(parts, self._slots[slot])
-        return Message(
-            "assistant", tuple(_split_tags(parts)), origin=origin, stop=self.stop, usage=self.usage
-        )
+        whole = tuple(_split_tags(parts))
+        return Message("assistant", whole, origin=origin, stop=self.stop, usage=self.usage)
 
     def _open_slot(self, slot: Any, kind: str) -> _Slot:
         found = self._slots.get(slot)

@@ -108,19 +108,13 @@ def find_configured_provider(config: Config, name: str) -> NamedProvider:
 
 def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:
     """The variables searched for keys of a provider, in order."""
-    row = provider.row
-    main = config.model.api_key_env
-    if main and _is_main_provider(config, provider):
-        return tuple(dict.fromkeys((main, *row.api_key_envs)))
+    row, section = provider.row, config.model
+    main_name = section.provider or (CUSTOM if section.base_url else "")
+    main = find_provider(main_name)
+    if section.api_key_env and provider.name == (main.name if main is not None else main_name):
+        return tuple(dict.fromkeys((section.api_key_env, *row.api_key_envs)))
     named_ones = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
     return named_ones or (provider.spec.keys if provider.spec is not None else ())
-
-
-def _is_main_provider(config: Config, provider: NamedProvider) -> bool:
-    section = config.model
-    provider_name = section.provider or (CUSTOM if section.base_url else "")
-    spec = find_provider(provider_name) if provider_name else None
-    return provider.name == (spec.name if spec is not None else provider_name)
 
 
 def list_credentials(
@@ -133,34 +127,28 @@ def list_credentials(
     for variable in key_variables(config, provider):
         if (value := secrets.get(variable)) is None:
             continue
-        cooldown = cooldowns.find((base_url, value))
-        found.append(
-            StoredCredential(
-                provider.name,
-                "key",
-                variable,
-                secrets.find_source(variable),
-                value,
-                used=pooled or not found,
-                cooling=cooldowns.seconds_left((base_url, value)),
-                why=cooldown.why if cooldown is not None else "",
-            )
+        cooldown, left = (
+            cooldowns.find((base_url, value)),
+            cooldowns.seconds_left((base_url, value)),
         )
+        why = cooldown.why if cooldown is not None else ""
+        source, used = secrets.find_source(variable), pooled or not found
+        key = StoredCredential(provider.name, "key", variable, source, value, used, left, why)
+        found.append(key)
     file = secrets.find_login(provider.name)
     token = tokens.load_token(file) if file is not None else None
     if token is not None:
-        found.append(
-            StoredCredential(
-                provider.name,
-                "login",
-                "",
-                token.origin or "login",
-                token.refresh or token.access,
-                used=not found,
-                expires=token.expires,
-                renewable=bool(token.refresh),
-            )
+        login = StoredCredential(
+            provider.name,
+            "login",
+            "",
+            token.origin or "login",
+            token.refresh or token.access,
+            used=not found,
+            expires=token.expires,
+            renewable=bool(token.refresh),
         )
+        found.append(login)
     return found
 
 

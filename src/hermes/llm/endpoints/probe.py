@@ -117,12 +117,8 @@ def _wire_of_list(body: Any) -> str:
     rows = as_dict(body).get("models")
     first = rows[0] if isinstance(rows, list) and rows else None
     keys = {*as_dict(body), *as_dict(first)}
-    listing = (
-        wire
-        for wire in wire_names()
-        if (marks := wire_facts(wire).list_marks) and keys.issuperset(marks)
-    )
-    return next(listing, "")
+    marks = {wire: wire_facts(wire).list_marks for wire in wire_names()}
+    return next((wire for wire, listed in marks.items() if listed and keys >= {*listed}), "")
 
 
 def _is_refusal(body: Any, wire: str) -> bool:

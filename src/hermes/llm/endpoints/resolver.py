@@ -122,9 +122,8 @@ class _Resolver:
         model = section.default
         if not provider and model:
             provider, model = self._split_name(model, "")
-        return _Draft(
-            provider, model, section.base_url, section.api_mode or "", section.api_key_env, True
-        )
+        wire, key = section.api_mode or "", section.api_key_env
+        return _Draft(provider, model, section.base_url, wire, key, True)
 
     def _split_name(self, model: str, provider: str) -> tuple[str, str]:
         """(provider, model) of `provider:model` or `provider/model`. If a provider is set already,

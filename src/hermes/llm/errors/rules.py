@@ -31,7 +31,7 @@ _ANYWHERE = _INSIDE | {400, 409, 412, 413, 422, *range(500, 600)}
 _DENIED = _INSIDE | {400, 401, 403, 422}
 _5XX = frozenset(range(500, 600))
 
-TOO_LONG = (
+RULES: tuple[ErrorRule, ...] = (
     # Tokens per minute look like tokens per request, so these come before the rules on length.
     ErrorRule(Kind.CONTEXT_OVERFLOW, rf"request too large\b.{{0,200}}\blimit:? {patterns.N}"),
     ErrorRule(Kind.CONTEXT_OVERFLOW, r"exceed context limit: \d+ \+ \d+ > \d+"),
@@ -47,9 +47,7 @@ TOO_LONG = (
         code=r"context_length_exceeded|exceed_context_size_error|model_max_prompt_tokens_exceeded"
         r"|context_window_exceeded|prompt_too_long|max_tokens_exceeded|tokens_limit_reached|1261",
     ),
-)
-
-CONVERSATION = (
+    # The conversation.
     ErrorRule(Kind.REPLAY_REJECTED, code="invalid_encrypted_content|invalid_thinking_signature"),
     ErrorRule(Kind.PARAMETER, patterns.REPLAY_MISSING, _REQUEST, param="missing"),
     ErrorRule(Kind.REPLAY_REJECTED, patterns.REPLAY, _REQUEST),
@@ -66,9 +64,7 @@ CONVERSATION = (
     ),
     ErrorRule(Kind.MESSAGE_ORDER, patterns.ORDER, _REQUEST),
     ErrorRule(Kind.MESSAGE_ORDER, status=_REQUEST, code="1214"),
-)
-
-ACCOUNT = (
+    # The account.
     ErrorRule(Kind.FORBIDDEN, patterns.FORBIDDEN, _DENIED | {404, 451}),
     # Free tiers word a limit per minute like an empty account, but say when to retry.
     ErrorRule(
@@ -97,9 +93,7 @@ ACCOUNT = (
         r"|data_?inspection\w*|safety\w*|prohibited_content|invalid_prompt|1301|1026|1027",
     ),
     ErrorRule(Kind.CONTENT_POLICY, patterns.POLICY, _REQUEST | {403, 451, 500}),
-)
-
-MODEL_OR_FIELD = (
+    # The model, or one field of the request.
     ErrorRule(Kind.PARAMETER, r"no endpoints found that support tool", _REQUEST, param="tools"),
     ErrorRule(Kind.OVERLOADED, r"model.{0,60}(?:is )?(?:currently )?loading|loading model"),
     ErrorRule(
@@ -121,9 +115,7 @@ MODEL_OR_FIELD = (
     ErrorRule(Kind.CONTEXT_OVERFLOW, status=_ANYWHERE, code="1210"),
     ErrorRule(Kind.PAYLOAD_TOO_LARGE, patterns.PAYLOAD, _REQUEST | {413}),
     ErrorRule(Kind.SERVER, code="tool_use_failed"),
-)
-
-THEIR_STATE = (
+    # The provider's own state.
     ErrorRule(
         Kind.OVERLOADED,
         code=r"(?:engine_)?overloaded\w*|modelnotready\w*|serviceunavailable\w*|unavailable"
@@ -160,9 +152,7 @@ THEIR_STATE = (
         status=_INSIDE,
     ),
     ErrorRule(Kind.SERVER, patterns.SERVER, _INSIDE),
-)
-
-STATUS = (
+    # Nothing but the status.
     ErrorRule(Kind.AUTH, status={401}),
     ErrorRule(Kind.FORBIDDEN, status={403, 407, 451}),
     ErrorRule(Kind.WRONG_PATH, status={404, 405, 410}),
@@ -174,13 +164,4 @@ STATUS = (
     ErrorRule(Kind.REDIRECT, status=frozenset(range(300, 400))),
     ErrorRule(Kind.BAD_REQUEST, status=frozenset(range(400, 500))),
     ErrorRule(Kind.UNKNOWN),
-)
-
-RULES: tuple[ErrorRule, ...] = (
-    *TOO_LONG,
-    *CONVERSATION,
-    *ACCOUNT,
-    *MODEL_OR_FIELD,
-    *THEIR_STATE,
-    *STATUS,
 )

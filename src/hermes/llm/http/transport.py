@@ -65,8 +65,12 @@ class Transport:
         """Send a request and wait for the headers of the response; the body is read from the
         Exchange."""
         if url.startswith(EMBEDDED):
-            engines = self._embedded_engines()
-            return await engines.send(method, url, headers=headers, body=body)
+            if self._engines is None:
+                if self._open_engines is None:
+                    text = "embedded models cannot be called here"
+                    raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text))
+                self._engines = self._open_engines()
+            return await self._engines.send(method, url, headers=headers, body=body)
         aiohttp = load_aiohttp()
         from yarl import URL
 
@@ -124,14 +128,6 @@ class Transport:
             await session.close()
         if self._engines is not None:
             await self._engines.close()
-
-    def _embedded_engines(self) -> EmbeddedEngines:
-        if self._engines is None:
-            if self._open_engines is None:
-                text = "embedded models cannot be called here"
-                raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text))
-            self._engines = self._open_engines()
-        return self._engines
 
     async def _open_session(self, socks: str, fresh: bool) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()

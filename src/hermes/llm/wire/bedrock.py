@@ -368,11 +368,8 @@ class Decoder:
 
     def _raise_error(self, headers: Mapping[str, Any], event: dict[str, Any]) -> None:
         code = as_text(headers.get(":exception-type")) or as_text(headers.get(":error-code"))
-        text = (
-            as_text(event.get("originalMessage"))
-            or read_error(event, {})[1]
-            or as_text(headers.get(":error-message"))
-        )
+        text = as_text(event.get("originalMessage")) or read_error(event, {})[1]
+        text = text or as_text(headers.get(":error-message"))
         status = event.get("originalStatusCode")
         status = status if isinstance(status, int) else None
         raise ProviderError(classify_error(status=status, code=code, message=text))
@@ -418,7 +415,7 @@ class Decoder:
         if isinstance(delta.get("text"), str):
             self._sink.add_text(index, delta["text"])
             return
-        block = self._open.setdefault(index, _ConverseBlock({}))
+        block = self._open.get(index) or self._open.setdefault(index, _ConverseBlock({}))
         if "toolUse" in delta:
             if piece := as_text(as_dict(delta["toolUse"]).get("input")):
                 block.input.append(piece)
@@ -455,8 +452,8 @@ class Decoder:
         elif block.signature:
             self._sink.add_extra(index, "thinking", signature=block.signature)
         elif use := as_dict(block.start.get("toolUse")):
-            ran = {**use, "input": parse_arguments("".join(block.input))}
-            self._sink.set_native(index, {"toolUse": ran})
+            args = parse_arguments("".join(block.input))
+            self._sink.set_native(index, {"toolUse": {**use, "input": args}})
         elif block.start:
             self._sink.set_native(index, block.start)
 

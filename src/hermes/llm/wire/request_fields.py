@@ -62,10 +62,8 @@ class TurnOpening(Struct, frozen=True):
             return self if any(isinstance(p, ToolReturn) for p in group.parts) else TurnOpening()
         if self.answered:
             return self
-        sealed = any(
-            isinstance(p, Thinking) and p.extra and {"signature", "redacted"} & p.extra.keys()
-            for p in group.parts
-        )
+        extras = [p.extra or {} for p in group.parts if isinstance(p, Thinking)]
+        sealed = any("signature" in extra or "redacted" in extra for extra in extras)
         return TurnOpening(True, bool(group.calls) and not sealed)
 
     def fit_head(self, head: RequestHead, quirks: Quirks) -> RequestHead:

@@ -301,15 +301,13 @@ class Decoder(BaseDecoder):
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
         position = self._item_index(sent)
         known = self._items.get(position)
-        added = kind.endswith(".added")
-        if known and known.done and (added or known.key != _item_key(item)):
-            known, position = None, max(self._items) + 1
-            if isinstance(sent, int):
+        added, numbered = kind.endswith(".added"), isinstance(sent, int)
+        again = known and known.done and (added or known.key != _item_key(item))
+        if again or (known and added and not numbered):
+            position = max(self._items) + 1
+            if numbered:
                 self._moved[sent] = position
-        elif known and added and not isinstance(sent, int):
-            known, position = None, max(self._items) + 1
-        if known is None:
-            self._items[position] = _OutputItem(item)
+        self._items.setdefault(position, _OutputItem(item))
         self._latest = position
         if not added:
             self._finish_item(position, item)
@@ -318,7 +316,8 @@ class Decoder(BaseDecoder):
 
     def _current_item(self, position: int, kind: str) -> _OutputItem:
         """The item at this index, added if it was not announced."""
-        return self._items.setdefault(position, _OutputItem({"type": kind}))
+        known = self._items.get(position)
+        return known or self._items.setdefault(position, _OutputItem({"type": kind}))
 
     def _finish_item(self, position: int, item: dict[str, Any]) -> None:
         known = self._current_item(position, "")
@@ -424,9 +423,8 @@ class Decoder(BaseDecoder):
         self._ended = True
         self._response = response
         usage = as_dict(response.get("usage"))
-        received, generated = (
-            as_dict(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
-        )
+        received = as_dict(usage.get("input_tokens_details"))
+        generated = as_dict(usage.get("output_tokens_details"))
         self._sink.count_usage(
             input=usage.get("input_tokens"),
             output=usage.get("output_tokens"),

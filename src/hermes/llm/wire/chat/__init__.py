@@ -41,6 +41,10 @@ _STOPS: dict[str, Stop] = {
     "insufficient_system_resource": "died",
 }
 """All other stop reasons are a normal end."""
+_CACHE_READ = tuple(
+    "prompt_cache_hit_tokens num_cached_tokens cached_tokens cache_read_input_tokens".split()
+)
+_CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
 _COUNTED = ("prompt", "input", "completion", "output")
 _TEXT = "text"
 _THOUGHT = "thought"
@@ -352,18 +356,9 @@ def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
     return {
         "input": sent,
         "output": output,
-        "cache_read": _largest_count(
-            prompt.get("cached_tokens"),
-            usage.get("prompt_cache_hit_tokens"),
-            usage.get("num_cached_tokens"),
-            usage.get("cached_tokens"),
-            usage.get("cache_read_input_tokens"),
-        ),
+        "cache_read": _largest_count(prompt.get("cached_tokens"), *map(usage.get, _CACHE_READ)),
         "cache_write": _largest_count(
-            prompt.get("cache_write_tokens"),
-            prompt.get("cache_creation_input_tokens"),
-            prompt.get("cache_creation_tokens"),
-            usage.get("cache_creation_input_tokens"),
+            *map(prompt.get, _CACHE_WRITE), usage.get("cache_creation_input_tokens")
         ),
         "reasoning": reasoning,
         "cost": usage.get("cost"),

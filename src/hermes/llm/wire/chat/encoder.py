@@ -31,11 +31,8 @@ class Encoder(BaseEncoder):
         self._before = group
 
     def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        fresh = (
-            item
-            for before, group in pairwise((self._before, *pending))
-            for item in self._encode_group(group, before)
-        )
+        pairs = pairwise((self._before, *pending))
+        fresh = (forms for last, group in pairs for forms in self._encode_group(group, last))
         return self._join_body(head, fresh)
 
     def _encode_head(self, head: RequestHead) -> bytes:
@@ -65,18 +62,14 @@ class Encoder(BaseEncoder):
         return start + (self._encode_with_marker(message) or encode_json(message)) + b","
 
     def _encode_schema_head(self, fields: dict[str, Any], head: RequestHead) -> bytes:
-        from hermes.llm.wire.chat.schema_tools import (
-            opening_messages,
-            response_format,
-            select_tools,
-        )
+        from hermes.llm.wire.chat import schema_tools
 
         quirks = self._quirks
-        selected = select_tools(head.tools, quirks.favourites)
+        selected = schema_tools.select_tools(head.tools, quirks.favourites)
         callable = selected if head.settings.tool_choice != "none" else []
         fields["temperature"] = 0
-        fields["response_format"] = response_format(callable)
-        opening = opening_messages(selected, head.system)
+        fields["response_format"] = schema_tools.response_format(callable)
+        opening = schema_tools.opening_messages(selected, head.system)
         start = open_list(shape_fields(fields, quirks), "messages")
         return start + b"".join([encode_json(message) + b"," for message in opening])
 

@@ -80,9 +80,8 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     for tool in tools:
         properties = as_dict(tool.parameters.get("properties"))
         given = {name: properties.get(name, {}) for name in _required_names(tool)}
-        steps.append(
-            _object_schema({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given})
-        )
+        call = {ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}
+        steps.append(_object_schema(call))
     schema = {"anyOf": steps} if tools else steps[0]
     wrapped = {"name": "step", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": wrapped}
