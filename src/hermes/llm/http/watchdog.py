@@ -30,19 +30,6 @@ class Watchdog:
     reading the clock. It cancels only waits of this call; time the consumer takes does not count
     as silence."""
 
-    __slots__ = (
-        "_began",
-        "_fired",
-        "_flows",
-        "_handle",
-        "_host",
-        "_last",
-        "_limits",
-        "_loop",
-        "_patience",
-        "_task",
-    )
-
     def __init__(self, limits: Timeouts, host: str) -> None:
         self._limits = limits
         self._patience = limits.stale
