@@ -24,15 +24,7 @@ from hermes.cli.terminal.render import RENDERERS
 from hermes.config import env
 from hermes.config.load import Setup
 from hermes.core.errors import StoreError
-from hermes.core.events import (
-    Answer,
-    Approval,
-    Question,
-    Recorded,
-    StepStart,
-    TurnEnd,
-    TurnResult,
-)
+from hermes.core.events import Answer, Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 
 EXIT_PARTIAL = 3

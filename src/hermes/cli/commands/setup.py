@@ -34,12 +34,7 @@ def run(argv: list[str], profile: str) -> int:
     refuse_agent("change its model")
     attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
     request = SetupRequest(
-        args.profile,
-        args.provider,
-        args.model,
-        args.base_url,
-        args.key_env or "",
-        args.embedded,
+        args.profile, args.provider, args.model, args.base_url, args.key_env or "", args.embedded
     )
     done = set_up_model(request, attended=attended)
     if done is None:

@@ -103,11 +103,7 @@ def _list_auxiliary(setup: Setup) -> dict[str, str]:
 
 
 def _describe_server(server: LocalServer) -> dict[str, Any]:
-    return {
-        "provider": server.provider,
-        "base_url": server.base_url,
-        "models": list(server.models),
-    }
+    return {"provider": server.provider, "base_url": server.base_url, "models": list(server.models)}
 
 
 def format_model(data: dict[str, Any]) -> list[str]:

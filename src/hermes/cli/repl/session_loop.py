@@ -85,11 +85,7 @@ class SessionLoop:
         self._cwd = repl.editor.cwd
         self._scrollback = view.scrollback
         self._conversation = Conversation(
-            runtime,
-            session,
-            view,
-            refresh=repl.screen.refresh,
-            edit_text=repl.edit_text,
+            runtime, session, view, refresh=repl.screen.refresh, edit_text=repl.edit_text
         )
         self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
