@@ -37,9 +37,9 @@ class CommandParser(ArgumentParser):
     capturing = False
     """Set on the class while `get_command_parser` runs."""
 
-    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+    def __init__(self, command: str, description: str, epilog: str) -> None:
         super().__init__(
-            prog=prog,
+            prog=f"hermes {command}",
             description=description,
             epilog=epilog,
             formatter_class=_WideHelpFormatter,
@@ -84,8 +84,27 @@ class CommandParser(ArgumentParser):
         word = "an action" if first.dest == "action" else f"a {first.metavar or first.dest}"
         return f"{word} is required, one of {', '.join(map(str, first.choices))}"
 
-    def parse_command(self, argv: list[str]) -> Namespace:
-        """The arguments, options and words in any order; unknown ones are an error."""
+    def add_flag(self, *names: str, **settings: Any) -> None:
+        self.add_argument(*names, action="store_true", **settings)
+
+    def add_count_option(self, *names: str, **settings: Any) -> None:
+        """An option whose value is a whole number of at least 1."""
+        self.add_argument(*names, type=_parse_positive, **settings)
+
+    def add_key_option(self, name: str, metavar: str, help: str) -> None:
+        """An option that names the environment variable with a key."""
+        self.add_argument(name, metavar=metavar, type=_parse_variable_name, help=help)
+
+    def add_profile_option(self, default: str) -> None:
+        self.add_argument(
+            "-p", "--profile", metavar="NAME", default=default, help="use another profile"
+        )
+
+    def parse_command(self, argv: list[str], profile: str | None = None) -> Namespace:
+        """The arguments, options and words in any order; unknown ones are an error. With `profile`,
+        the default, another one can be chosen."""
+        if profile is not None:
+            self.add_profile_option(profile)
         args, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             self.reject_unknown(unknown)
@@ -129,21 +148,14 @@ def get_command_parser(name: str) -> CommandParser:
     raise AssertionError(f"{name} parsed nothing")
 
 
-def add_profile_option(parser: ArgumentParser, profile: str) -> None:
-    parser.add_argument(
-        "-p", "--profile", metavar="NAME", default=profile, help="use another profile"
-    )
-
-
-def parse_variable_name(text: str) -> str:
-    """For `type=`: what is not a name may be the key itself, and is not repeated."""
+def _parse_variable_name(text: str) -> str:
+    """What is not a name may be the key itself, and is not repeated."""
     if not text.isidentifier() or not text.isascii():
         raise ArgumentTypeError("give the name of an environment variable, not the key itself")
     return text
 
 
-def parse_positive(text: str) -> int:
-    """For `type=`: a whole number of at least 1."""
+def _parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from hermes.config.env import get_environment, is_inside_agent
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
+    from hermes.core.store import Store
 
 
 def locate_home(profile: str) -> Path:
@@ -34,6 +36,20 @@ def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
     for warning in setup.warnings:
         print_stderr(warning)
     return setup
+
+
+@asynccontextmanager
+async def open_store(home: Path) -> AsyncIterator[Store]:
+    """The stored sessions of a home; what is found wrong with them is shown."""
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(paths.database_file(home))
+    try:
+        for notice in await store.wait_until_open():
+            print_stderr(notice)
+        yield store
+    finally:
+        await store.close()
 
 
 def refuse_agent(action: str) -> None:

@@ -30,12 +30,9 @@ async def log_in(setup: Setup, provider: NamedProvider, *, browser: bool) -> Tok
         )
     attended = os.isatty(0) and os.isatty(2)
     screen = _LoginScreen(setup, browser=browser and attended)
-    transport = Transport()
-    try:
-        steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+    steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+    async with Transport() as transport:
         token = await run_login(flow, transport, steps)
-    finally:
-        await transport.close()
     store_token(setup, provider, token)
     return token
 
@@ -92,12 +89,13 @@ class _LoginScreen:
         opener = which("open" if sys.platform == "darwin" else "xdg-open")
         if not self._browser or not screen or not opener or environ.get("SSH_CONNECTION"):
             return
+        environ, null = build_child_env(self._setup.secrets), subprocess.DEVNULL
         subprocess.Popen(
             [opener, address],
-            env=build_child_env(self._setup.secrets),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            env=environ,
+            stdin=null,
+            stdout=null,
+            stderr=null,
             start_new_session=True,
         )
 

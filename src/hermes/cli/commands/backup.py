@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 Saves sessions, configuration, persona, memory, skills, checkpoints and the profiles of this home
@@ -20,13 +20,12 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes backup", "Save everything to a file.", _EPILOG)
+    parser = CommandParser("backup", "Save everything to a file.", _EPILOG)
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="default: a new file in this folder"
     )
-    parser.add_argument("--with-secrets", action="store_true", help="include keys and logins")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--with-secrets", help="include keys and logins")
+    args = parser.parse_command(argv, profile)
     import asyncio
     from pathlib import Path
 

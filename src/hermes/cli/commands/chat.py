@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive, parse_variable_name
+from hermes.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from hermes.cli.process import SignalHandler
@@ -164,21 +164,16 @@ def _print_error(sentence: str, code: str, output: str) -> None:
 
 def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     about = "Start a conversation in this terminal or, with -q, answer one prompt and exit."
-    parser = CommandParser("hermes chat", about, _EPILOG)
+    parser = CommandParser("chat", about, _EPILOG)
     add = parser.add_argument
     add("-q", "--query", metavar="TEXT", help="the prompt; - reads it from standard input")
     add("-m", "--model", metavar="M", default="", help="model, or provider:model")
     add("--provider", metavar="P", default="", help="a provider name, or custom")
     add("--base-url", metavar="U", default="", help="address of a custom endpoint")
-    add(
-        "--api-key-env",
-        metavar="VAR",
-        type=parse_variable_name,
-        help="name of the environment variable with the key",
-    )
+    parser.add_key_option("--api-key-env", "VAR", "name of the environment variable with the key")
     add("--api-mode", choices=_API_MODES, default="", help="protocol (default: detected)")
     add("--toolsets", metavar="A,B|none", help="toolsets to offer, or none")
-    add("--max-turns", metavar="N", type=parse_positive, help="limit of model calls in this turn")
+    parser.add_count_option("--max-turns", metavar="N", help="limit of model calls in this turn")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resume", metavar="ID", help="resume this session (a prefix is enough)")
     which.add_argument(
@@ -189,15 +184,15 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
         help="resume the latest session of this folder",
     )
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
-    add("--yolo", action="store_true", help="turn off approvals and the sandbox")
-    add("--plain", action="store_true", help="line by line, without a screen")
+    parser.add_flag("--yolo", help="turn off approvals and the sandbox")
+    parser.add_flag("--plain", help="line by line, without a screen")
     add(
         "--output",
         choices=("text", "json", "stream-json"),
         default="text",
         help="output format (default: text)",
     )
-    add_profile_option(parser, profile)
+    parser.add_profile_option(profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown and args.query is None and not unknown[0].startswith("-"):
         parser.error('give the prompt with -q "..."')

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import create_home, locate_home, refuse_agent
 from hermes.cli.terminal.text import to_json
 from hermes.config import paths
@@ -36,13 +36,13 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes config", "Show and change the configuration.", _EPILOG)
+    parser = CommandParser("config", "Show and change the configuration.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument(
         "words", nargs="*", metavar="KEY VALUE", help="a KEY looks like agent.max_turns"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON (show, get)")
-    add_profile_option(parser, profile)
+    parser.add_flag("--json", help="print JSON (show, get)")
+    parser.add_profile_option(profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
     if args.action == "set" and len(args.words) == len(unknown) == 1:
         args.words.append(unknown.pop())  # a value that begins with a dash

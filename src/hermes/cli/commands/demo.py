@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup
 from hermes.config import paths
 
@@ -29,11 +29,8 @@ _QUESTIONS = ("What is the capital of France?", "List the files in this folder")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes demo", "Run a short sample conversation to see that it works.", _EPILOG
-    )
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser = CommandParser("demo", "Run a short sample conversation to see that it works.", _EPILOG)
+    args = parser.parse_command(argv, profile)
     from hermes.cli.log_file import start_logging
 
     setup = load_checked_setup(args.profile)

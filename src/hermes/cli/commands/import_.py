@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 FILE was written by hermes backup. It is checked completely first: a file that is damaged, was
@@ -21,13 +21,10 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes import", "Restore a backup.", _EPILOG)
+    parser = CommandParser("import", "Restore a backup.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the backup")
-    parser.add_argument(
-        "--force", action="store_true", help="replace existing content, which is set aside"
-    )
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--force", help="replace existing content, which is set aside")
+    args = parser.parse_command(argv, profile)
     import asyncio
     from pathlib import Path
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
-from hermes.cli.startup import load_checked_setup
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import load_checked_setup, open_store
 from hermes.cli.terminal.tables import (
     draw_bars,
     format_count,
@@ -42,15 +41,12 @@ _SECTION_ROWS = 15
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes insights", "Show what model calls used and cost.", _EPILOG)
-    parser.add_argument(
-        "--days", type=parse_positive, default=30, metavar="N", help="days to include (default: 30)"
-    )
+    parser = CommandParser("insights", "Show what model calls used and cost.", _EPILOG)
+    parser.add_count_option("--days", default=30, metavar="N", help="days to include (default: 30)")
     choices = [name for name in get_args(By) if name in {*_ALL, "session", "user", "job"}]
     parser.add_argument("--by", choices=choices, help="show one table, grouped by this")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
     import asyncio
 
     return asyncio.run(_report_usage(args))
@@ -72,18 +68,10 @@ async def _report_usage(args: Namespace) -> int:
 
 
 async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[UsageRow]]:
-    file = paths.database_file(home)
-    if not file.exists():
+    if not paths.database_file(home).exists():
         return {by: [] for by in groups}
-    from hermes.store.sqlite import SqliteStore
-
-    store = SqliteStore(file)
-    try:
-        for sentence in await store.wait_until_open():
-            print_stderr(sentence)
+    async with open_store(home) as store:
         return {by: await store.ledger.sum_calls(by, since) for by in groups}
-    finally:
-        await store.close()
 
 
 # -- for programs --------------------------------------------------------------------------
@@ -172,11 +160,10 @@ def _draw_days(rows: list[UsageRow], days: int, room: int, *, colour: bool) -> l
         if name <= min(by_day):
             break
     if any(row.cost for row in shown):
-        return draw_bars(
-            [(r.key, r.cost, format_money(r.cost)) for r in shown], room, colour=colour
-        )
-    tokens = [(r.key, r.input + r.output, format_count(r.input + r.output)) for r in shown]
-    return draw_bars(tokens, room, colour=colour)
+        bars = [(r.key, r.cost, format_money(r.cost)) for r in shown]
+    else:
+        bars = [(r.key, r.input + r.output, format_count(r.input + r.output)) for r in shown]
+    return draw_bars(bars, room, colour=colour)
 
 
 def _format_section(by: By, rows: list[UsageRow], room: int) -> list[str]:

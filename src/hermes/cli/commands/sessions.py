@@ -13,15 +13,13 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
+from hermes.cli.parser import CommandParser
 from hermes.cli.session_start import find_session
-from hermes.cli.startup import load_checked_setup
-from hermes.cli.terminal.picker import ask_yes_no
+from hermes.cli.startup import load_checked_setup, open_store
+from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
 from hermes.cli.terminal.transcript import message_markdown
-from hermes.config import paths
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
@@ -50,26 +48,19 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes sessions", "List, show, search and change stored sessions.", _EPILOG
-    )
+    parser = CommandParser("sessions", "List, show, search and change stored sessions.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="ID|WORDS")
-    parser.add_argument("--json", action="store_true", help="print JSON (list, show, search)")
-    parser.add_argument(
-        "-n", "--limit", type=parse_positive, default=20, help="list at most this many"
-    )
-    parser.add_argument("--here", action="store_true", help="list: only sessions of this folder")
+    parser.add_flag("--json", help="print JSON (list, show, search)")
+    parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
+    parser.add_flag("--here", help="list: only sessions of this folder")
     parser.add_argument(
         "--format", choices=("jsonl", "markdown"), default="jsonl", help="export: format"
     )
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
-    parser.add_argument(
-        "--days", metavar="N", type=parse_positive, help="prune: not used for N days"
-    )
-    parser.add_argument("--yes", action="store_true", help="delete, prune: do not ask")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
+    parser.add_flag("--yes", help="delete, prune: do not ask")
+    args = parser.parse_command(argv, profile)
     args.words = [decode_argument(word) for word in args.words]
     if problem := _check_usage(args):
         parser.error(problem)
@@ -98,16 +89,9 @@ def _check_usage(args: Namespace) -> str:
 
 @asynccontextmanager
 async def _open_store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
-    from hermes.store.sqlite import SqliteStore
-
     setup = load_checked_setup(args.profile)
-    store: Store = SqliteStore(paths.database_file(setup.home))
-    try:
-        for sentence in await store.wait_until_open():
-            print_stderr(sentence)
+    async with open_store(setup.home) as store:
         yield store, Redactor(setup.secrets.redactable_values())
-    finally:
-        await store.close()
 
 
 async def _list_sessions(args: Namespace) -> int:
@@ -133,9 +117,7 @@ async def _list_sessions(args: Namespace) -> int:
         for meta in found
     ]
     head = ("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE")
-    limit = None
-    if sys.stdout.isatty():
-        limit = os.get_terminal_size(sys.stdout.fileno()).columns or None
+    limit = os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None
     for line in align_columns((head, *rows)):
         print(line[:limit])
     return 0
@@ -277,13 +259,7 @@ def _confirm_deletion(args: Namespace, question: str) -> int | None:
     """None for yes, otherwise the exit status."""
     if args.yes:
         return None
-    if not sys.stdin.isatty():
-        print_stderr(f"without a terminal, `sessions {args.action}` needs --yes")
-        return EXIT_USAGE
-    if ask_yes_no(question):
-        return None
-    print("Nothing was deleted.", file=sys.stderr)
-    return 0
+    return confirm_change(f"sessions {args.action}", question, "Nothing was deleted.")
 
 
 async def _prune_sessions(args: Namespace) -> int:

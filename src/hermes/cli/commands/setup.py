@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from hermes.cli.main import EXIT_FAILED, load_command
-from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 Looks for keys (environment, .env), logins, model servers on this machine and the built-in model,
@@ -46,21 +46,15 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _parse_arguments(argv: list[str], profile: str) -> Namespace:
-    parser = CommandParser("hermes setup", "Find a model that works and use it.", _EPILOG)
+    parser = CommandParser("setup", "Find a model that works and use it.", _EPILOG)
     add = parser.add_argument
-    add("--non-interactive", action="store_true", help="ask no questions")
+    parser.add_flag("--non-interactive", help="ask no questions")
     add("--provider", metavar="P", default="", help="a provider name, or custom")
     add("--model", metavar="M", default="", help="model, or provider:model")
     add("--base-url", metavar="U", default="", help="address of a custom endpoint")
-    add(
-        "--key-env",
-        metavar="VAR",
-        type=parse_variable_name,
-        help="environment variable with the key",
-    )
-    add("--embedded", action="store_true", help="use the small built-in model")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_key_option("--key-env", "VAR", "environment variable with the key")
+    parser.add_flag("--embedded", help="use the small built-in model")
+    args = parser.parse_command(argv, profile)
     if args.embedded and (args.provider or args.base_url or args.key_env):
         parser.error("--embedded goes with --model only")
     return args

@@ -26,34 +26,27 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes update", "Show the update command.", _EPILOG)
-    parser.add_argument("--check", action="store_true", help="look up the newest version")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = CommandParser("update", "Show the update command.", _EPILOG)
+    parser.add_flag("--check", help="look up the newest version")
+    parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv)
-    from hermes.cli.installation import detect_installation
+    from hermes.cli.installation import detect_installation, is_newer
 
     found = detect_installation()
     newest, problem = _look_up_newest() if args.check else ("", "")
+    newer = is_newer(newest, VERSION) if newest else None
     if args.json:
-        _print_json(found, newest, problem)
+        _print_json(found, newest, newer, problem)
         return EXIT_FAILED if problem else 0
     if problem:
         print_stderr(problem)
-    _print_text(found, newest)
-    return EXIT_FAILED if problem else 0
-
-
-def _print_text(found: Installation, newest: str) -> None:
-    from hermes.cli.installation import is_newer
-
-    if newest and not is_newer(newest, VERSION):
+    if newer is False:
         print(f"hermes {VERSION} is the newest version.")
-        return
-    head = f"hermes {VERSION}"
-    if newest:
-        head += f"; {newest} is available"
+        return 0
+    head = f"hermes {VERSION}" + (f"; {newest} is available" if newest else "")
     print(f"{head}. Installed with {found.installer}. To update:\n\n    {found.update_command}\n")
     print("Your sessions, keys and settings are not affected.", file=sys.stderr)
+    return EXIT_FAILED if problem else 0
 
 
 def _look_up_newest() -> tuple[str, str]:
@@ -68,19 +61,15 @@ def _look_up_newest() -> tuple[str, str]:
         return "", f"Could not look up the newest version: {error}"
 
 
-def _print_json(found: Installation, newest: str, problem: str) -> None:
-    from hermes.cli.installation import is_newer
+def _print_json(found: Installation, newest: str, newer: bool | None, problem: str) -> None:
     from hermes.cli.terminal.text import to_json
 
-    print(
-        to_json(
-            {
-                "version": VERSION,
-                "installed_with": found.installer,
-                "command": found.update_command,
-                "newest": newest or None,
-                "newer": is_newer(newest, VERSION) if newest else None,
-                "error": problem or None,
-            }
-        )
-    )
+    about = {
+        "version": VERSION,
+        "installed_with": found.installer,
+        "command": found.update_command,
+        "newest": newest or None,
+        "newer": newer,
+        "error": problem or None,
+    }
+    print(to_json(about))

@@ -104,11 +104,8 @@ def _describe_error(error: Exception) -> str:
 async def _list_models(endpoint: ModelEndpoint) -> Check:
     """Asks for the list of models, which needs the key and costs nothing."""
     name = f"provider {endpoint.target.provider}"
-    transport = Transport()
-    try:
+    async with Transport() as transport:
         response = await Client(endpoint, transport).listing.check_access()
-    finally:
-        await transport.close()
     if response.problem:
         return Check(name, "failed", response.problem)
     status = response.status

@@ -46,9 +46,10 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
     if not found.wire:
         raise ConfigError(f"{url} is not a model endpoint: {found.problem}. Nothing was changed.")
     if found.base_url != url:
-        found = _confirm_version(found, attended=attended)
+        _confirm_version(found, attended=attended)
     model = args.model or pick_listed_model(found, attended=attended)
-    _store_key(setup, variable, key)
+    if variable and setup.secrets.get(variable) is None:
+        dotenv.set_variable(setup.home, variable, key.value)
     return _save_endpoint(setup, args, found, variable, model)
 
 
@@ -76,16 +77,13 @@ def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
 
 def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
     async def probe_url() -> Probe:
-        transport = Transport()
-        try:
+        async with Transport() as transport:
             return await Prober(transport, key).probe_address(url, api_mode)
-        finally:
-            await transport.close()
 
     return asyncio.run(probe_url())
 
 
-def _confirm_version(found: Probe, *, attended: bool) -> Probe:
+def _confirm_version(found: Probe, *, attended: bool) -> None:
     """Confirms the address with the /v1 that the user left out."""
     if attended:
         text = f"/v1 is missing: the endpoint is {found.base_url}. Use that? [Y/n] "
@@ -94,7 +92,6 @@ def _confirm_version(found: Probe, *, attended: bool) -> Probe:
             raise ConfigError("Nothing was changed.")
     else:
         print_stderr(f"/v1 was missing; using {found.base_url}")
-    return found
 
 
 def pick_listed_model(found: Probe, *, attended: bool) -> str:
@@ -113,11 +110,6 @@ def pick_listed_model(found: Probe, *, attended: bool) -> str:
     raise ConfigError(f"Which model? Name one with --model: {listed}{more}.")
 
 
-def _store_key(setup: Setup, variable: str, key: Credential) -> None:
-    if variable and setup.secrets.get(variable) is None:
-        dotenv.set_variable(setup.home, variable, key.value)
-
-
 def _save_endpoint(
     setup: Setup, args: Namespace, found: Probe, variable: str, model: str
 ) -> ModelSelection:
@@ -128,15 +120,8 @@ def _save_endpoint(
         selection = ModelSelection(CUSTOM, model, found.base_url, mode, variable)
         save_selection(setup, selection)
         return selection
-    section = f"providers.{args.called}"
-    apply_changes(
-        setup.home,
-        {
-            f"{section}.base_url": found.base_url,
-            f"{section}.api_mode": mode or None,
-            f"{section}.api_key_env": variable or None,
-        },
-    )
+    row = {"base_url": found.base_url, "api_mode": mode or None, "api_key_env": variable or None}
+    apply_changes(setup.home, {f"providers.{args.called}.{key}": row[key] for key in row})
     selection = ModelSelection(args.called, model)
     save_selection(load_setup(setup.profile), selection)
     return selection

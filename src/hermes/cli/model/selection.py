@@ -34,9 +34,9 @@ def parse_selection(setup: Setup, text: str) -> ModelSelection:
         raise ConfigError("Name a model: PROVIDER:MODEL.")
     name, colon, model = text.partition(":")
     if colon and model and _is_provider(config, name):
-        return ModelSelection(_provider_name(config, name), model)
+        return ModelSelection(find_provider_name(config, name), model)
     if not colon and _is_provider(config, text):
-        return ModelSelection(_provider_name(config, text), _default_model(config, text))
+        return ModelSelection(find_provider_name(config, text), _default_model(config, text))
     configured = _configured_provider(config)
     spec = find_provider(configured) if configured else None
     hosted = spec is not None and spec.auth != "none"
@@ -53,7 +53,7 @@ def _is_provider(config: Config, name: str) -> bool:
     return own or name in config.providers or find_provider(name) is not None
 
 
-def _provider_name(config: Config, name: str) -> str:
+def find_provider_name(config: Config, name: str) -> str:
     return name if name in config.providers else find_configured_provider(config, name).name
 
 

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 
 from msgspec import Struct
 
+from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.terminal.text import strip_controls
 from hermes.config.env import get_environment
 
@@ -31,6 +32,17 @@ def ask_yes_no(question: str) -> bool:
     """Asks on the terminal; Enter and end of input mean no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def confirm_change(command: str, question: str, refusal: str) -> int | None:
+    """None for yes, otherwise the exit status; without a terminal the command needs --yes."""
+    if not sys.stdin.isatty():
+        print_stderr(f"without a terminal, `{command}` needs --yes")
+        return EXIT_USAGE
+    if ask_yes_no(question):
+        return None
+    print(refusal, file=sys.stderr)
+    return 0
 
 
 def pick_row(title: str, rows: Sequence[PickerRow], current: str = "") -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -101,6 +102,13 @@ def to_json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except TypeError:
         return orjson.dumps(_clean_strings(value)).decode()
+
+
+def print_report(data: Any, lines: Iterable[str], *, json: bool) -> int:
+    """Prints the data for programs or the lines for people; returns the exit status 0."""
+    for line in (to_json(data),) if json else lines:
+        print(line)
+    return 0
 
 
 def _clean_strings(value: Any) -> Any:
