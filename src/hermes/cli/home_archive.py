@@ -35,18 +35,11 @@ HEADER, MANIFEST = "hermes-backup.json", "manifest.json"
 DATABASE = "hermes.db"
 _SKIPPED_FOLDERS = frozenset({"cache", "run", "models", "logs", "processes", "aside"})
 """Recreated, too large, or only meaningful while something runs."""
-_SKIPPED_FILES = (
-    "*.lock",
-    "*.tmp",
-    "*.new",
-    "*.part",
-    ".*.new",
-    "hermes-backup-*.tar.gz",
-    "hermes.db*",
-)
+_SKIPPED_FILES = "*.lock *.tmp *.new *.part hermes-backup-*.tar.gz hermes.db*".split()
 SECRET_NAMES = frozenset({".env", "logins", "auth.json", "credentials.json", "tokens", "secrets"})
 _SECRET_FILES = ("*.pem", "*.key", "*.p12", ".env.*")
 REDACTED = "[redacted]"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ArchiveHeader(Struct, frozen=True):
@@ -69,12 +62,11 @@ class WrittenArchive(Struct, frozen=True):
 
 async def write_archive(home: Path, file: Path, *, secrets: bool) -> WrittenArchive:
     """The file is written completely or not at all. ConfigError when it already exists."""
-    _refuse_existing(file)
+    if _list_existing(file.parent, [file.name]):
+        raise ConfigError(f"{file} already exists; nothing was written. Choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    size = 0
     try:
-        handle = os.open(part, flags, 0o600)
+        handle = os.open(part, _NEW_FILE, 0o600)
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     try:
@@ -92,11 +84,6 @@ async def write_archive(home: Path, file: Path, *, secrets: bool) -> WrittenArch
     finally:
         part.unlink(missing_ok=True)
     return WrittenArchive(file, len(writer.members), size, tuple(writer.left_out))
-
-
-def _refuse_existing(file: Path) -> None:
-    if os.path.lexists(file):
-        raise ConfigError(f"{file} already exists; nothing was written. Choose another name.")
 
 
 class _ArchiveWriter:
@@ -129,8 +116,7 @@ class _ArchiveWriter:
     def _list_files(self, home: Path) -> Iterator[Path]:
         for folder, inner, names in os.walk(home):
             here = Path(folder)
-            top = here == home
-            if top:
+            if here == home:
                 inner[:] = [n for n in inner if n not in _SKIPPED_FOLDERS and n != "profiles"]
             inner.sort()
             for name in [n for n in inner if self._is_secret(n)]:
@@ -168,8 +154,7 @@ class _ArchiveWriter:
         try:
             handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            link = file.is_symlink()
-            why = "is a link" if link else f"could not be read ({error.strerror})"
+            why = "is a link" if file.is_symlink() else f"could not be read ({error.strerror})"
             self.left_out.append(f"{name} {why} and was left out")
             return
         with os.fdopen(handle, "rb") as opened:
@@ -202,9 +187,8 @@ class _ArchiveWriter:
         for value in sorted(values, key=len, reverse=True):
             source = source.replace(value.encode(), REDACTED.encode())
         if values:
-            self.left_out.append(
-                f"{name}: {format_plural(len(values), 'secret')} replaced by {REDACTED}"
-            )
+            count = format_plural(len(values), "secret")
+            self.left_out.append(f"{name}: {count} replaced by {REDACTED}")
         return source
 
 
@@ -332,8 +316,7 @@ def _parse_header(data: bytes) -> ArchiveHeader:
 def _write_member(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tuple[int, str]:
     target = staging / member.name
     paths.make_private_folder(target.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(target, flags, 0o700 if member.mode & 0o100 else 0o600)
+    handle = os.open(target, _NEW_FILE, 0o700 if member.mode & 0o100 else 0o600)
     digest, size = hashlib.sha256(), 0
     with os.fdopen(handle, "wb") as out:
         while piece := data.read(_CHUNK):
@@ -348,7 +331,9 @@ def _write_member(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tu
 
 async def _check_databases(staging: Path) -> None:
     """Opens them as the program itself would."""
-    for file in _list_databases(staging):
+    for file in (staging / unit for unit in _list_units(staging)):
+        if file.name != DATABASE:
+            continue
         store = SqliteStore(file)
         try:
             problems = await store.maintenance.check_integrity()
@@ -362,11 +347,6 @@ async def _check_databases(staging: Path) -> None:
                 f"The sessions in the backup are damaged ({problems[0]}); {_UNCHANGED}"
             )
         await _release_database(file)
-
-
-def _list_databases(staging: Path) -> list[Path]:
-    found = [staging / DATABASE, *staging.glob(f"profiles/*/{DATABASE}")]
-    return [file for file in found if file.exists()]
 
 
 # -- moving -------------------------------------------------------------------------------
@@ -385,14 +365,16 @@ async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | 
         if PurePosixPath(unit).name == DATABASE:
             await _release_database(home / unit)
     aside = home / "aside" / time.strftime("import-%Y%m%d-%H%M%S")
-    moves: list[tuple[Path, Path]] = []
+    moves = [(home / unit, aside / unit) for unit in existing]
+    moves += [(staging / unit, home / unit) for unit in units]
+    done: list[tuple[Path, Path]] = []
     try:
-        for unit in existing:
-            _move_unit(home / unit, aside / unit, moves)
-        for unit in units:
-            _move_unit(staging / unit, home / unit, moves)
+        for source, target in moves:
+            paths.make_private_folder(target.parent)
+            source.rename(target)
+            done.append((source, target))
     except OSError as error:
-        for source, target in reversed(moves):
+        for source, target in reversed(done):
             target.rename(source)
         raise ConfigError(
             f"The backup could not be moved into place ({error.strerror}); {_UNCHANGED}"
@@ -400,8 +382,8 @@ async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | 
     return aside if existing else None
 
 
-def _list_existing(home: Path, units: list[str]) -> list[str]:
-    return [unit for unit in units if os.path.lexists(home / unit)]
+def _list_existing(folder: Path, names: list[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(folder / name)]
 
 
 def _list_units(folder: Path) -> list[str]:
@@ -410,12 +392,6 @@ def _list_units(folder: Path) -> list[str]:
     for profile in folder.glob("profiles/*"):
         units += [entry.relative_to(folder).as_posix() for entry in profile.iterdir()]
     return sorted(units)
-
-
-def _move_unit(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
-    paths.make_private_folder(target.parent)
-    source.rename(target)
-    moves.append((source, target))
 
 
 async def _release_database(database: Path) -> None:

@@ -9,10 +9,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from hermes.config import paths
 from hermes.core.log_context import SESSION
@@ -56,17 +55,23 @@ class LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._encode_record(record)
-            if self._handle < 0 or self._close_full_file():
+            # A server writes for weeks, and another process of this home may have rotated the file.
+            if self._handle >= 0 and os.fstat(self._handle).st_size > MAX_BYTES:
+                self._close_file()
+            if self._handle < 0:
                 self._handle = self._open_file()
             os.write(self._handle, line)
         except (OSError, ValueError, TypeError):
             return
 
     def close(self) -> None:
+        self._close_file()
+        super().close()
+
+    def _close_file(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-        super().close()
 
     def _encode_record(self, record: logging.LogRecord) -> bytes:
         """JSON escapes line breaks, so that no text can forge a record."""
@@ -88,15 +93,6 @@ class LogFile(logging.Handler):
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
         return (to_json(entry) + "\n").encode()
 
-    def _close_full_file(self) -> bool:
-        """Whether the file was full: a server writes for weeks, and another process of this home
-        may have started a new file."""
-        if os.fstat(self._handle).st_size <= MAX_BYTES:
-            return False
-        os.close(self._handle)
-        self._handle = -1
-        return True
-
     def _open_file(self) -> int:
         paths.make_private_folder(self.path.parent)
         if self.path.exists() and self.path.stat().st_size > MAX_BYTES:
@@ -108,7 +104,7 @@ class LogFile(logging.Handler):
 # -- reading -------------------------------------------------------------------------------
 
 
-class LogPosition(Struct, frozen=True):
+class LogPosition(NamedTuple):
     """How far a file was read."""
 
     inode: int = 0
@@ -158,7 +154,7 @@ def follow_log(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[dict[str, Any]]:
     """Records written from there on, without end; the file may be replaced at any time."""
-    inode, size, partial = position.inode, position.size, position.partial
+    inode, size, partial = position
     while True:
         now, length = _file_identity(path)
         if now != inode or length < size:

@@ -13,6 +13,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.model.candidates import Candidate, find_candidates, guess_variable
 from hermes.cli.model.custom import pick_listed_model, probe_endpoint
+from hermes.cli.startup import load_checked_setup
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.text import one_line
 from hermes.config import dotenv, paths
@@ -56,10 +57,8 @@ class SetupResult(Struct, frozen=True):
 
 def set_up_model(request: SetupRequest, *, attended: bool) -> SetupResult | None:
     """Finds, tests and saves a model; None when none answered, which has been reported."""
-    setup = load_setup(request.profile, keys=[request.key_env] if request.key_env else [])
+    setup = load_checked_setup(request.profile, [request.key_env] if request.key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
-    for warning in setup.warnings:
-        print_stderr(warning)
     if (setup.home / "state.db").exists():
         print("This home was created by the original Hermes Agent; its sessions stay unchanged.")
     fresh = not paths.database_file(setup.home).exists()
@@ -74,9 +73,8 @@ def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
     if request.base_url:
         request = _complete_endpoint(setup, request, attended=attended)
     candidate = _requested_candidate(setup, request)
-    resolve_chain(
-        setup.config, setup.secrets, candidate.choice
-    )  # what cannot be called is a usage error
+    # What cannot be called is a usage error.
+    resolve_chain(setup.config, setup.secrets, candidate.choice)
     return _try_candidate(setup, candidate, save=True)
 
 
@@ -210,10 +208,8 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
     if save:
         _save_model(setup, candidate.choice, greeting)
     elif candidate.kind == "embedded":
-        print(
-            "Hermes will use it until you connect a better one: run `hermes setup` or set an "
-            "API key."
-        )
+        advice = "run `hermes setup` or set an API key"
+        print(f"Hermes will use it until you connect a better one: {advice}.")
     print('Ready. `hermes` starts a conversation; `hermes chat -q "…"` asks a single question.')
     return greeting.session
 

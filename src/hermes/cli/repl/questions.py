@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hermes.app.session import Session
 from hermes.cli.repl.display.scrollback import Scrollback
@@ -40,23 +41,16 @@ _ANSWERS: dict[Answer, str] = {
 _EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
 
 
+@dataclass(frozen=True)
 class PendingQuestion:
     """One question. `keys` maps letters to what they mean; without keys, a text answers it."""
 
-    def __init__(
-        self,
-        body: list[list[Piece]],
-        keys: dict[str, str],
-        answer: Callable[[str | None], None],
-        *,
-        prompt: str,
-    ) -> None:
-        self.body = body
-        """Written to the scrollback, once."""
-        self.keys = keys
-        self.answer = answer
-        """Called once, with a key or a text; None means no."""
-        self.prompt = prompt
+    body: list[list[Piece]]
+    """Written to the scrollback, once."""
+    keys: dict[str, str]
+    answer: Callable[[str | None], None]
+    """Called once, with a key or a text; None means no."""
+    prompt: str
 
     @property
     def wants_text(self) -> bool:
@@ -182,10 +176,8 @@ def describe_approval(approval: Approval) -> list[list[Piece]]:
     lines: list[list[Piece]] = [
         [(WARNING, "? "), (BOLD, approval.call.name), ("", " wants to run:")]
     ]
-    if approval.command:
-        lines += highlight_source(approval.command, "bash")
-    else:
-        lines += highlight_source(approval.call.args, "json")
+    source = (approval.command, "bash") if approval.command else (approval.call.args, "json")
+    lines += highlight_source(*source)
     if approval.summary:
         lines.append([(DIM, f"  reason: {_inert_line(approval.summary)}")])
     if "always" in approval.choices:
@@ -219,15 +211,14 @@ def highlight_source(source: str, language: str) -> list[list[Piece]]:
     rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
+    half, hidden = _SHOWN_LINES // 2, max(0, len(rows) - _SHOWN_LINES)
+    shown = rows if not hidden else [*rows[:half], *rows[-half:]]
     lines: list[list[Piece]] = []
-    half = _SHOWN_LINES // 2
-    for number, row in enumerate(rows):
-        if len(rows) > _SHOWN_LINES and half <= number < len(rows) - half:
-            if number == half:
-                lines.append([(DIM, f"    … {len(rows) - _SHOWN_LINES} lines not shown …")])
-            continue
+    for row in shown:
         styled = highlighter.highlight_line(row)
         lines.append([("", "    "), *((style or BOLD, text) for style, text in styled)])
+    if hidden:
+        lines.insert(half, [(DIM, f"    … {hidden} lines not shown …")])
     return lines
 
 

@@ -9,28 +9,18 @@ from typing import Any, Protocol
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import parse_arguments, strip_controls, to_json
-from hermes.core.events import (
-    Approval,
-    Notice,
-    Question,
-    Recovering,
-    StepStart,
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolStarted,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core import events
 from hermes.core.message import Message, Target, ToolReturn
+
+_TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 class Renderer(Protocol):
     """Shows the events of a turn and, at its end, the result."""
 
-    async def show_event(self, event: TurnEvent) -> None: ...
+    async def show_event(self, event: events.TurnEvent) -> None: ...
     async def show_result(
-        self, session_id: str, result: TurnResult, target: Target | None
+        self, session_id: str, result: events.TurnResult, target: Target | None
     ) -> None: ...
 
 
@@ -46,25 +36,27 @@ class TextRenderer:
         """The text of the latest earlier step that had any."""
         self._open_line = False
 
-    async def show_event(self, event: TurnEvent) -> None:
+    async def show_event(self, event: events.TurnEvent) -> None:
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._progress.clear()
                 self._step.append(text)
                 await self._write_text(text)
-            case StepStart():
+            case events.StepStart():
                 await self._end_line()
                 self._earlier = "".join(self._step) or self._earlier
                 self._step.clear()
                 self._progress.show_event(event)
-            case ToolStarted() | ToolDone() | Notice() | Recovering():
+            case events.ToolStarted() | events.ToolDone() | events.Notice() | events.Recovering():
                 if self._out.tty and self._progress.out.tty:
                     await self._end_line()
                 self._progress.show_event(event)
             case _:
                 self._progress.show_event(event)
 
-    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
+    async def show_result(
+        self, session_id: str, result: events.TurnResult, target: Target | None
+    ) -> None:
         self._progress.clear()
         shown = "".join(self._step)
         if result.text.startswith(shown) and (shown or result.text != self._earlier):
@@ -92,12 +84,14 @@ class JsonRenderer:
         self._progress = progress
         self._stream = stream
 
-    async def show_event(self, event: TurnEvent) -> None:
+    async def show_event(self, event: events.TurnEvent) -> None:
         self._progress.show_event(event)
         if self._stream and (line := event_object(event)) is not None:
             await self._out.write(to_json(line) + "\n")
 
-    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
+    async def show_result(
+        self, session_id: str, result: events.TurnResult, target: Target | None
+    ) -> None:
         self._progress.clear()
         line = result_object(session_id, result, target)
         if self._stream:
@@ -114,14 +108,14 @@ RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
 }
 
 
-def event_object(event: TurnEvent) -> dict[str, Any] | None:
+def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
     """The public form of an event; None for internal events."""
     match event:
-        case TextDelta(text=text):
+        case events.TextDelta(text=text):
             return {"type": "text.delta", "text": text}
-        case ThinkingDelta(text=text):
+        case events.ThinkingDelta(text=text):
             return {"type": "reasoning.delta", "text": text}
-        case ToolStarted(call=call):
+        case events.ToolStarted(call=call):
             arguments = parse_arguments(call.args)
             return {
                 "type": "tool.started",
@@ -129,7 +123,7 @@ def event_object(event: TurnEvent) -> dict[str, Any] | None:
                 "name": call.name,
                 "arguments": arguments,
             }
-        case ToolDone(result=result, duration=duration):
+        case events.ToolDone(result=result, duration=duration):
             return {
                 "type": "tool.completed",
                 "id": result.call_id,
@@ -138,21 +132,23 @@ def event_object(event: TurnEvent) -> dict[str, Any] | None:
                 "error": result.error,
                 "duration_ms": round(duration * 1000),
             }
-        case Notice(code=code, text=text):
+        case events.Notice(code=code, text=text):
             return {"type": "notice", "code": code, "text": text}
-        case Approval(summary=why, call=call, command=command):
+        case events.Approval(summary=why, call=call, command=command):
             text = f"{call.name} asks for approval ({why}): {command or call.args}"
             return {"type": "notice", "code": "approval", "text": text}
-        case Question(text=text, choices=choices):
+        case events.Question(text=text, choices=choices):
             shown = f"{text} ({' / '.join(choices)})" if choices else text
             return {"type": "notice", "code": "question", "text": shown}
-        case Recovering(kind=kind, action=action, wait=wait):
+        case events.Recovering(kind=kind, action=action, wait=wait):
             return {"type": "recovering", "kind": kind, "action": action, "wait_seconds": wait}
         case _:
             return None
 
 
-def result_object(session_id: str, result: TurnResult, target: Target | None) -> dict[str, Any]:
+def result_object(
+    session_id: str, result: events.TurnResult, target: Target | None
+) -> dict[str, Any]:
     """The public form of a result."""
     usage = result.usage
     answered = result.target or target
@@ -167,13 +163,7 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
         "error": error,
         "tool_calls": tool_call_objects(result.messages),
         "model_calls": result.model_calls,
-        "usage": {
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cache_read_tokens": usage.cache_read,
-            "cache_write_tokens": usage.cache_write,
-            "reasoning_tokens": usage.reasoning,
-        },
+        "usage": {f"{name}_tokens": getattr(usage, name) for name in _TOKEN_KINDS},
         "cost_usd": usage.cost,
         "model": answered.model if answered else "",
         "provider": answered.provider if answered else "",
@@ -182,19 +172,17 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
 
 def tool_call_objects(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Every tool call of a turn with its result, which is null while there is none."""
-    results: dict[str, ToolReturn] = {}
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolReturn):
-                results[part.call_id] = part
-    calls = [call for message in messages for call in message.calls]
+    returns = [p for m in messages for p in m.parts if isinstance(p, ToolReturn)]
+    results = {part.call_id: (part.text, part.error) for part in returns}
     return [
         {
             "id": call.id,
             "name": call.name,
             "arguments": parse_arguments(call.args),
-            "result": results[call.id].text if call.id in results else None,
-            "error": results[call.id].error if call.id in results else True,
+            "result": text,
+            "error": error,
         }
-        for call in calls
+        for message in messages
+        for call in message.calls
+        for text, error in [results.get(call.id, (None, True))]
     ]

@@ -20,21 +20,7 @@ from hermes.cli.repl.markdown.styled_text import (
 )
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
-from hermes.core.events import (
-    CallBegan,
-    Notice,
-    Recorded,
-    Recovering,
-    StepStart,
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolProgress,
-    ToolStarted,
-    TurnEnd,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core import events
 from hermes.core.message import ToolCall
 
 _TAIL_CHARS = 400
@@ -66,32 +52,39 @@ class EventView:
         self._end_text()
         self._clear_tools()
 
-    def show_event(self, event: TurnEvent) -> None:
+    def show_event(self, event: events.TurnEvent) -> None:
         state = self.state
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._end_thinking()
                 state.set_activity("")
                 self.scrollback.stream_answer(text)
-            case ThinkingDelta(text=text):
+            case events.ThinkingDelta(text=text):
                 self._add_thought(text)
-            case StepStart():
+            case events.StepStart():
                 self._end_text()
                 state.set_activity("waiting for the model")
-            case CallBegan() | ToolStarted() | ToolProgress() | ToolDone():
+            case (
+                events.CallBegan()
+                | events.ToolStarted()
+                | events.ToolProgress()
+                | events.ToolDone()
+            ):
                 self._show_tool_event(event)
-            case Recovering(kind=kind, action=action, wait=wait):
+            case events.Recovering(kind=kind, action=action, wait=wait):
                 self.scrollback.show_remark(format_recovery(kind, action, wait))
-            case Notice(text=text):
+            case events.Notice(text=text):
                 self.scrollback.show_remark(f"! {one_line(text, 400)}")
-            case Recorded(message=message):
+            case events.Recorded(message=message):
                 state.facts.add_message(message)
-            case TurnEnd(result=result):
+            case events.TurnEnd(result=result):
                 self._finish_turn(result)
             case _:
                 return
 
-    def show_background_result(self, prompt: str, session_id: str, result: TurnResult) -> None:
+    def show_background_result(
+        self, prompt: str, session_id: str, result: events.TurnResult
+    ) -> None:
         """The outcome of a prompt that ran in the background."""
         outcome = (
             "stopped" if result.status == "interrupted" else "failed" if result.error else "done"
@@ -111,23 +104,25 @@ class EventView:
         else:
             self.state.hint = "there is no reasoning to show"
 
-    def _show_tool_event(self, event: CallBegan | ToolStarted | ToolProgress | ToolDone) -> None:
+    def _show_tool_event(
+        self, event: events.CallBegan | events.ToolStarted | events.ToolProgress | events.ToolDone
+    ) -> None:
         state = self.state
         match event:
-            case CallBegan(name=name):
+            case events.CallBegan(name=name):
                 self._end_thinking()
                 state.set_activity(f"writing a call of {one_line(name, 40)}")
-            case ToolStarted(call=call):
+            case events.ToolStarted(call=call):
                 self._end_text()
                 self._calls[call.id] = call
                 state.tools[call.id] = RunningTool(
                     format_call(call.name, call.args), time.monotonic()
                 )
-            case ToolProgress(call_id=call_id, text=text):
+            case events.ToolProgress(call_id=call_id, text=text):
                 if tool := state.tools.get(call_id):
                     last = strip_controls(text).rstrip().rsplit("\n", 1)[-1]
                     tool.last_line = one_line(last, _TAIL_CHARS)
-            case ToolDone():
+            case events.ToolDone():
                 self._finish_tool(event)
 
     def _add_thought(self, text: str) -> None:
@@ -155,7 +150,7 @@ class EventView:
         self._end_thinking()
         self.scrollback.end_answer()
 
-    def _finish_tool(self, event: ToolDone) -> None:
+    def _finish_tool(self, event: events.ToolDone) -> None:
         result = event.result
         self.state.tools.pop(result.call_id, None)
         call = self._calls.pop(result.call_id, None)
@@ -178,7 +173,7 @@ class EventView:
         self.scrollback.write_block("change" if details else "tool", lines + details)
         self.state.set_activity("waiting for the model")
 
-    def _finish_turn(self, result: TurnResult) -> None:
+    def _finish_turn(self, result: events.TurnResult) -> None:
         self._end_text()
         self._clear_tools()
         if result.status == "interrupted":
