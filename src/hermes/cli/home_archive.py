@@ -107,11 +107,9 @@ class _ArchiveWriter:
         self._add_bytes(MANIFEST, msgspec.json.encode(self.members))
         self._tar.close()
 
-    def _list_homes(self) -> Iterator[Path]:
-        yield self._home
-        folder = self._home / "profiles"
-        if folder.is_dir():
-            yield from sorted(f for f in folder.iterdir() if f.is_dir() and not f.is_symlink())
+    def _list_homes(self) -> list[Path]:
+        profiles = sorted(self._home.glob("profiles/*"))
+        return [self._home, *(f for f in profiles if f.is_dir() and not f.is_symlink())]
 
     def _list_files(self, home: Path) -> Iterator[Path]:
         for folder, inner, names in os.walk(home):
@@ -200,10 +198,9 @@ def _find_secrets(value: Any, name: str = "") -> Iterator[str]:
         case list():
             for item in value:
                 yield from _find_secrets(item, name)
-        case str() if (
-            len(value) > 3 and is_secret_name(name) and not name.endswith(("_env", "_envs"))
-        ):
-            yield value
+        case str() if len(value) > 3 and is_secret_name(name):
+            if not name.endswith(("_env", "_envs")):
+                yield value
 
 
 class _HashingReader(io.RawIOBase):
@@ -343,9 +340,8 @@ async def _check_databases(staging: Path) -> None:
             await store.close()
             shutil.rmtree(file.parent / "run", ignore_errors=True)
         if problems:
-            raise ConfigError(
-                f"The sessions in the backup are damaged ({problems[0]}); {_UNCHANGED}"
-            )
+            why = f"damaged ({problems[0]}); {_UNCHANGED}"
+            raise ConfigError(f"The sessions in the backup are {why}")
         await _release_database(file)
 
 
@@ -357,10 +353,8 @@ async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | 
     existing = _list_existing(home, units)
     if existing and not force:
         names = ", ".join(existing[:6]) + (", ..." if len(existing) > 6 else "")
-        raise ConfigError(
-            f"{home} already has {names}; {_UNCHANGED} With --force they are set aside and "
-            "replaced."
-        )
+        hint = "With --force they are set aside and replaced."
+        raise ConfigError(f"{home} already has {names}; {_UNCHANGED} {hint}")
     for unit in existing:
         if PurePosixPath(unit).name == DATABASE:
             await _release_database(home / unit)
@@ -376,9 +370,8 @@ async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | 
     except OSError as error:
         for source, target in reversed(done):
             target.rename(source)
-        raise ConfigError(
-            f"The backup could not be moved into place ({error.strerror}); {_UNCHANGED}"
-        ) from None
+        why = f"({error.strerror}); {_UNCHANGED}"
+        raise ConfigError(f"The backup could not be moved into place {why}") from None
     return aside if existing else None
 
 

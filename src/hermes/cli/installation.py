@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.metadata import Distribution
 from pathlib import Path
 from shlex import quote
 
@@ -29,7 +29,7 @@ def detect_installation(
     """Judged by the files that installers leave behind."""
     prefix = Path(sys.prefix) if prefix is None else prefix
     python = quote(str(prefix / "bin" / "python"))
-    distribution = distribution or _find_distribution()
+    distribution = distribution or next(iter(Distribution.discover(name=PACKAGE)), None)
     source = _find_checkout(distribution)
     if source is not None:
         where = quote(str(source))
@@ -46,13 +46,6 @@ def detect_installation(
     if _metadata_text(distribution, "INSTALLER") == "uv":
         return Installation("uv", f"uv pip install --python {python} --upgrade {PACKAGE}")
     return Installation("pip", f"{python} -m pip install --upgrade {PACKAGE}")
-
-
-def _find_distribution() -> Distribution | None:
-    try:
-        return Distribution.from_name(PACKAGE)
-    except PackageNotFoundError:
-        return None
 
 
 def _metadata_text(distribution: Distribution | None, name: str) -> str:

@@ -61,7 +61,9 @@ class CommandParser(ArgumentParser):
         if not choices or value in choices:
             return
         name = "/".join(action.option_strings) or action.metavar or action.dest
-        self.error(f"{name}: invalid choice {value!r}, {_suggest_choice(str(value), choices)}")
+        close = _closest_match(str(value), map(str, choices))
+        hint = f"did you mean {close}?" if close else f"use one of {', '.join(map(str, choices))}"
+        self.error(f"{name}: invalid choice {value!r}, {hint}")
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("the following arguments are required"):
@@ -96,9 +98,8 @@ class CommandParser(ArgumentParser):
         self.add_argument(name, metavar=metavar, type=_parse_variable_name, help=help)
 
     def add_profile_option(self, default: str) -> None:
-        self.add_argument(
-            "-p", "--profile", metavar="NAME", default=default, help="use another profile"
-        )
+        about = "use another profile"
+        self.add_argument("-p", "--profile", metavar="NAME", default=default, help=about)
 
     def parse_command(self, argv: list[str], profile: str | None = None) -> Namespace:
         """The arguments, options and words in any order; unknown ones are an error. With `profile`,
@@ -128,12 +129,6 @@ def _closest_match(word: str, words: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(words), 1, 0.6)), "")
-
-
-def _suggest_choice(word: str, choices: list[Any]) -> str:
-    names = [str(choice) for choice in choices]
-    close = _closest_match(word, names)
-    return f"did you mean {close}?" if close else f"use one of {', '.join(names)}"
 
 
 def get_command_parser(name: str) -> CommandParser:

@@ -21,7 +21,7 @@ class SignalHandler:
 
     def __init__(self) -> None:
         self.received = 0
-        self._stop: Callable[[], object] = _ignore_stop
+        self._stop: Callable[[], object] = lambda: None
 
     def exit_on_signal(self) -> None:
         """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
@@ -45,19 +45,14 @@ class SignalHandler:
 
     def _handle_signal(self, number: int) -> None:
         if self.received:
-            os._exit(
-                signal_exit_code(number)
-            )  # the supervisor ends our child processes when we are gone
+            # The supervisor ends our child processes when we are gone.
+            os._exit(signal_exit_code(number))
         self.received = number
         self._stop()
 
 
 def _exit_now(number: int, frame: FrameType | None) -> None:
     os._exit(signal_exit_code(number))
-
-
-def _ignore_stop() -> None:
-    return
 
 
 def harden_process() -> None:

@@ -24,9 +24,8 @@ async def find_session(store: Store, prefix: str) -> SessionMeta:
     exact = [meta for meta in found if meta.id == prefix]
     match exact or found:
         case [meta]:
-            return (
-                await store.sessions.get_meta(meta.id) or meta
-            )  # lists leave the system prompt out
+            # Lists leave the system prompt out.
+            return await store.sessions.get_meta(meta.id) or meta
         case []:
             raise ConfigError(f"There is no session {prefix!r}. Run: hermes sessions list")
         case several:

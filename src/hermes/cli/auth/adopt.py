@@ -32,9 +32,8 @@ class AdoptableProgram(Struct, frozen=True):
 def _read_codex(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("tokens")
     access, refresh = _text_field(found, "access_token"), _text_field(found, "refresh_token")
-    account = _text_field(found, "account_id") or read_claim(
-        _text_field(found, "id_token"), flow.account_claim
-    )
+    claim = read_claim(_text_field(found, "id_token"), flow.account_claim)
+    account = _text_field(found, "account_id") or claim
     # The file does not say when it expires: it is renewed before the first call.
     return Token(access, refresh, 1.0, 0.0, account, flow.token_url, "codex")
 
@@ -51,16 +50,14 @@ def _read_gh(data: Any, flow: OAuthSpec) -> Token | str:
     return _text_field(data.get("github.com"), "oauth_token")
 
 
-PROGRAMS = {
-    program.name: program
-    for program in (
-        AdoptableProgram("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _read_codex),
-        AdoptableProgram(
-            "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _read_claude
-        ),
-        AdoptableProgram("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _read_gh),
-    )
-}
+_PROGRAMS = (
+    AdoptableProgram("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _read_codex),
+    AdoptableProgram(
+        "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _read_claude
+    ),
+    AdoptableProgram("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _read_gh),
+)
+PROGRAMS = {program.name: program for program in _PROGRAMS}
 
 
 def read_login(program: AdoptableProgram, flow: OAuthSpec) -> Token | str:
@@ -77,10 +74,8 @@ def read_login(program: AdoptableProgram, flow: OAuthSpec) -> Token | str:
         ) from None
     found = program.read(_parse_file(raw, file), flow)
     if not (found.access if isinstance(found, Token) else found):
-        raise ConfigError(
-            f"{file} holds no login that can be taken over. Run: hermes auth login "
-            f"{program.provider}"
-        )
+        hint = f"Run: hermes auth login {program.provider}"
+        raise ConfigError(f"{file} holds no login that can be taken over. {hint}")
     return found
 
 

@@ -35,7 +35,7 @@ def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -
     if same := next((h for h in keys if h.value == key), None):
         return f"That key is already stored in {same.name} ({same.source}); nothing was changed."
     if replace and keys:
-        return _replace_key(setup, provider, key, keys)
+        return _replace_key(setup, provider.name, key, keys)
     variable = provider.usual_variable
     changes: dict[str, Any] = {}
     effect = f"it is now the key for {provider.name}"
@@ -55,14 +55,12 @@ def list_keys(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
     return [credential for credential in found if credential.kind == "key"]
 
 
-def _replace_key(
-    setup: Setup, provider: NamedProvider, key: str, keys: list[StoredCredential]
-) -> str:
+def _replace_key(setup: Setup, name: str, key: str, keys: list[StoredCredential]) -> str:
     old = keys[0]
     if len(keys) > 1:
         raise ConfigError(
-            f"{provider.name} has {len(keys)} keys. Remove the old one with "
-            f"hermes auth remove {provider.name} NAME, then add the new one."
+            f"{name} has {len(keys)} keys. Remove the old one with "
+            f"hermes auth remove {name} NAME, then add the new one."
         )
     if old.source == "environment":
         text = f"{old.name} is set in the environment, which overrides .env: change it there."
@@ -127,9 +125,7 @@ def _has_model(setup: Setup, provider: NamedProvider) -> bool:
     return provider.spec is not None and bool(provider.spec.default_model)
 
 
-def remove_keys(
-    setup: Setup, provider: NamedProvider, which: str, *, everything: bool
-) -> list[str]:
+def remove_keys(setup: Setup, provider: NamedProvider, which: str, *, every: bool) -> list[str]:
     """Removes keys from .env; the names of their variables."""
     keys = list_keys(setup, provider)
     stored = [key for key in keys if key.source == ".env"]
@@ -138,7 +134,7 @@ def remove_keys(
         raise ConfigError(_describe_no_match(provider, which, keys))
     if foreign := [key.name for key in chosen if key.source != ".env"]:
         raise ConfigError(_SET_ELSEWHERE.format(foreign[0]))
-    if len(chosen) > 1 and not everything:
+    if len(chosen) > 1 and not every:
         listed = ", ".join(f"{key.name} ({key.key_hint})" for key in chosen)
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
     removed = [key.name for key in chosen]

@@ -79,6 +79,5 @@ def _credential_objects(found: list[StoredCredential]) -> list[dict[str, Any]]:
 
 
 def _format_table(found: list[StoredCredential]) -> list[str]:
-    return align_columns(
-        [(c.provider, c.name or "login", c.key_hint, c.source, c.state) for c in found]
-    )
+    rows = [(c.provider, c.name or "login", c.key_hint, c.source, c.state) for c in found]
+    return align_columns(rows)

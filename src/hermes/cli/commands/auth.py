@@ -60,9 +60,8 @@ def run(argv: list[str], profile: str) -> int:
     args = parser.parse_command(argv, profile)
     words = [decode_argument(word) for word in args.words]
     if any(map(_looks_like_key, words)):
-        parser.error(
-            "do not pass a key as an argument, others could see it; you will be asked for it"
-        )
+        warning = "do not pass a key as an argument, others could see it"
+        parser.error(f"{warning}; you will be asked for it")
     if words and words[0] not in _ACTIONS:
         words.insert(0, "add")
     args.action, *args.words = words or ["list"]
@@ -110,10 +109,6 @@ def _add_credential(args: Namespace) -> int:
     return _report_change(args, provider, add_key(setup, provider, key, replace=args.replace))
 
 
-def _run_login(args: Namespace) -> int:
-    return _log_in(args, *_load_provider(args))
-
-
 def _log_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
     import asyncio
 
@@ -141,7 +136,7 @@ def _remove_key(args: Namespace) -> int:
 
     setup, provider = _load_provider(args)
     which = args.words[1] if len(args.words) > 1 else ""
-    removed = remove_keys(setup, provider, which, everything=args.all)
+    removed = remove_keys(setup, provider, which, every=args.all)
     return _report_change(args, provider, f"Removed from .env: {', '.join(removed)}.")
 
 
@@ -215,7 +210,7 @@ _ACTIONS: dict[str, Callable[[Namespace], int]] = {
     "list": _show_credentials,
     "status": _show_credentials,
     "remove": _remove_key,
-    "login": _run_login,
+    "login": lambda args: _log_in(args, *_load_provider(args)),
     "logout": _run_logout,
     "adopt": _run_adopt,
 }

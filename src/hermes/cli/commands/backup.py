@@ -21,9 +21,8 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("backup", "Save everything to a file.", _EPILOG)
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="default: a new file in this folder"
-    )
+    default = "default: a new file in this folder"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=default)
     parser.add_flag("--with-secrets", help="include keys and logins")
     args = parser.parse_command(argv, profile)
     import asyncio

@@ -157,11 +157,9 @@ def _print_restored_files(done: RestoredFiles) -> None:
 async def _prune_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots.checkpoints import KEEP_COUNT, KEEP_DAYS, prune_checkpoints
 
-    deleted = 0
+    deleted, limits = 0, (args.keep or KEEP_COUNT, args.days or KEEP_DAYS)
     for folder in await _list_workspaces(args):
-        deleted += await prune_checkpoints(
-            folder, args.home, args.keep or KEEP_COUNT, args.days or KEEP_DAYS
-        )
+        deleted += await prune_checkpoints(folder, args.home, *limits)
     print(to_json({"forgotten": deleted}) if args.json else f"deleted: {deleted}")
     return 0
 
@@ -176,9 +174,8 @@ async def _find_checkpoint(args: Namespace) -> Checkpoint:
         case [checkpoint]:
             return checkpoint
         case []:
-            raise ConfigError(
-                f"This folder has no checkpoint {prefix!r}. Run: hermes checkpoints list"
-            )
+            hint = "Run: hermes checkpoints list"
+            raise ConfigError(f"This folder has no checkpoint {prefix!r}. {hint}")
         case _:
             raise ConfigError(f"{prefix!r} matches several checkpoints; give more of the id.")
 

@@ -38,9 +38,8 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("config", "Show and change the configuration.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
-    parser.add_argument(
-        "words", nargs="*", metavar="KEY VALUE", help="a KEY looks like agent.max_turns"
-    )
+    shape = "a KEY looks like agent.max_turns"
+    parser.add_argument("words", nargs="*", metavar="KEY VALUE", help=shape)
     parser.add_flag("--json", help="print JSON (show, get)")
     parser.add_profile_option(profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
@@ -50,8 +49,8 @@ def run(argv: list[str], profile: str) -> int:
         parser.reject_unknown(unknown)
     count = {"get": 1, "set": 2}.get(args.action, 0)
     if len(args.words) != count:
-        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
-        parser.error(f"{args.action} {shape}")
+        need = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
+        parser.error(f"{args.action} {need}")
     args.words = [decode_argument(word) for word in args.words]
     return _ACTIONS[args.action](args)
 
@@ -102,9 +101,9 @@ def _check_config(args: Namespace) -> int:
     from hermes.config.yaml_source import parse_yaml
 
     home = locate_home(args.profile)
-    source = read_source(home)
+    file, source = paths.config_file(home), read_source(home)
     if source is None:
-        print(f"{paths.config_file(home)} does not exist; the defaults apply.")
+        print(f"{file} does not exist; the defaults apply.")
         return 0
     checked = validate_config(parse_yaml(source))
     for problem in checked.problems:
@@ -112,13 +111,11 @@ def _check_config(args: Namespace) -> int:
     for note in checked.notes:
         print(f"old: config.yaml {note}")
     if checked.config is None:
-        print_stderr(
-            f"{paths.config_file(home)} has {format_plural(len(checked.problems), 'error')}"
-        )
+        print_stderr(f"{file} has {format_plural(len(checked.problems), 'error')}")
         return EXIT_USAGE
     if bad_rules := _check_rules(checked.config):
         print(f"error: config.yaml approvals.rules: {bad_rules}")
-        print_stderr(f"{paths.config_file(home)} has 1 error")
+        print_stderr(f"{file} has 1 error")
         return EXIT_USAGE
     secrets = load_setup(args.profile).secrets
     for name in sorted(list_key_variables(checked.config)):
@@ -127,7 +124,7 @@ def _check_config(args: Namespace) -> int:
     for name in _list_ineffective(checked.config):
         print(f"note: {name} is accepted, but has no effect in this version")
     _note_endpoint(checked.config, secrets)
-    print(f"{paths.config_file(home)} is valid.")
+    print(f"{file} is valid.")
     return 0
 
 

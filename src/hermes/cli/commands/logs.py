@@ -21,19 +21,19 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("logs", "Show the log.", _EPILOG)
-    add = parser.add_argument
     parser.add_flag("-f", "--follow", help="keep showing new records, until Ctrl-C")
-    parser.add_count_option(
-        "-n", "--lines", default=50, metavar="N", help="show the last N (default: 50)"
-    )
-    add(
+    last = "show the last N (default: 50)"
+    parser.add_count_option("-n", "--lines", default=50, metavar="N", help=last)
+    parser.add_argument(
         "--level",
         choices=_LEVELS,
         default="debug",
         metavar="L",
         help="show only this level and above",
     )
-    add("--session", metavar="ID", default="", help="show only this session; a prefix is enough")
+    parser.add_argument(
+        "--session", metavar="ID", default="", help="show only this session; a prefix is enough"
+    )
     parser.add_flag("--json", help="print JSON lines")
     args = parser.parse_command(argv, profile)
     from hermes.cli.log_file import follow_log, format_record, make_filter, read_tail

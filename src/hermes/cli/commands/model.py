@@ -202,9 +202,8 @@ def _pull_model(args: Namespace) -> int:
     if not is_engine_installed():
         print_stderr(NO_ENGINE)
     elif model.name != DEFAULT:
-        print_stderr(
-            f"to use it, run: hermes model local {model.name} (or add --model local:{model.name})"
-        )
+        use = f"hermes model local {model.name} (or add --model local:{model.name})"
+        print_stderr(f"to use it, run: {use}")
     return 0
 
 

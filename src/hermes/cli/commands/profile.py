@@ -37,9 +37,8 @@ _COPIED_FILES = ("config.yaml", "SOUL.md")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "profile", "Manage separate sets of settings, keys and sessions.", _EPILOG
-    )
+    about = "Manage separate sets of settings, keys and sessions."
+    parser = CommandParser("profile", about, _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("name", nargs="?", default="", metavar="NAME")
     parser.add_argument("--from", dest="source", metavar="NAME", help="create: copy this profile")

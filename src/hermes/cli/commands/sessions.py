@@ -54,9 +54,8 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
     parser.add_flag("--here", help="list: only sessions of this folder")
-    parser.add_argument(
-        "--format", choices=("jsonl", "markdown"), default="jsonl", help="export: format"
-    )
+    formats = ("jsonl", "markdown")
+    parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
     parser.add_flag("--yes", help="delete, prune: do not ask")
@@ -276,9 +275,8 @@ async def _prune_sessions(args: Namespace) -> int:
         for meta in old:
             await store.sessions.delete(meta.id)
         await store.maintenance.reclaim_space()
-    print(
-        f"deleted {len(old)} sessions not used for {args.days} days, {len(every) - len(old)} left"
-    )
+    left = len(every) - len(old)
+    print(f"deleted {len(old)} sessions not used for {args.days} days, {left} left")
     return 0
 
 
@@ -311,9 +309,8 @@ async def _branch_session(args: Namespace) -> int:
             state="idle",
             next="",
         )
-        await store.sessions.append(
-            child.id, await store.sessions.load_messages(meta.id), create=child
-        )
+        messages = await store.sessions.load_messages(meta.id)
+        await store.sessions.append(child.id, messages, create=child)
     print(child.id)
     print(f"Resume with: hermes chat --resume {child.id}", file=sys.stderr)
     return 0

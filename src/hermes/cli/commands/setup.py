@@ -33,13 +33,12 @@ def run(argv: list[str], profile: str) -> int:
 
     refuse_agent("change its model")
     attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
-    request = SetupRequest(
-        args.profile, args.provider, args.model, args.base_url, args.key_env or "", args.embedded
-    )
-    done = set_up_model(request, attended=attended)
-    if done is None:
+    model = args.provider, args.model, args.base_url, args.key_env or ""
+    request = SetupRequest(args.profile, *model, args.embedded)
+    fresh = set_up_model(request, attended=attended)
+    if fresh is None:
         return EXIT_FAILED
-    if attended and done.fresh:
+    if attended and fresh:
         code: int = load_command("chat").run(["--continue", "-p", args.profile], args.profile)
         return code
     return 0

@@ -34,9 +34,8 @@ _DAY_SECONDS = 86400.0
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "status", "Show what is running, recent errors and today's cost.", _EPILOG
-    )
+    about = "Show what is running, recent errors and today's cost."
+    parser = CommandParser("status", about, _EPILOG)
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)
     import asyncio
@@ -148,10 +147,8 @@ def _format_status(found: dict[str, Any]) -> list[str]:
         lines.append(f"interrupted: {meta['id']}, {when} ago, {one_line(meta['title'], 60)}")
         lines.append(f"  resume with: hermes chat --resume {meta['id']}")
     for process in found["processes"]:
-        since = format_age(now - process["started"])
-        lines.append(
-            f"background: {process['id']}, for {since}: {one_line(process['command'], 80)}"
-        )
+        since, command = format_age(now - process["started"]), one_line(process["command"], 80)
+        lines.append(f"background: {process['id']}, for {since}: {command}")
     for error in found["errors"]:
         lines.append(f"error: {error['time'][:19]}Z {one_line(error['message'], 120)}")
     if not any(found[key] for key in ("servers", "sessions", "processes")):

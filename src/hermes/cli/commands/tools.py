@@ -119,20 +119,18 @@ def _write_change(home: Path, word: str, platform: str, on: bool, put: Put) -> N
     old = config.platforms.get(platform, ToolSelection()) if platform else config
     base = f"tools.platforms.{platform}" if platform else "tools"
     against, favour = ("disabled", "enabled") if on else ("enabled", "disabled")
-    _write_names(put, f"{base}.{against}", getattr(old, against), names, "")
+    other = {key: [w for w in getattr(old, key) if w not in names] for key in (against, favour)}
+    _write_names(put, f"{base}.{against}", getattr(old, against), other[against])
     settings = read_config(home).tools
     if any(bool(_why_off(n, settings, platform, configurable=True)) is on for n in members):
-        _write_names(put, f"{base}.{favour}", getattr(old, favour), names, word)
+        _write_names(put, f"{base}.{favour}", getattr(old, favour), [*other[favour], word])
 
 
-def _write_names(
-    put: Put, key: str, old: Collection[str], removed: Collection[str], added: str
-) -> None:
+def _write_names(put: Put, key: str, old: Collection[str], new: list[str]) -> None:
     from hermes.config.yaml_edit import render_value
 
-    words = [*(word for word in old if word not in removed), *([added] if added else [])]
-    if words != list(old):
-        put(key, render_value(words))
+    if new != list(old):
+        put(key, render_value(new))
 
 
 def _list_members(word: str) -> list[str]:

@@ -38,9 +38,8 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "trust", "Choose the folders whose AGENTS.md and similar files are loaded.", _EPILOG
-    )
+    about = "Choose the folders whose AGENTS.md and similar files are loaded."
+    parser = CommandParser("trust", about, _EPILOG)
     parser.add_argument("action", choices=list(_ACTIONS), help="see below")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a folder (default: this one)")
     parser.add_flag("--json", help="print JSON (list)")

@@ -47,9 +47,8 @@ def check_configuration(setup: Setup) -> Check:
     if source is None:
         return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
     notes = [f"config.yaml {note}" for note in validate_config(parse_yaml(source)).notes]
-    notes += [
-        f"tools: {describe_unknown_name(word)}" for word in list_unknown_names(setup.config.tools)
-    ]
+    unknown = list_unknown_names(setup.config.tools)
+    notes += [f"tools: {describe_unknown_name(word)}" for word in unknown]
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 

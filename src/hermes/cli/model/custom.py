@@ -33,9 +33,8 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
         raise ConfigError("Give the address of the endpoint, such as http://127.0.0.1:8000/v1.")
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ConfigError("The address must not contain a user name or password; use --key-env.")
-    if args.called and (
-        not _ENDPOINT_NAME.match(args.called) or find_provider(args.called) is not None
-    ):
+    usable = _ENDPOINT_NAME.match(args.called) and find_provider(args.called) is None
+    if args.called and not usable:
         raise ConfigError(f"{args.called!r} cannot be used as a name; choose another one.")
     attended = os.isatty(0) and os.isatty(2)
     variable, key = _read_credential(setup, args.key_env or "", attended=attended)
@@ -66,9 +65,8 @@ def _read_credential(setup: Setup, variable: str, *, attended: bool) -> tuple[st
 
 def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
     default = f"{(name or CUSTOM).upper().replace('-', '_')}_API_KEY"
-    print(
-        f"The endpoint needs a key. Store it as [{default}]: ", end="", file=sys.stderr, flush=True
-    )
+    question = f"The endpoint needs a key. Store it as [{default}]: "
+    print(question, end="", file=sys.stderr, flush=True)
     variable = sys.stdin.readline().strip() or default
     if not variable.isidentifier() or not variable.isascii():
         raise ConfigError("That is not a variable name; nothing was changed.")

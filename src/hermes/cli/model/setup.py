@@ -48,15 +48,9 @@ class SetupRequest(Struct, frozen=True):
         return bool(named or self.embedded)
 
 
-class SetupResult(Struct, frozen=True):
-    session: str
-    """The conversation in which the model said hello."""
-    fresh: bool
-    """Whether that is the first conversation of this home."""
-
-
-def set_up_model(request: SetupRequest, *, attended: bool) -> SetupResult | None:
-    """Finds, tests and saves a model; None when none answered, which has been reported."""
+def set_up_model(request: SetupRequest, *, attended: bool) -> bool | None:
+    """Finds, tests and saves a model. Whether its hello is the first conversation of this home;
+    None when no model answered, which has been reported."""
     setup = load_checked_setup(request.profile, [request.key_env] if request.key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
     if (setup.home / "state.db").exists():
@@ -66,7 +60,7 @@ def set_up_model(request: SetupRequest, *, attended: bool) -> SetupResult | None
         session = _try_request(setup, request, attended=attended)
     else:
         session = _try_candidates(setup, request, attended=attended)
-    return SetupResult(session, fresh) if session else None
+    return fresh if session else None
 
 
 def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
@@ -128,9 +122,8 @@ def _complete_endpoint(setup: Setup, request: SetupRequest, *, attended: bool) -
     if not found.wire and not found.models:
         if request.model:
             return request
-        raise ConfigError(
-            f"{url} does not list its models ({found.problem}): name one with --model."
-        )
+        problem = f"does not list its models ({found.problem})"
+        raise ConfigError(f"{url} {problem}: name one with --model.")
     if found.base_url != url:
         print_stderr(f"/v1 was missing; using {found.base_url}")
     model = request.model or pick_listed_model(found, attended=attended)

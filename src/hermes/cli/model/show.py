@@ -35,9 +35,8 @@ async def describe_model(setup: Setup) -> dict[str, Any]:
         data["note"] = data["note"] or chain[0].note or None
         data["fallbacks"] = _list_fallbacks(setup, chain[1:])
     data["auxiliary"] = _list_auxiliary(setup)
-    data["nearby"] = [
-        {"provider": s.provider, "base_url": s.base_url, "models": list(s.models)} for s in nearby
-    ]
+    names = ("provider", "base_url", "models")
+    data["nearby"] = [{name: getattr(server, name) for name in names} for server in nearby]
     return data
 
 

@@ -88,10 +88,8 @@ class Conversation:
         self._count_background()
 
     def _count_background(self) -> None:
-        count = self.runtime.background_commands.running_count + len(
-            self.runtime.background_prompts
-        )
-        self._state.facts.background = count
+        commands, prompts = self.runtime.background_commands, self.runtime.background_prompts
+        self._state.facts.background = commands.running_count + len(prompts)
 
     async def switch_session(self, session: Session) -> None:
         """Continues in another session; work in the background keeps running."""

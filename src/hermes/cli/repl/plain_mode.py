@@ -18,6 +18,7 @@ from hermes.cli.main import print_stderr
 from hermes.cli.process import harden_process
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.session_start import introduce_model, open_session
+from hermes.cli.startup import load_checked_setup
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
@@ -25,7 +26,7 @@ from hermes.cli.terminal.render import TextRenderer
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
-from hermes.config.load import Setup, load_setup
+from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
@@ -36,10 +37,8 @@ _SCREEN_COMMANDS = frozenset({"background", "bg"})
 
 def run_plain(args: Namespace) -> int:
     """Holds a conversation line by line; returns the exit status."""
-    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    setup = load_checked_setup(args.profile, [args.api_key_env] if args.api_key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
-    for warning in setup.warnings:
-        print_stderr(warning)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     signal.signal(signal.SIGHUP, _exit_on_signal)
     with asyncio.Runner() as runner:
@@ -60,9 +59,8 @@ def _exit_on_signal(number: int, frame: object) -> None:
 
 def _read_lines(runner: asyncio.Runner, conversation: PlainConversation) -> int:
     """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
-    print(
-        f"hermes with {conversation.model}. Type exit or press Ctrl-D to quit, /help for commands."
-    )
+    keys = "Type exit or press Ctrl-D to quit, /help for commands."
+    print(f"hermes with {conversation.model}. {keys}")
     while True:
         try:
             line = input("you> ").strip()
@@ -139,9 +137,8 @@ class PlainConversation:
             print(await export_session(store, self._session, folder, command[1]))
             return
         if command[0] in _SCREEN_COMMANDS:
-            raise ConfigError(
-                "/background needs a screen: with --plain nothing runs while you type."
-            )
+            why = "with --plain nothing runs while you type."
+            raise ConfigError(f"/background needs a screen: {why}")
         reply = await self._run_command(*command)
         if reply.session is not None:
             self._session = reply.session

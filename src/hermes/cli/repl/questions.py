@@ -19,7 +19,7 @@ from hermes.cli.repl.markdown.styled_text import (
     wrap_line,
 )
 from hermes.cli.repl.state import ScreenState
-from hermes.cli.terminal.approval_prompt import describe_rule
+from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import Message, user_message
@@ -193,10 +193,7 @@ def model_question(question: Question, reply: Callable[[str | None], None]) -> P
     hint = "A number, or your own words" if question.choices else "Your answer"
 
     def answer(text: str | None) -> None:
-        typed = (text or "").strip()
-        if typed.isdecimal() and 1 <= int(typed) <= len(question.choices):
-            typed = question.choices[int(typed) - 1]
-        reply(typed or None)
+        reply(parse_choice((text or "").strip(), question.choices))
 
     return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
 

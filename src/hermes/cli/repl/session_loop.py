@@ -169,9 +169,8 @@ class SessionLoop:
         lines = []
         if farewell := runtime.background_commands.describe_leftovers():
             lines.append(f"! {farewell}")
-        if left := [
-            errand.session.id for errand in runtime.background_prompts.list_prompts(session)
-        ]:
+        prompts = runtime.background_prompts.list_prompts(session)
+        if left := [prompt.session.id for prompt in prompts]:
             lines.append(f"! stopped in the background; resume with --resume: {', '.join(left)}")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):

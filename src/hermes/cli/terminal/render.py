@@ -8,11 +8,9 @@ from typing import Any, Protocol
 
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
-from hermes.cli.terminal.text import parse_arguments, strip_controls, to_json
+from hermes.cli.terminal.text import TOKEN_KINDS, parse_arguments, strip_controls, to_json
 from hermes.core import events
 from hermes.core.message import Message, Target, ToolReturn
-
-_TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 class Renderer(Protocol):
@@ -163,7 +161,7 @@ def result_object(
         "error": error,
         "tool_calls": tool_call_objects(result.messages),
         "model_calls": result.model_calls,
-        "usage": {f"{name}_tokens": getattr(usage, name) for name in _TOKEN_KINDS},
+        "usage": {f"{name}_tokens": getattr(usage, name) for name in TOKEN_KINDS},
         "cost_usd": usage.cost,
         "model": answered.model if answered else "",
         "provider": answered.provider if answered else "",

@@ -9,6 +9,8 @@ import orjson
 
 from hermes.core.text import replace_invalid
 
+TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
+"""What is counted of a call, in reports `input_tokens` and so on."""
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (9, 10)}
 _PROBLEMS = {
     "auth": "the API key was rejected",

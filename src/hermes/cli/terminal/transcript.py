@@ -75,9 +75,8 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
     try:
         await asyncio.to_thread(_write_new_file, file, text)
     except FileExistsError:
-        raise ConfigError(
-            f"{file} already exists and was not changed; give another name."
-        ) from None
+        problem = f"{file} already exists and was not changed"
+        raise ConfigError(f"{problem}; give another name.") from None
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     return f"{format_plural(len(parts), 'message')} written to {file}."

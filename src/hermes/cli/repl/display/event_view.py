@@ -86,16 +86,15 @@ class EventView:
         self, prompt: str, session_id: str, result: events.TurnResult
     ) -> None:
         """The outcome of a prompt that ran in the background."""
-        outcome = (
-            "stopped" if result.status == "interrupted" else "failed" if result.error else "done"
-        )
+        stopped = result.status == "interrupted"
+        outcome = "stopped" if stopped else "failed" if result.error else "done"
         mark = (GOOD, "✓ ") if outcome == "done" else (BAD, "✗ ")
         line = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {outcome} · {session_id}")]
         scrollback = self.scrollback
         scrollback.write_block("message", wrap_line(line, scrollback.width, indent="  "))
         if result.text.strip():
             scrollback.show_answer(result.text)
-        if result.error and result.status != "interrupted":
+        if result.error and not stopped:
             scrollback.show_problem(result.error)
 
     def show_reasoning(self) -> None:
@@ -115,9 +114,8 @@ class EventView:
             case events.ToolStarted(call=call):
                 self._end_text()
                 self._calls[call.id] = call
-                state.tools[call.id] = RunningTool(
-                    format_call(call.name, call.args), time.monotonic()
-                )
+                label = format_call(call.name, call.args)
+                state.tools[call.id] = RunningTool(label, time.monotonic())
             case events.ToolProgress(call_id=call_id, text=text):
                 if tool := state.tools.get(call_id):
                     last = strip_controls(text).rstrip().rsplit("\n", 1)[-1]

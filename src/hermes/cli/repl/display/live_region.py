@@ -40,9 +40,8 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
     for label, since, detail, style in _list_activities(state, columns):
         took = int(now - since)
         text = " · ".join(filter(None, (label, f"{took} s" if took else "", detail)))
-        lines.append(
-            _mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour, style=style)
-        )
+        text = fit_text(text, columns - 3)
+        lines.append(_mark_line((MARK, frame), text, colour=colour, style=style))
     for text in (*state.entered, *state.queue):
         shown = fit_text(one_line(text, columns), columns - 10)
         lines.append(_mark_line((DIM, "queued:"), shown, colour=colour, style=DIM))

@@ -64,10 +64,6 @@ class Scrollback:
         """Why a turn failed."""
         self.write_block("error", wrap_line([(BAD, strip_controls(text))], self.width))
 
-    def show_lines(self, lines: list[list[Piece]]) -> None:
-        """Styled lines that are not wrapped."""
-        self.write_block("text", lines)
-
     def show_question(self, lines: list[list[Piece]]) -> None:
         """What a question is about; a wrapped line continues deeper than the next one begins."""
         wrapped = []
@@ -79,9 +75,8 @@ class Scrollback:
 
     def show_reply(self, text: str) -> None:
         """How a question was answered."""
-        self.write_block(
-            "text", wrap_line([(SAID, strip_controls(text))], self.width, [("", "  ")])
-        )
+        line = [(SAID, strip_controls(text))]
+        self.write_block("text", wrap_line(line, self.width, [("", "  ")]))
 
     def show_answer(self, text: str) -> None:
         """A complete answer of the model."""

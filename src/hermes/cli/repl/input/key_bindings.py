@@ -179,9 +179,9 @@ def _bind_editing(
         actions.clear_hint()
         event.current_buffer.insert_text(editor.paste(event.data))
 
-    @keys.add(
-        "backspace", filter=active & Condition(lambda: _chip_before_cursor(editor) is not None)
-    )
+    behind_chip = Condition(lambda: _chip_before_cursor(editor) is not None)
+
+    @keys.add("backspace", filter=active & behind_chip)
     def delete_chip(event: KeyPressEvent) -> None:
         if chip := _chip_before_cursor(editor):
             event.current_buffer.delete_before_cursor(len(chip))
@@ -204,9 +204,8 @@ def _bind_picking(
 
         return move
 
-    for name, count in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("tab", 1)):
-        keys.add(name, filter=picking)(move_by(count))
-    for name, count in (("pageup", -8), ("pagedown", 8)):
+    steps = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "tab": 1, "pageup": -8, "pagedown": 8}
+    for name, count in steps.items():
         keys.add(name, filter=picking)(move_by(count))
 
     @keys.add("enter", filter=picking)

@@ -74,18 +74,14 @@ class Markdown:
         text = "".join(self._open)
         if len(self._open) > 1:
             self._open = [text]
+        lines: list[list[Piece]] = [[("", row.strip())] for row in self._rows[-5:]]
         if len(self._rows) == 1 and not self._rows[0].lstrip().startswith("|"):
-            out = [self._paint_line(line) for line in self._format_block(self._rows[0])]
-        else:
-            out = [self._paint_line([("", row.strip())]) for row in self._rows[-5:]]
-        if not text:
-            return out
-        text = strip_controls(text[-_UNFINISHED_CHARS:])
-        if self._fence or text.lstrip().startswith("|"):
-            found = wrap_line([("", text)], self._columns())
-        else:
-            found = self._format_block(text)
-        return out + [self._paint_line(line) for line in found]
+            lines = self._format_block(self._rows[0])
+        if text:
+            text = strip_controls(text[-_UNFINISHED_CHARS:])
+            raw = self._fence or text.lstrip().startswith("|")
+            lines += wrap_line([("", text)], self._columns()) if raw else self._format_block(text)
+        return [self._paint_line(line) for line in lines]
 
     # -- lines -----------------------------------------------------------------------------
 
@@ -114,7 +110,7 @@ class Markdown:
             self._code = Highlighter(found[2] if self._colour else "")
             out.append(self._paint_line([(DIM, text.expandtabs(4))]))
             return
-        out += [self._paint_line(line) for line in self._format_block(text)]
+        out += map(self._paint_line, self._format_block(text))
 
     def _add_code_line(self, text: str, out: list[str]) -> None:
         bare = text.strip()
@@ -171,20 +167,14 @@ class Markdown:
         return not any(kind.match(text) for kind in (_HEADING, _ITEM, _QUOTE, _FENCE))
 
     def _flush_rows(self, out: list[str]) -> None:
-        if self._table is None and len(self._rows) > 1 and table.is_separator(self._rows[1]):
-            self._table = table.Table(self._rows, self._columns())
-            rows = self._rows[2:]
-            out += [self._paint_line(line) for line in self._table.format_head()]
-        elif self._table is not None:
-            rows = self._rows
-        else:
-            for row in self._rows:
-                out += [self._paint_line(line) for line in self._format_block(row)]
-            self._rows.clear()
-            return
-        for row in rows:
-            out += [self._paint_line(line) for line in self._table.format_row(row)]
-        self._rows.clear()
+        rows, self._rows = self._rows, []
+        lines: list[list[Piece]] = []
+        if self._table is None and len(rows) > 1 and table.is_separator(rows[1]):
+            self._table = table.Table(rows, self._columns())
+            lines, rows = self._table.format_head(), rows[2:]
+        format_row = self._format_block if self._table is None else self._table.format_row
+        lines += [line for row in rows for line in format_row(row)]
+        out += map(self._paint_line, lines)
 
     def _end_table(self, out: list[str]) -> None:
         if self._rows:

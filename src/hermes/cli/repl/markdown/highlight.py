@@ -55,12 +55,11 @@ class Highlighter:
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
         context = LexerContext(text + "\n", 0, list(self._stack))
+        # The only lexer class that tells in which state it ended.
+        read_tokens = ExtendedRegexLexer.get_tokens_unprocessed
         found = []
         try:
-            # The only lexer class that tells in which state it ended.
-            for _, token, value in ExtendedRegexLexer.get_tokens_unprocessed(
-                self._lexer, context=context
-            ):
+            for _, token, value in read_tokens(self._lexer, context=context):
                 if value := value.rstrip("\n"):
                     found.append((self._token_style(token), value))
         except (TypeError, AttributeError, KeyError, IndexError, ValueError, AssertionError):

@@ -92,9 +92,8 @@ class Table:
 
 
 def _text_width(text: str) -> int:
-    return max(
-        1, *(sum(cell_width(t) for _, t in parse_inline(part)) for part in _BREAK.split(text))
-    )
+    parts = map(parse_inline, _BREAK.split(text))
+    return max(1, *(sum(cell_width(t) for _, t in part) for part in parts))
 
 
 def share_width(natural: list[int], width: int) -> list[int]:
