@@ -368,14 +368,9 @@ class Agent(_Runner):
         approve: Approve | None = None,
         ask: Ask | None = None,
     ) -> None:
+        choice = (model, provider, base_url, api_key_env, api_mode)
         self._options = Options(
-            choice=ModelChoice(
-                model=model or "",
-                provider=provider or "",
-                base_url=base_url or "",
-                api_key_env=api_key_env or "",
-                api_mode=api_mode or "",
-            ),
+            choice=ModelChoice(*(value or "" for value in choice)),
             toolsets=None if toolsets is None else tuple(toolsets),
             max_turns=max_turns,
             yolo=yolo,

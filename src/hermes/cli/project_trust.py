@@ -76,10 +76,8 @@ def list_files(folders: Sequence[ContextFolder]) -> list[str]:
     from hermes.core.untrusted_text import reveal_hidden
 
     files = [file for folder in folders for file in folder.files]
-    lines = [
-        f"  {one_line(reveal_hidden(str(f.path)), 200)}  {f.size:,} bytes"
-        for f in files[:_LISTED_FILES]
-    ]
+    names = [one_line(reveal_hidden(str(file.path)), 200) for file in files[:_LISTED_FILES]]
+    lines = [f"  {name}  {file.size:,} bytes" for name, file in zip(names, files, strict=False)]
     more = len(files) - _LISTED_FILES
     return [*lines, f"  and {more} more"] if more > 0 else lines
 

@@ -59,13 +59,8 @@ def make_options(args: Namespace) -> Options:
     """What the command line asks of a session beyond the configuration."""
     from hermes.app.agents import Options
 
-    choice = ModelChoice(
-        model=args.model,
-        provider=args.provider,
-        base_url=args.base_url,
-        api_key_env=args.api_key_env or "",
-        api_mode=args.api_mode,
-    )
+    address = args.base_url, args.api_key_env or "", args.api_mode
+    choice = ModelChoice(args.model, args.provider, *address)
     toolsets = None
     if args.toolsets is not None:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]

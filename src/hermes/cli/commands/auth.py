@@ -48,12 +48,8 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--check", help="add: test the key with one cheap call first")
     add("--model", metavar="M", default="", help="add --check: the model to test with")
     parser.add_flag("--replace", help="add: replace the present key")
-    add(
-        "--from",
-        dest="program",
-        choices=sorted(PROGRAMS),
-        help="add: take over the login of this program",
-    )
+    source = "add: take over the login of this program"
+    add("--from", dest="program", choices=sorted(PROGRAMS), help=source)
     parser.add_flag("--all", help="remove: remove every key of the provider")
     parser.add_flag("--no-browser", help="login: do not open a browser")
     parser.add_flag("--json", help="print JSON")

@@ -176,22 +176,13 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     parser.add_count_option("--max-turns", metavar="N", help="limit of model calls in this turn")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resume", metavar="ID", help="resume this session (a prefix is enough)")
-    which.add_argument(
-        "-c",
-        "--continue",
-        dest="latest",
-        action="store_true",
-        help="resume the latest session of this folder",
-    )
+    latest = "resume the latest session of this folder"
+    which.add_argument("-c", "--continue", dest="latest", action="store_true", help=latest)
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
     parser.add_flag("--yolo", help="turn off approvals and the sandbox")
     parser.add_flag("--plain", help="line by line, without a screen")
-    add(
-        "--output",
-        choices=("text", "json", "stream-json"),
-        default="text",
-        help="output format (default: text)",
-    )
+    formats = ("text", "json", "stream-json")
+    add("--output", choices=formats, default="text", help="output format (default: text)")
     parser.add_profile_option(profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown and args.query is None and not unknown[0].startswith("-"):

@@ -24,13 +24,8 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("-f", "--follow", help="keep showing new records, until Ctrl-C")
     last = "show the last N (default: 50)"
     parser.add_count_option("-n", "--lines", default=50, metavar="N", help=last)
-    parser.add_argument(
-        "--level",
-        choices=_LEVELS,
-        default="debug",
-        metavar="L",
-        help="show only this level and above",
-    )
+    least = "show only this level and above"
+    parser.add_argument("--level", choices=_LEVELS, default="debug", metavar="L", help=least)
     parser.add_argument(
         "--session", metavar="ID", default="", help="show only this session; a prefix is enough"
     )

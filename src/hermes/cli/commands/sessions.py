@@ -104,20 +104,13 @@ async def _list_sessions(args: Namespace) -> int:
         print("No sessions yet.", file=sys.stderr)
         return 0
     now = time.time()
-    rows = [
-        (
-            meta.id,
-            format_age(now - meta.updated),
-            meta.state,
-            str(meta.messages),
-            shorten_path(meta.cwd),
-            one_line(meta.title, 60),
-        )
-        for meta in found
-    ]
-    head = ("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE")
+    rows = [("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE")]
+    for meta in found:
+        age, folder = format_age(now - meta.updated), shorten_path(meta.cwd)
+        title = one_line(meta.title, 60)
+        rows.append((meta.id, age, meta.state, str(meta.messages), folder, title))
     limit = os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None
-    for line in align_columns((head, *rows)):
+    for line in align_columns(rows):
         print(line[:limit])
     return 0
 

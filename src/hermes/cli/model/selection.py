@@ -59,10 +59,8 @@ def find_provider_name(config: Config, name: str) -> str:
 
 def _default_model(config: Config, name: str) -> str:
     spec = find_provider(name)
-    if (
-        _configured_provider(config) == (spec.name if spec is not None else name)
-        and config.model.default
-    ):
+    known = spec.name if spec is not None else name
+    if _configured_provider(config) == known and config.model.default:
         return config.model.default
     if spec is None or not spec.default_model:
         raise ConfigError(f"Which model of {name}? Give {name}:MODEL.")

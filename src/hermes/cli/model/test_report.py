@@ -42,10 +42,9 @@ async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Mode
 def _format_trial(trial: ModelTrial) -> list[str]:
     target, usage = trial.target, trial.usage
     found = [f"{target.provider}:{target.model} at {trial.base_url} ({target.wire})"]
-    found += [
-        f"{_STATE_MARKS[feature.state]} {feature.name:<10} {feature.note}".rstrip()
-        for feature in trial.features
-    ]
+    for feature in trial.features:
+        mark = _STATE_MARKS[feature.state]
+        found.append(f"{mark} {feature.name:<10} {feature.note}".rstrip())
     if not trial.error:
         first = f", first response after {trial.first:.2f} s" if trial.first is not None else ""
         cost = f", ${usage.cost:.5f}" if usage.cost is not None else ""

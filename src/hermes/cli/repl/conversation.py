@@ -42,12 +42,7 @@ class Conversation:
         self._steers: list[str] = []
         """Guidance that the turn has not read yet."""
         self.questions = QuestionQueue(
-            session,
-            view.state,
-            view.scrollback,
-            refresh=refresh,
-            steer=self._steer_turn,
-            edit_text=edit_text,
+            session, view, refresh=refresh, steer=self._steer_turn, edit_text=edit_text
         )
         self._channel: Channel | None = None
         self._reader: asyncio.Task[None] | None = None

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -22,13 +23,12 @@ from hermes.cli.startup import load_checked_setup
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
-from hermes.cli.terminal.render import TextRenderer
+from hermes.cli.terminal.render import TextRenderer, show_turn
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
 
 _QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
@@ -167,19 +167,9 @@ class PlainConversation:
         renderer = TextRenderer(self._out, self._progress)
         events = session.subscribe_events()
         done = session.submit(message)
+        ask = partial(self._prompt.ask, receiver=session.interactions)
         try:
-            async for event in events:
-                match event:
-                    case TurnEnd(result=result):
-                        target = session.agent.providers[0].target
-                        await renderer.show_result(session.id, result, target)
-                        if result.pending_steer:
-                            continue
-                        return
-                    case Approval() | Question():
-                        self._prompt.ask(event, session.interactions)
-                    case _:
-                        await renderer.show_event(event)
+            await show_turn(renderer, session, events, ask)
         except asyncio.CancelledError:
             session.interrupt()
             await asyncio.wait({done})

@@ -7,18 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hermes.app.session import Session
-from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.markdown.highlight import Highlighter
-from hermes.cli.repl.markdown.styled_text import (
-    BOLD,
-    DIM,
-    MARK,
-    WARNING,
-    Piece,
-    paint_line,
-    wrap_line,
-)
-from hermes.cli.repl.state import ScreenState
+from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
 from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
@@ -45,7 +36,7 @@ _EDITED = "The user did not allow that command. Run this one instead, exactly as
 class PendingQuestion:
     """One question. `keys` maps letters to what they mean; without keys, a text answers it."""
 
-    body: list[list[Piece]]
+    body: list[Line]
     """Written to the scrollback, once."""
     keys: dict[str, str]
     answer: Callable[[str | None], None]
@@ -57,12 +48,12 @@ class PendingQuestion:
         return not self.keys
 
     def render(self, columns: int, *, colour: bool) -> list[str]:
-        line: list[Piece] = [(WARNING, self.prompt)]
+        line: Line = [(Style.WARNING, self.prompt)]
         if not self.wants_text:
-            line = [(WARNING, f"{self.prompt} ")]
+            line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
-                line += [(BOLD, key), (DIM, f" {meaning}  ")]
-            line.append((DIM, "(Enter: no)"))
+                line += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
+            line.append((Style.DIM, "(Enter: no)"))
         return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
 
 
@@ -72,16 +63,15 @@ class QuestionQueue:
     def __init__(
         self,
         session: Session,
-        state: ScreenState,
-        scrollback: Scrollback,
+        view: EventView,
         *,
         refresh: Callable[[], None],
         steer: Callable[[str, Message], None],
         edit_text: Callable[[str], None],
     ) -> None:
         self.session = session
-        self._state = state
-        self._scrollback = scrollback
+        self._state = view.state
+        self._scrollback = view.scrollback
         self._refresh = refresh
         self._steer = steer
         self._edit_text = edit_text
@@ -171,25 +161,25 @@ class QuestionQueue:
         self._edit_text(approval.command)
 
 
-def describe_approval(approval: Approval) -> list[list[Piece]]:
+def describe_approval(approval: Approval) -> list[Line]:
     """The command in full and in colours, why it needs approval, and what `always` would save."""
-    lines: list[list[Piece]] = [
-        [(WARNING, "? "), (BOLD, approval.call.name), ("", " wants to run:")]
+    lines: list[Line] = [
+        [(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", " wants to run:")]
     ]
     source = (approval.command, "bash") if approval.command else (approval.call.args, "json")
     lines += highlight_source(*source)
     if approval.summary:
-        lines.append([(DIM, f"  reason: {_inert_line(approval.summary)}")])
+        lines.append([(Style.DIM, f"  reason: {_inert_line(approval.summary)}")])
     if "always" in approval.choices:
         for rule in approval.rules:
-            lines.append([(DIM, f"  {describe_rule(_inert_line(rule))}")])
+            lines.append([(Style.DIM, f"  {describe_rule(_inert_line(rule))}")])
     return lines
 
 
 def model_question(question: Question, reply: Callable[[str | None], None]) -> PendingQuestion:
-    body: list[list[Piece]] = [[(WARNING, "? "), (BOLD, _inert_line(question.text))]]
+    body: list[Line] = [[(Style.WARNING, "? "), (Style.BOLD, _inert_line(question.text))]]
     for number, choice in enumerate(question.choices, 1):
-        body.append([(MARK, f"  {number}. "), ("", _inert_line(choice))])
+        body.append([(Style.MARK, f"  {number}. "), ("", _inert_line(choice))])
     hint = "A number, or your own words" if question.choices else "Your answer"
 
     def answer(text: str | None) -> None:
@@ -203,19 +193,19 @@ def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQu
     return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
 
 
-def highlight_source(source: str, language: str) -> list[list[Piece]]:
+def highlight_source(source: str, language: str) -> list[Line]:
     """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
     rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
     half, hidden = _SHOWN_LINES // 2, max(0, len(rows) - _SHOWN_LINES)
     shown = rows if not hidden else [*rows[:half], *rows[-half:]]
-    lines: list[list[Piece]] = []
+    lines: list[Line] = []
     for row in shown:
         styled = highlighter.highlight_line(row)
-        lines.append([("", "    "), *((style or BOLD, text) for style, text in styled)])
+        lines.append([("", "    "), *((style or Style.BOLD, text) for style, text in styled)])
     if hidden:
-        lines.insert(half, [(DIM, f"    … {hidden} lines not shown …")])
+        lines.insert(half, [(Style.DIM, f"    … {hidden} lines not shown …")])
     return lines
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import TOKEN_KINDS, parse_arguments, strip_controls, to_json
 from hermes.core import events
 from hermes.core.message import Message, Target, ToolReturn
+
+if TYPE_CHECKING:
+    from hermes.app.session import Session
+    from hermes.core.channel import Channel
 
 
 class Renderer(Protocol):
@@ -106,6 +110,27 @@ RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
 }
 
 
+async def show_turn(
+    renderer: Renderer,
+    session: Session,
+    channel: Channel,
+    ask: Callable[[events.Approval | events.Question], None],
+) -> events.TurnResult:
+    """Shows a turn to its end and passes its questions on."""
+    async for event in channel:
+        match event:
+            case events.TurnEnd(result=result):
+                target = session.agent.providers[0].target
+                await renderer.show_result(session.id, result, target)
+                if not result.pending_steer:
+                    return result
+            case events.Approval() | events.Question():
+                ask(event)
+            case _:
+                await renderer.show_event(event)
+    raise AssertionError("a turn ends with TurnEnd")
+
+
 def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
     """The public form of an event; None for internal events."""
     match event:
@@ -114,13 +139,8 @@ def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
         case events.ThinkingDelta(text=text):
             return {"type": "reasoning.delta", "text": text}
         case events.ToolStarted(call=call):
-            arguments = parse_arguments(call.args)
-            return {
-                "type": "tool.started",
-                "id": call.id,
-                "name": call.name,
-                "arguments": arguments,
-            }
+            head = {"type": "tool.started", "id": call.id, "name": call.name}
+            return {**head, "arguments": parse_arguments(call.args)}
         case events.ToolDone(result=result, duration=duration):
             return {
                 "type": "tool.completed",
@@ -171,16 +191,11 @@ def result_object(
 def tool_call_objects(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Every tool call of a turn with its result, which is null while there is none."""
     returns = [p for m in messages for p in m.parts if isinstance(p, ToolReturn)]
-    results = {part.call_id: (part.text, part.error) for part in returns}
+    results = {part.call_id: {"result": part.text, "error": part.error} for part in returns}
+    missing = {"result": None, "error": True}
     return [
-        {
-            "id": call.id,
-            "name": call.name,
-            "arguments": parse_arguments(call.args),
-            "result": text,
-            "error": error,
-        }
+        {"id": call.id, "name": call.name, "arguments": parse_arguments(call.args)}
+        | results.get(call.id, missing)
         for message in messages
         for call in message.calls
-        for text, error in [results.get(call.id, (None, True))]
     ]

@@ -7,17 +7,7 @@ from collections.abc import Callable
 
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
-from hermes.cli.repl.markdown.styled_text import (
-    BAD,
-    DIM,
-    GOOD,
-    SAID,
-    WARNING,
-    Piece,
-    cell_width,
-    fit_text,
-    wrap_line,
-)
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, wrap_line
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
 from hermes.core import events
@@ -64,13 +54,6 @@ class EventView:
             case events.StepStart():
                 self._end_text()
                 state.set_activity("waiting for the model")
-            case (
-                events.CallBegan()
-                | events.ToolStarted()
-                | events.ToolProgress()
-                | events.ToolDone()
-            ):
-                self._show_tool_event(event)
             case events.Recovering(kind=kind, action=action, wait=wait):
                 self.scrollback.show_remark(format_recovery(kind, action, wait))
             case events.Notice(text=text):
@@ -80,7 +63,7 @@ class EventView:
             case events.TurnEnd(result=result):
                 self._finish_turn(result)
             case _:
-                return
+                self._show_tool_event(event)
 
     def show_background_result(
         self, prompt: str, session_id: str, result: events.TurnResult
@@ -88,8 +71,9 @@ class EventView:
         """The outcome of a prompt that ran in the background."""
         stopped = result.status == "interrupted"
         outcome = "stopped" if stopped else "failed" if result.error else "done"
-        mark = (GOOD, "✓ ") if outcome == "done" else (BAD, "✗ ")
-        line = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {outcome} · {session_id}")]
+        mark = (Style.GOOD, "✓ ") if outcome == "done" else (Style.BAD, "✗ ")
+        about = (Style.DIM, f"  {outcome} · {session_id}")
+        line = [mark, (Style.SAID, one_line(prompt, 200)), about]
         scrollback = self.scrollback
         scrollback.write_block("message", wrap_line(line, scrollback.width, indent="  "))
         if result.text.strip():
@@ -103,9 +87,7 @@ class EventView:
         else:
             self.state.hint = "there is no reasoning to show"
 
-    def _show_tool_event(
-        self, event: events.CallBegan | events.ToolStarted | events.ToolProgress | events.ToolDone
-    ) -> None:
+    def _show_tool_event(self, event: events.TurnEvent) -> None:
         state = self.state
         match event:
             case events.CallBegan(name=name):
@@ -155,19 +137,19 @@ class EventView:
         outcome = describe_outcome(result, event.duration)
         label = format_call(call.name, call.args) if call else result.name
         width = self.scrollback.width
-        mark = (BAD, "✗ ") if outcome.failed else (GOOD, "✓ ")
+        mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")
         summary = outcome.summary.replace(f"{self.folder}/", "") if self.folder else outcome.summary
         facts = " · ".join(filter(None, (outcome.took, outcome.code, summary)))
         reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
         label = fit_text(label, max(20, width - 4 - reserved))
         room = max(12, width - 4 - cell_width(label))
-        lines: list[list[Piece]] = [[mark, ("", label), (DIM, f"  {fit_text(facts, room)}")]]
+        lines: list[Line] = [[mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]]
         details = describe_changes(call, result)
         if not details and self.verbose():
             text = strip_controls(result.text).split("\n")
-            details = [[(DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
+            details = [[(Style.DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
             if len(text) > _VERBOSE_LINES:
-                details.append([(DIM, f"  … {len(text) - _VERBOSE_LINES} more lines")])
+                details.append([(Style.DIM, f"  … {len(text) - _VERBOSE_LINES} more lines")])
         self.scrollback.write_block("change" if details else "tool", lines + details)
         self.state.set_activity("waiting for the model")
 
@@ -175,7 +157,7 @@ class EventView:
         self._end_text()
         self._clear_tools()
         if result.status == "interrupted":
-            self.scrollback.show_remark("! interrupted; the answer so far is kept", WARNING)
+            self.scrollback.show_remark("! interrupted; the answer so far is kept", Style.WARNING)
         elif result.error:
             self.scrollback.show_error(result.error)
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from hermes.cli.repl.markdown.styled_text import (
-    DIM,
-    MARK,
-    WARNING,
-    cell_width,
-    fit_text,
-    paint_line,
-)
+from hermes.cli.repl.markdown.styled_text import Style, cell_width, fit_text, paint_line
 from hermes.cli.repl.state import FRAMES, ScreenState
 from hermes.cli.terminal.text import one_line
 
@@ -41,15 +34,15 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
         took = int(now - since)
         text = " · ".join(filter(None, (label, f"{took} s" if took else "", detail)))
         text = fit_text(text, columns - 3)
-        lines.append(_mark_line((MARK, frame), text, colour=colour, style=style))
+        lines.append(_mark_line((Style.MARK, frame), text, colour=colour, style=style))
     for text in (*state.entered, *state.queue):
         shown = fit_text(one_line(text, columns), columns - 10)
-        lines.append(_mark_line((DIM, "queued:"), shown, colour=colour, style=DIM))
+        lines.append(_mark_line((Style.DIM, "queued:"), shown, colour=colour, style=Style.DIM))
     if state.question is not None:
         lines += state.question.render(columns, colour=colour)
     elif state.offered_title:
         for line in _offer_lines(state.offered_title, columns):
-            lines.append(paint_line([(WARNING, line)], colour=colour))
+            lines.append(paint_line([(Style.WARNING, line)], colour=colour))
     return lines
 
 
@@ -59,9 +52,9 @@ def _list_activities(state: ScreenState, columns: int) -> Iterator[tuple[str, fl
         room = columns // 2 if tool.last_line else columns - 12
         yield fit_text(tool.label, room), tool.since, tool.last_line, ""
     if state.running and state.activity and not state.tools:
-        yield state.activity, state.activity_since, state.thought, DIM
+        yield state.activity, state.activity_since, state.thought, Style.DIM
     if state.command:
-        yield state.command, state.command_since, "", DIM
+        yield state.command, state.command_since, "", Style.DIM
 
 
 def _offer_lines(title: str, columns: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.cli.repl.markdown.styled_text import Piece
+from hermes.cli.repl.markdown.styled_text import Line
 
 _COLOURS = {
     "Comment": "2",
@@ -46,7 +46,7 @@ class Highlighter:
         self._stack: list[str] = ["root"]
         self._styles: dict[Any, str] = {}
 
-    def highlight_line(self, text: str) -> list[Piece]:
+    def highlight_line(self, text: str) -> Line:
         if self._lexer is None or len(text) > _MAX_LINE:
             return [("", text)]
         if self._lexer.name in _LINEWISE:
