@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,7 +26,7 @@ class SignalHandler:
         """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _exit_now)
+                signal.signal(number, lambda number, _: os._exit(signal_exit_code(number)))
 
     def attach(self, stop: Callable[[], object]) -> None:
         """Calls `stop` on a signal, from the running event loop."""
@@ -49,10 +48,6 @@ class SignalHandler:
             os._exit(signal_exit_code(number))
         self.received = number
         self._stop()
-
-
-def _exit_now(number: int, frame: FrameType | None) -> None:
-    os._exit(signal_exit_code(number))
 
 
 def harden_process() -> None:

@@ -48,6 +48,12 @@ async def find_resumed_session(store: Store, args: Namespace, folder: Path) -> S
     return latest
 
 
+async def find_interrupted_session(store: Store, folder: Path) -> SessionMeta | None:
+    """The latest session of a folder if its last turn was interrupted."""
+    latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
+    return latest if latest is not None and latest.state == "interrupted" else None
+
+
 async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Session:
     """The session that the options name, or a new one."""
     resumed = await find_resumed_session(runtime.store, args, folder)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.cli.main import print_stderr
 from hermes.config import paths
@@ -14,6 +14,15 @@ from hermes.config.env import get_environment, is_inside_agent
 if TYPE_CHECKING:
     from hermes.config.load import Setup
     from hermes.core.store import Store
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Runs asynchronous work to its end; a command that only explains itself needs no asyncio."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def locate_home(profile: str) -> Path:

@@ -9,7 +9,7 @@ from hermes.cli.auth.adopt import PROGRAMS
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.cli.process import harden_process
-from hermes.cli.startup import load_checked_setup, refuse_agent
+from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import to_json
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
@@ -106,12 +106,10 @@ def _add_credential(args: Namespace) -> int:
 
 
 def _log_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
-    import asyncio
-
     from hermes.cli.auth.login import log_in
 
     try:
-        asyncio.run(log_in(setup, provider, browser=not args.no_browser))
+        run_async(log_in(setup, provider, browser=not args.no_browser))
     except ProviderError as error:
         print_stderr(f"could not log in to {provider.name}: {error}")
         return EXIT_FAILED

@@ -25,11 +25,10 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("file", nargs="?", metavar="FILE", help=default)
     parser.add_flag("--with-secrets", help="include keys and logins")
     args = parser.parse_command(argv, profile)
-    import asyncio
     from pathlib import Path
 
     from hermes.cli.home_archive import write_archive
-    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.cli.startup import locate_home, refuse_agent, run_async
     from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
@@ -39,7 +38,7 @@ def run(argv: list[str], profile: str) -> int:
         raise ConfigError(f"There is nothing to back up: {home} does not exist.")
     name = decode_argument(args.file or time.strftime("hermes-backup-%Y%m%d-%H%M%S.tar.gz"))
     file = Path.cwd() / Path(name).expanduser()
-    written = asyncio.run(write_archive(home, file, secrets=args.with_secrets))
+    written = run_async(write_archive(home, file, secrets=args.with_secrets))
     for sentence in written.left_out:
         print(sentence, file=sys.stderr)
     print(f"{written.file}: {written.count} files, {written.size / 1e6:.1f} MB")

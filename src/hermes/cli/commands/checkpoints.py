@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import locate_home, refuse_agent
+from hermes.cli.startup import locate_home, refuse_agent, run_async
 from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
 from hermes.config.env import decode_argument
@@ -59,9 +59,7 @@ def run(argv: list[str], profile: str) -> int:
     args.home = locate_home(args.profile)
     args.base = Path.cwd() / args.workspace
     args.workspace = args.base if args.workspace else _find_workspace(args.base, args.home)
-    import asyncio
-
-    return asyncio.run(_ACTIONS[args.action](args))
+    return run_async(_ACTIONS[args.action](args))
 
 
 def _find_workspace(here: Path, home: Path) -> Path:

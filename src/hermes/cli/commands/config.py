@@ -15,7 +15,7 @@ from hermes.config import paths
 from hermes.config.env import decode_argument
 from hermes.config.load import load_setup, read_source
 from hermes.config.schema import Config, list_key_variables
-from hermes.config.secrets import Secrets, is_secret_name
+from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
@@ -97,6 +97,7 @@ def _set_value(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
+    from hermes.cli.model.selection import describe_missing
     from hermes.config.validate import validate_config
     from hermes.config.yaml_source import parse_yaml
 
@@ -117,13 +118,14 @@ def _check_config(args: Namespace) -> int:
         print(f"error: config.yaml approvals.rules: {bad_rules}")
         print_stderr(f"{file} has 1 error")
         return EXIT_USAGE
-    secrets = load_setup(args.profile).secrets
+    setup = load_setup(args.profile)
     for name in sorted(list_key_variables(checked.config)):
-        if secrets.get(name) is None:
+        if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
     for name in _list_ineffective(checked.config):
         print(f"note: {name} is accepted, but has no effect in this version")
-    _note_endpoint(checked.config, secrets)
+    if missing := describe_missing(setup):
+        print(f"note: {missing}")
     print(f"{file} is valid.")
     return 0
 
@@ -146,17 +148,6 @@ def _check_rules(config: Config) -> str:
     except ConfigError as error:
         return str(error)
     return ""
-
-
-def _note_endpoint(config: Config, secrets: Secrets) -> None:
-    """Says why no model could be called with a valid configuration."""
-    from hermes.llm.endpoints.endpoint import ModelChoice
-    from hermes.llm.endpoints.resolver import resolve_chain
-
-    try:
-        resolve_chain(config, secrets, ModelChoice())
-    except ConfigError as error:
-        print(f"note: {error}")
 
 
 def _print_path(args: Namespace) -> int:

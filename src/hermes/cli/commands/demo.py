@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import load_checked_setup
+from hermes.cli.startup import load_checked_setup, run_async
 from hermes.config import paths
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def run(argv: list[str], profile: str) -> int:
 
     setup = load_checked_setup(args.profile)
     start_logging(setup.home, setup.secrets.redactable_values())
-    import asyncio
-
-    return asyncio.run(_hold_conversation(setup))
+    return run_async(_hold_conversation(setup))
 
 
 async def _hold_conversation(setup: Setup) -> int:

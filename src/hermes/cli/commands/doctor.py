@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED
 from hermes.cli.parser import CommandParser
+from hermes.cli.startup import locate_home, refuse_agent, run_async
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hermes.cli.doctor.check import Check
 
 _EPILOG = """\
@@ -37,13 +36,11 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--fix", help="repair what can be repaired")
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)
-    import asyncio
-
     from msgspec import to_builtins
 
     from hermes.cli.terminal.text import print_report, strip_controls
 
-    checks = asyncio.run(_run_checks(args))
+    checks = run_async(_run_checks(args))
     lines = (strip_controls(line) for check in checks for line in _format_check(check))
     print_report(to_builtins(checks), lines, json=args.json)
     return EXIT_FAILED if any(check.state == "failed" for check in checks) else 0
@@ -57,14 +54,14 @@ def _format_check(check: Check) -> list[str]:
 
 async def _run_checks(args: Namespace) -> list[Check]:
     from hermes.cli.doctor import connectivity, home, machine
-    from hermes.cli.startup import locate_home
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
     folder = locate_home(args.profile)
     checks = [machine.check_version()]
     if args.fix:
-        checks.append(_repair_home(folder))
+        refuse_agent("repair its home")
+        checks.append(home.repair_home(folder))
         checks += await home.salvage_sessions(folder)
     setup = None
     try:
@@ -83,15 +80,3 @@ async def _run_checks(args: Namespace) -> list[Check]:
     checks += [machine.check_sqlite(), await machine.check_sandbox(setup)]
     checks += [*machine.check_programs(), await machine.check_browser(setup)]
     return [*checks, *machine.check_extras()]
-
-
-def _repair_home(folder: Path) -> Check:
-    from hermes.cli.doctor.check import Check
-    from hermes.cli.doctor.home import repair_home
-    from hermes.cli.startup import refuse_agent
-    from hermes.core.text import format_plural
-
-    refuse_agent("repair its home")
-    done = repair_home(folder)
-    text = format_plural(len(done), "change") if done else "nothing to repair"
-    return Check("mended", "ok", text, tuple(done))

@@ -25,11 +25,10 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("file", metavar="FILE", help="the backup")
     parser.add_flag("--force", help="replace existing content, which is set aside")
     args = parser.parse_command(argv, profile)
-    import asyncio
     from pathlib import Path
 
     from hermes.cli.home_archive import restore_archive
-    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.cli.startup import locate_home, refuse_agent, run_async
     from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
@@ -38,7 +37,7 @@ def run(argv: list[str], profile: str) -> int:
     file = Path.cwd() / Path(decode_argument(args.file)).expanduser()
     if not file.is_file():
         raise ConfigError(f"There is no file {file}.")
-    done = asyncio.run(restore_archive(home, file, force=args.force))
+    done = run_async(restore_archive(home, file, force=args.force))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(done.header.created))
     print(f"Restored {done.count} files of {when} (hermes {done.header.version}) to {home}.")
     if done.aside:

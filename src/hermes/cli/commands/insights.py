@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import load_checked_setup, open_store
+from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.tables import (
     draw_bars,
     format_count,
@@ -48,9 +48,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("--by", choices=choices, help="show one table, grouped by this")
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)
-    import asyncio
-
-    return asyncio.run(_report_usage(args))
+    return run_async(_report_usage(args))
 
 
 async def _report_usage(args: Namespace) -> int:

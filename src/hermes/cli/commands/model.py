@@ -12,7 +12,7 @@ from typing import Any
 from hermes.cli.main import print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.cli.process import harden_process
-from hermes.cli.startup import load_checked_setup, refuse_agent
+from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report, strip_controls, to_json
 from hermes.config.env import decode_argument, is_inside_agent
 from hermes.config.load import Setup, load_setup
@@ -71,12 +71,10 @@ def _load_for_change(args: Namespace) -> Setup:
 
 
 def _show_model(args: Namespace) -> int:
-    import asyncio
-
     from hermes.cli.model.show import describe_model, format_model
 
     setup = load_checked_setup(args.profile)
-    data = asyncio.run(describe_model(setup))
+    data = run_async(describe_model(setup))
     if args.json:
         print(to_json(data))
         return 0
@@ -86,14 +84,12 @@ def _show_model(args: Namespace) -> int:
 
 
 def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
-    import asyncio
-
     from hermes.cli.model.choices import list_models
     from hermes.cli.terminal.picker import PickerRow, pick_row
 
     other = PickerRow("another address", "your own endpoint")
     current = f"{data.get('provider')}:{data.get('model')}"
-    rows = asyncio.run(list_models(setup))
+    rows = run_async(list_models(setup))
     print(file=sys.stderr)
     chosen = pick_row("Choose a model.", [*rows, other], current)
     if chosen is None or chosen == current:
@@ -150,14 +146,12 @@ def _list_models(args: Namespace) -> int:
     """The models of a provider; without one, the embedded models."""
     if not args.name:
         return _list_embedded_models(args)
-    import asyncio
-
     from hermes.cli.model.choices import list_models
     from hermes.cli.model.selection import find_provider_name
 
     setup = load_checked_setup(args.profile)
     name = find_provider_name(setup.config, args.name)
-    rows = asyncio.run(list_models(setup, name))
+    rows = run_async(list_models(setup, name))
     if not rows and not args.json:
         print_stderr(f"{name} lists no models")
     data = [{"model": row.value, "about": row.detail} for row in rows]
@@ -196,9 +190,7 @@ def _pull_model(args: Namespace) -> int:
 
     model = _find_embedded_model(args.name or DEFAULT)
     load_setup(args.profile)  # creates the home
-    import asyncio
-
-    print(asyncio.run(_download_model(model)))
+    print(run_async(_download_model(model)))
     if not is_engine_installed():
         print_stderr(NO_ENGINE)
     elif model.name != DEFAULT:

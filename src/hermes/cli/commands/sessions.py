@@ -15,11 +15,11 @@ import msgspec
 
 from hermes.cli.parser import CommandParser
 from hermes.cli.session_start import find_session
-from hermes.cli.startup import load_checked_setup, open_store
+from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
-from hermes.cli.terminal.transcript import message_markdown
+from hermes.cli.terminal.transcript import message_markdown, open_new_file
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
@@ -63,9 +63,7 @@ def run(argv: list[str], profile: str) -> int:
     args.words = [decode_argument(word) for word in args.words]
     if problem := _check_usage(args):
         parser.error(problem)
-    import asyncio
-
-    return asyncio.run(_ACTIONS[args.action](args))
+    return run_async(_ACTIONS[args.action](args))
 
 
 def _check_usage(args: Namespace) -> str:
@@ -148,22 +146,15 @@ async def _search_messages(args: Namespace) -> int:
     async with _open_store(args) as (store, redactor):
         hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
     if args.json:
-        lines = [
-            _redact_secrets(
-                redactor,
-                {
-                    "session_id": hit.session.id,
-                    "seq": hit.seq,
-                    "role": hit.role,
-                    "snippet": hit.snippet,
-                    "title": hit.session.title,
-                    "cwd": hit.session.cwd,
-                    "updated": hit.session.updated,
-                },
-            )
+        rows = [
+            {
+                "session_id": hit.session.id,
+                **{name: getattr(hit, name) for name in ("seq", "role", "snippet")},
+                **{name: getattr(hit.session, name) for name in ("title", "cwd", "updated")},
+            }
             for hit in hits
         ]
-        print(to_json(lines))
+        print(to_json(_redact_secrets(redactor, rows)))
         return 0
     if not hits:
         print("Nothing found.", file=sys.stderr)
@@ -221,15 +212,10 @@ async def _write_lines(file: Path, lines: AsyncIterator[str]) -> int:
     """Writes a new file that only its owner can read; the number of lines."""
     count = 0
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
+        with open_new_file(file) as out:
             async for line in lines:
-                view = memoryview(f"{line}\n".encode("utf-8", "replace"))
-                while view:
-                    view = view[os.write(handle, view) :]
+                out.write(f"{line}\n")
                 count += 1
-        finally:
-            os.close(handle)
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     return count

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import load_checked_setup, locate_home, open_store
+from hermes.cli.startup import load_checked_setup, locate_home, open_store, run_async
 from hermes.cli.terminal.tables import format_age, format_count, format_money, shorten_path
 from hermes.cli.terminal.text import one_line, print_report
 from hermes.config import paths
@@ -38,9 +38,7 @@ def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("status", about, _EPILOG)
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)
-    import asyncio
-
-    found = asyncio.run(_collect_status(args))
+    found = run_async(_collect_status(args))
     return print_report(found, _format_status(found), json=args.json)
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.version import VERSION
-
-if TYPE_CHECKING:
-    from hermes.cli.installation import Installation
 
 _EPILOG = """\
 Shows the command that updates this installation, which depends on how it was installed: uv, pipx,
@@ -36,7 +32,17 @@ def run(argv: list[str], profile: str) -> int:
     newest, problem = _look_up_newest() if args.check else ("", "")
     newer = is_newer(newest, VERSION) if newest else None
     if args.json:
-        _print_json(found, newest, newer, problem)
+        from hermes.cli.terminal.text import to_json
+
+        about = {
+            "version": VERSION,
+            "installed_with": found.installer,
+            "command": found.update_command,
+            "newest": newest or None,
+            "newer": newer,
+            "error": problem or None,
+        }
+        print(to_json(about))
         return EXIT_FAILED if problem else 0
     if problem:
         print_stderr(problem)
@@ -50,26 +56,11 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _look_up_newest() -> tuple[str, str]:
-    import asyncio
-
     from hermes.cli.installation import find_newest_version
+    from hermes.cli.startup import run_async
     from hermes.core.errors import HermesError
 
     try:
-        return asyncio.run(find_newest_version()), ""
+        return run_async(find_newest_version()), ""
     except HermesError as error:
         return "", f"Could not look up the newest version: {error}"
-
-
-def _print_json(found: Installation, newest: str, newer: bool | None, problem: str) -> None:
-    from hermes.cli.terminal.text import to_json
-
-    about = {
-        "version": VERSION,
-        "installed_with": found.installer,
-        "command": found.update_command,
-        "newest": newest or None,
-        "newer": newer,
-        "error": problem or None,
-    }
-    print(to_json(about))

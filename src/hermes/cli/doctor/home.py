@@ -208,10 +208,8 @@ def _stale_sockets(home: Path) -> Iterator[Path]:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another user's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # another user's is alive
     return True
 
 
@@ -225,30 +223,25 @@ def _is_listening(socket_file: Path) -> bool:
     return True
 
 
-def repair_home(home: Path) -> list[str]:
-    """Makes the home private and removes leftovers; a line for each thing done."""
+def repair_home(home: Path) -> Check:
+    """Makes the home private and removes leftovers; the details are a line for each thing done."""
     done = list(paths.make_home(home))
     for path in list_leftovers(home):
         try:
-            _remove_path(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            done.append(f"removed {path}")
         except OSError as error:
             done.append(f"could not remove {path}: {error.strerror}")
-        else:
-            done.append(f"removed {path}")
     for path in list_exposed_files(home):
         mode = _file_mode(path)
         try:
             path.chmod(mode & 0o700)
+            done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
         except OSError as error:
             done.append(f"could not make {path} private: {error.strerror}")
-        else:
-            done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
     remove_old(home / "processes")
-    return done
-
-
-def _remove_path(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    text = format_plural(len(done), "change") if done else "nothing to repair"
+    return Check("mended", "ok", text, tuple(done))

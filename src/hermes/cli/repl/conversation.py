@@ -100,10 +100,7 @@ class Conversation:
 
     def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
-        if not self._state.running:
-            self._start_turn(shown, message)
-            return
-        busy = self.session.interactions.busy_mode
+        busy = self.session.interactions.busy_mode if self._state.running else ""
         if busy == "steer" and len(message.parts) == 1:
             self._steer_turn(shown, message)
         elif busy == "interrupt":

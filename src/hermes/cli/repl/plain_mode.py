@@ -7,7 +7,6 @@ import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 
 from msgspec import structs
 
@@ -18,7 +17,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.process import harden_process
 from hermes.cli.repl.input.message import compose_message
-from hermes.cli.session_start import introduce_model, open_session
+from hermes.cli.session_start import find_interrupted_session, introduce_model, open_session
 from hermes.cli.startup import load_checked_setup
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
@@ -50,7 +49,7 @@ def run_plain(args: Namespace) -> int:
                 print(line)
             return code
         finally:
-            runner.run(conversation.close())
+            runner.run(conversation.stack.aclose())
 
 
 def _exit_on_signal(number: int, frame: object) -> None:
@@ -84,7 +83,7 @@ class PlainConversation:
 
     def __init__(self, args: Namespace) -> None:
         self._args = args
-        self._stack = AsyncExitStack()
+        self.stack = AsyncExitStack()
         self._out = Output(1)
         self._progress = ProgressLine(Output(2), colour=False, animate=False)
         self._prompt = ApprovalPrompt(self._progress)
@@ -98,16 +97,13 @@ class PlainConversation:
     async def open(self, setup: Setup) -> None:
         harden_process()
         folder = paths.find_working_folder(setup.config.terminal.cwd)
-        runtime = self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
+        runtime = self._runtime = await self.stack.enter_async_context(Runtime.open(setup))
         session = self._session = await open_session(runtime, self._args, folder)
         session.interactions.user_present = True
         await introduce_model(session, runtime.transport, self._progress)
-        if not len(session.transcript.history):
-            await self._offer_interrupted_session(folder)
-
-    async def _offer_interrupted_session(self, folder: Path) -> None:
-        latest = await self._runtime.store.sessions.find_latest(cwd=str(folder), source="cli")
-        if latest is not None and latest.state == "interrupted":
+        if len(session.transcript.history):
+            return
+        if latest := await find_interrupted_session(runtime.store, folder):
             self._progress.print_line(
                 f"! your last conversation here was interrupted: {one_line(latest.title, 60)}. "
                 f"Resume it with: /resume {latest.id}"
@@ -119,9 +115,6 @@ class PlainConversation:
         if len(self._session.transcript.history):
             lines.append(f"Resume with: hermes --resume {self._session.id}")
         return lines
-
-    async def close(self) -> None:
-        await self._stack.aclose()
 
     async def handle_line(self, line: str) -> None:
         folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)

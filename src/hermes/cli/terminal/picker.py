@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
@@ -17,6 +18,8 @@ _ROWS = 12
 _UP, _DOWN, _PAGE_UP, _PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
 _MOVES = {_UP: -1, "\x1bOA": -1, "\x10": -1, _DOWN: 1, "\x1bOB": 1, "\x0e": 1}
 _JUMPS = {_PAGE_UP: -_ROWS, _PAGE_DOWN: _ROWS}
+_KEY = re.compile(r"\x1b[\[O](?=.)[^a-zA-Z~]*[a-zA-Z~]?|.", re.DOTALL)
+"""A key as the terminal sends it: an escape sequence or a character."""
 _CANCEL = ("\x1b", "\x03", "\x04")
 _PLAIN_ROWS = 30
 
@@ -88,7 +91,7 @@ class _PickerScreen:
                 data = os.read(0, 1024).decode("utf-8", "ignore")
                 if not data:
                     return None
-                for key in _split_keys(data):
+                for key in _KEY.findall(data):
                     if key in _CANCEL:
                         return None
                     if key in "\r\n":
@@ -131,20 +134,6 @@ def _write_stderr(text: str) -> None:
     data = text.encode()
     while data:
         data = data[os.write(2, data) :]
-
-
-def _split_keys(data: str) -> list[str]:
-    """The keys that were pressed, an escape sequence as one of them."""
-    found: list[str] = []
-    while data:
-        size = 1
-        if data.startswith(("\x1b[", "\x1bO")) and len(data) > 2:
-            size = 3
-            while size < len(data) and not data[size - 1].isalpha() and data[size - 1] != "~":
-                size += 1
-        found.append(data[:size])
-        data = data[size:]
-    return found
 
 
 def _pick_by_number(title: str, rows: Sequence[PickerRow]) -> str | None:

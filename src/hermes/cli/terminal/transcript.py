@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
@@ -90,6 +90,11 @@ def _resolve_path(cwd: Path, name: str) -> Path:
 
 
 def _write_new_file(file: Path, text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8", errors="replace") as out:
+    with open_new_file(file) as out:
         out.write(text)
+
+
+def open_new_file(file: Path) -> TextIO:
+    """For writing, readable only by its owner; OSError when it already exists."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(handle, "w", encoding="utf-8", errors="replace")
