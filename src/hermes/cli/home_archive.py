@@ -303,10 +303,8 @@ def _parse_header(data: bytes) -> ArchiveHeader:
     except msgspec.DecodeError:
         raise ValueError("it does not begin like one") from None
     if header.format > FORMAT or header.schema > SCHEMA_VERSION:
-        raise ConfigError(
-            f"The backup was made by a newer version ({header.version}); {_UNCHANGED} "
-            "Run: hermes update"
-        )
+        text = f"The backup was made by a newer version ({header.version}); {_UNCHANGED}"
+        raise ConfigError(f"{text} Run: hermes update")
     return header
 
 

@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,8 @@ _INFO_LOGGERS = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes
 """Whose ordinary events are logged too: compressions, and changes of keys and logins."""
 _POLL_SECONDS = 0.2
 
-RecordFilter = Callable[[dict[str, Any]], bool]
+LogRecord: TypeAlias = dict[str, Any]
+RecordFilter: TypeAlias = Callable[[LogRecord], bool]
 
 
 # -- writing -------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def make_filter(level: str, session: str) -> RecordFilter:
     """Passes records of at least this level that concern the session, if one is given."""
     least = LEVELS.index(level)
 
-    def matches_record(record: dict[str, Any]) -> bool:
+    def matches_record(record: LogRecord) -> bool:
         known = str(record.get("level", ""))
         if known in LEVELS and LEVELS.index(known) < least:
             return False
@@ -127,12 +128,10 @@ def make_filter(level: str, session: str) -> RecordFilter:
     return matches_record
 
 
-def read_tail(
-    path: Path, count: int, matches: RecordFilter
-) -> tuple[list[dict[str, Any]], LogPosition]:
+def read_tail(path: Path, count: int, matches: RecordFilter) -> tuple[list[LogRecord], LogPosition]:
     """The last records of this file and the one before it, in order, and the position from which
     `follow_log` neither misses nor repeats one."""
-    found: deque[dict[str, Any]] = deque(maxlen=count)
+    found: deque[LogRecord] = deque(maxlen=count)
     position = LogPosition()
     for file in (path.with_suffix(".log.1"), path):
         try:
@@ -152,7 +151,7 @@ def follow_log(
     position: LogPosition,
     matches: RecordFilter,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[LogRecord]:
     """Records written from there on, without end; the file may be replaced at any time."""
     inode, size, partial = position
     while True:
@@ -169,7 +168,7 @@ def follow_log(
         sleep(_POLL_SECONDS)
 
 
-def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[dict[str, Any]]:
+def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[LogRecord]:
     """Skips lines that are not records, such as one that a crash cut short."""
     for line in lines:
         try:
@@ -188,7 +187,7 @@ def _file_identity(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_size
 
 
-def format_record(record: dict[str, Any]) -> str:
+def format_record(record: LogRecord) -> str:
     """One line for people, with the trace indented below."""
     from hermes.cli.terminal.text import strip_controls
 

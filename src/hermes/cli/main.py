@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from hermes.version import VERSION
@@ -159,8 +160,6 @@ def _dispatch_arguments(argv: list[str]) -> int:
 
 def _expects_chat() -> bool:
     """Whether a person sits at a terminal, or text was piped in."""
-    import stat
-
     if os.isatty(0):
         return os.isatty(1)
     mode = os.fstat(0).st_mode

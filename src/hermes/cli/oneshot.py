@@ -112,7 +112,7 @@ class OneShot:
 
     async def _run_turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
         self._session = session
-        self._signals.redirect(self._stop_turn)
+        self._signals.stop = self._stop_turn
         session.interactions.user_present = self._prompt.attended
         events = session.subscribe_events()
         session.submit(message)

@@ -11,16 +11,10 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from hermes.cli.main import EXIT_USAGE, load_command, print_stderr
-
-
-class _WideHelpFormatter(RawDescriptionHelpFormatter):
-    """Leaves room for the longest option to stand beside its explanation."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
 
 
 class ParserCaptured(Exception):
@@ -42,7 +36,8 @@ class CommandParser(ArgumentParser):
             prog=f"hermes {command}",
             description=description,
             epilog=epilog,
-            formatter_class=_WideHelpFormatter,
+            # Leaves room for the longest option to stand beside its explanation.
+            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=30),
             allow_abbrev=False,
         )
         self._words: list[str] = []

@@ -20,7 +20,8 @@ class SignalHandler:
 
     def __init__(self) -> None:
         self.received = 0
-        self._stop: Callable[[], object] = lambda: None
+        self.stop: Callable[[], object] = lambda: None
+        """Called on the first signal."""
 
     def exit_on_signal(self) -> None:
         """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
@@ -32,22 +33,18 @@ class SignalHandler:
         """Calls `stop` on a signal, from the running event loop."""
         import asyncio
 
-        self._stop = stop
+        self.stop = stop
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 loop.add_signal_handler(number, self._handle_signal, number)
-
-    def redirect(self, stop: Callable[[], object]) -> None:
-        """Calls this from now on instead."""
-        self._stop = stop
 
     def _handle_signal(self, number: int) -> None:
         if self.received:
             # The supervisor ends our child processes when we are gone.
             os._exit(signal_exit_code(number))
         self.received = number
-        self._stop()
+        self.stop()
 
 
 def harden_process() -> None:

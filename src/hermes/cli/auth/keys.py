@@ -58,10 +58,8 @@ def list_keys(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
 def _replace_key(setup: Setup, name: str, key: str, keys: list[StoredCredential]) -> str:
     old = keys[0]
     if len(keys) > 1:
-        raise ConfigError(
-            f"{name} has {len(keys)} keys. Remove the old one with "
-            f"hermes auth remove {name} NAME, then add the new one."
-        )
+        advice = f"Remove the old one with hermes auth remove {name} NAME, then add the new one."
+        raise ConfigError(f"{name} has {len(keys)} keys. {advice}")
     if old.source == "environment":
         text = f"{old.name} is set in the environment, which overrides .env: change it there."
         raise ConfigError(text)
@@ -107,10 +105,8 @@ async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelCho
             endpoint = resolve_chain(setup.config, setup.secrets, any_model)[0]
             listed = await Client(endpoint, runtime.transport).listing.list_models()
             if not listed:
-                return (
-                    f"{provider.name} lists no models to test the key with, or rejects it; "
-                    "name a model with --model"
-                )
+                problem = f"{provider.name} lists no models to test the key with, or rejects it"
+                return f"{problem}; name a model with --model"
             choice = structs.replace(choice, model=listed[0])
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         return (await ping_model(runtime.services, endpoint)).error

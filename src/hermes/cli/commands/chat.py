@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,6 @@ def run(argv: list[str], profile: str) -> int:
 
 def _is_interactive(args: Namespace) -> bool:
     """Whether nothing was asked and somebody sits at the terminal."""
-    import os
-
     has_prompt = args.query is not None or args.image or args.output != "text"
     return not has_prompt and os.isatty(0) and os.isatty(1)
 
@@ -109,12 +108,10 @@ def _find_first_model(args: Namespace) -> None:
 
 def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     """Checks the prompt before anything large is imported."""
-    import os
-
     from hermes.cli.log_file import start_logging
     from hermes.cli.project_trust import check_context_files
     from hermes.cli.prompt_input import read_prompt
-    from hermes.cli.startup import load_checked_setup
+    from hermes.cli.startup import load_checked_setup, run_async
     from hermes.config import env, paths
 
     setup = load_checked_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
@@ -129,11 +126,9 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
         attended = os.isatty(0) and os.isatty(2)
         for sentence in check_context_files(setup.home, folder, attended=attended):
             print_stderr(sentence)
-    import asyncio
-
     from hermes.cli.oneshot import OneShot
 
-    return asyncio.run(OneShot(setup, args, signals).run(message, folder, command))
+    return run_async(OneShot(setup, args, signals).run(message, folder, command))
 
 
 def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str] | None, Message]:

@@ -79,11 +79,9 @@ async def _list_workspaces(args: Namespace) -> list[Path]:
 async def _list_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
-    found = [
-        c
-        for folder in await _list_workspaces(args)
-        for c in await checkpoints.list_checkpoints(folder, args.home)
-    ]
+    found: list[Checkpoint] = []
+    for folder in await _list_workspaces(args):
+        found += await checkpoints.list_checkpoints(folder, args.home)
     if args.json:
         print(to_json(to_builtins(found)))
         return 0

@@ -58,11 +58,10 @@ async def _report_usage(args: Namespace) -> int:
     found = await _read_totals(setup.home, groups, since)
     if args.json:
         print(to_json(_report_object(found, args, since)))
-        return 0
-    if not any(found.values()):
+    elif not any(found.values()):
         print(f"No model calls in the last {args.days} days.", file=sys.stderr)
-        return 0
-    _print_report(found, args)
+    else:
+        _print_report(found, args)
     return 0
 
 

@@ -237,10 +237,9 @@ def _check_gguf(name: str) -> Path:
 def _find_embedded_model(name: str) -> LocalModel:
     model = find_model(name)
     if model is None:
-        raise ConfigError(
-            f"There is no embedded model {name!r}; choose one of {_MODEL_NAMES}. "
-            "To use your own file, run: hermes model local FILE.gguf"
-        )
+        hint = "To use your own file, run: hermes model local FILE.gguf"
+        text = f"There is no embedded model {name!r}; choose one of {_MODEL_NAMES}."
+        raise ConfigError(f"{text} {hint}")
     return model
 
 

@@ -51,14 +51,9 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} needs the NAME of a profile")
     if args.source and args.action != "create":
         parser.error("--from goes with create")
-    return _ACTIONS[args.action](args)
-
-
-def _find_root(args: Namespace) -> Path:
-    """The home that contains the profiles."""
     if args.action in ("create", "use", "delete"):
         refuse_agent("change its profiles")
-    return locate_home(DEFAULT_PROFILE)
+    return _ACTIONS[args.action](args, locate_home(DEFAULT_PROFILE))
 
 
 def _profile_home(root: Path, name: str, *, must_exist: bool = True) -> Path:
@@ -108,8 +103,7 @@ def _describe_profile(root: Path, name: str) -> dict[str, Any]:
     }
 
 
-def _list_profiles(args: Namespace) -> int:
-    root = _find_root(args)
+def _list_profiles(args: Namespace, root: Path) -> int:
     rows = [_describe_profile(root, name) for name in _list_names(root)]
     width = max(len(row["name"]) for row in rows)
     lines = (
@@ -119,8 +113,7 @@ def _list_profiles(args: Namespace) -> int:
     return print_report(rows, lines, json=args.json)
 
 
-def _show_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _show_profile(args: Namespace, root: Path) -> int:
     about = _describe_profile(root, args.name or args.profile or _used_profile(root))
     lines = (
         f"{about['name']}{' (in use)' if about['used'] else ''}: {about['home']}",
@@ -131,8 +124,7 @@ def _show_profile(args: Namespace) -> int:
     return print_report(about, lines, json=args.json)
 
 
-def _create_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _create_profile(args: Namespace, root: Path) -> int:
     home = _profile_home(root, args.name, must_exist=False)
     if home == root or os.path.lexists(home):
         raise ConfigError(f"There already is a profile {args.name}; nothing was changed.")
@@ -149,8 +141,7 @@ def _create_profile(args: Namespace) -> int:
     return 0
 
 
-def _use_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _use_profile(args: Namespace, root: Path) -> int:
     home = _profile_home(root, args.name)
     paths.make_home(root)
     if args.name == paths.DEFAULT_PROFILE:
@@ -161,10 +152,9 @@ def _use_profile(args: Namespace) -> int:
     return 0
 
 
-def _delete_profile(args: Namespace) -> int:
+def _delete_profile(args: Namespace, root: Path) -> int:
     import shutil
 
-    root = _find_root(args)
     home = _profile_home(root, args.name)
     if home == root:
         raise ConfigError("The default profile cannot be deleted.")

@@ -7,7 +7,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     args.words = [decode_argument(word) for word in args.words]
     if problem := _check_usage(args):
         parser.error(problem)
-    return run_async(_ACTIONS[args.action](args))
+    return run_async(_run_action(args))
 
 
 def _check_usage(args: Namespace) -> str:
@@ -84,17 +83,16 @@ def _check_usage(args: Namespace) -> str:
     return ""
 
 
-@asynccontextmanager
-async def _open_store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
+async def _run_action(args: Namespace) -> int:
     setup = load_checked_setup(args.profile)
     async with open_store(setup.home) as store:
-        yield store, Redactor(setup.secrets.redactable_values())
+        redactor = Redactor(setup.secrets.redactable_values())
+        return await _ACTIONS[args.action](args, store, redactor)
 
 
-async def _list_sessions(args: Namespace) -> int:
+async def _list_sessions(args: Namespace, store: Store, _: Redactor) -> int:
     folder = str(Path.cwd()) if args.here else None
-    async with _open_store(args) as (store, _):
-        found = await store.sessions.list_recent(limit=args.limit, cwd=folder)
+    found = await store.sessions.list_recent(limit=args.limit, cwd=folder)
     if args.json:
         print(to_json([_session_object(meta) for meta in found]))
         return 0
@@ -119,20 +117,19 @@ def _session_object(meta: SessionMeta) -> dict[str, Any]:
     return data
 
 
-async def _show_session(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        meta = await find_session(store, args.words[0])
-        if args.json:
-            messages = [
-                _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
-                async for item in store.sessions.stream_messages(meta.id)
-            ]
-            print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
-            return 0
-        print(_markdown_head(meta))
-        async for item in store.sessions.stream_messages(meta.id):
-            text = redactor.redact(message_markdown(item))
-            print(strip_controls(text) if sys.stdout.isatty() else text)
+async def _show_session(args: Namespace, store: Store, redactor: Redactor) -> int:
+    meta = await find_session(store, args.words[0])
+    if args.json:
+        messages = [
+            _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
+            async for item in store.sessions.stream_messages(meta.id)
+        ]
+        print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
+        return 0
+    print(_markdown_head(meta))
+    async for item in store.sessions.stream_messages(meta.id):
+        text = redactor.redact(message_markdown(item))
+        print(strip_controls(text) if sys.stdout.isatty() else text)
     return 0
 
 
@@ -142,9 +139,8 @@ def _markdown_head(meta: SessionMeta) -> str:
     return f"# {title}\n\nsession {meta.id}, {began}, {meta.model or 'no model'}, {meta.cwd}\n"
 
 
-async def _search_messages(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
+async def _search_messages(args: Namespace, store: Store, redactor: Redactor) -> int:
+    hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
     if args.json:
         rows = [
             {
@@ -166,15 +162,14 @@ async def _search_messages(args: Namespace) -> int:
     return 0
 
 
-async def _export_session(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        meta = await find_session(store, args.words[0])
-        lines = _export_lines(store, meta, redactor, args.format)
-        if args.out is None or args.out == "-":
-            async for line in lines:
-                print(line)
-            return 0
-        count = await _write_lines(Path(args.out), lines)
+async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> int:
+    meta = await find_session(store, args.words[0])
+    lines = _export_lines(store, meta, redactor, args.format)
+    if args.out is None or args.out == "-":
+        async for line in lines:
+            print(line)
+        return 0
+    count = await _write_lines(Path(args.out), lines)
     print(f"{args.out}: {count} lines", file=sys.stderr)
     return 0
 
@@ -221,15 +216,14 @@ async def _write_lines(file: Path, lines: AsyncIterator[str]) -> int:
     return count
 
 
-async def _delete_sessions(args: Namespace) -> int:
-    async with _open_store(args) as (store, _):
-        found = [await find_session(store, prefix) for prefix in args.words]
-        names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
-        if (code := _confirm_deletion(args, f"Permanently delete {names}?")) is not None:
-            return code
-        for meta in found:
-            await store.sessions.delete(meta.id)
-            print(f"deleted {meta.id}")
+async def _delete_sessions(args: Namespace, store: Store, _: Redactor) -> int:
+    found = [await find_session(store, prefix) for prefix in args.words]
+    names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
+    if (code := _confirm_deletion(args, f"Permanently delete {names}?")) is not None:
+        return code
+    for meta in found:
+        await store.sessions.delete(meta.id)
+        print(f"deleted {meta.id}")
     return 0
 
 
@@ -240,56 +234,53 @@ def _confirm_deletion(args: Namespace, question: str) -> int | None:
     return confirm_change(f"sessions {args.action}", question, "Nothing was deleted.")
 
 
-async def _prune_sessions(args: Namespace) -> int:
+async def _prune_sessions(args: Namespace, store: Store, _: Redactor) -> int:
     before = time.time() - args.days * 86400
-    async with _open_store(args) as (store, _):
-        every = await store.sessions.list_recent(limit=sys.maxsize)
-        old = [meta for meta in every if meta.updated < before and meta.state != "running"]
-        if not old:
-            print(f"None of the {len(every)} sessions is that old.", file=sys.stderr)
-            return 0
-        question = f"Permanently delete {len(old)} of {len(every)} sessions?"
-        if (code := _confirm_deletion(args, question)) is not None:
-            return code
-        for meta in old:
-            await store.sessions.delete(meta.id)
-        await store.maintenance.reclaim_space()
+    every = await store.sessions.list_recent(limit=sys.maxsize)
+    old = [meta for meta in every if meta.updated < before and meta.state != "running"]
+    if not old:
+        print(f"None of the {len(every)} sessions is that old.", file=sys.stderr)
+        return 0
+    question = f"Permanently delete {len(old)} of {len(every)} sessions?"
+    if (code := _confirm_deletion(args, question)) is not None:
+        return code
+    for meta in old:
+        await store.sessions.delete(meta.id)
+    await store.maintenance.reclaim_space()
     left = len(every) - len(old)
     print(f"deleted {len(old)} sessions not used for {args.days} days, {left} left")
     return 0
 
 
-async def _rename_session(args: Namespace) -> int:
+async def _rename_session(args: Namespace, store: Store, _: Redactor) -> int:
     title = " ".join(" ".join(args.words[1:]).split())
-    async with _open_store(args) as (store, _):
-        meta = await find_session(store, args.words[0])
-        await store.sessions.update_meta(meta.id, title=title)
+    meta = await find_session(store, args.words[0])
+    await store.sessions.update_meta(meta.id, title=title)
     print(f"{meta.id}: {one_line(title)}")
     return 0
 
 
-async def _branch_session(args: Namespace) -> int:
+async def _branch_session(args: Namespace, store: Store, _: Redactor) -> int:
     from hermes.app.session_records import create_session_id, find_current_session
 
-    async with _open_store(args) as (store, _):
-        named = await find_session(store, args.words[0])
-        meta = await find_current_session(store, named.id)
-        assert meta is not None
-        if meta.state == "running":
-            raise ConfigError(f"A turn of {meta.id} is running; branch when it has ended.")
-        now = time.time()
-        child = msgspec.structs.replace(
-            meta,
-            id=create_session_id(now),
-            parent=meta.id,
-            title=" ".join(args.words[1:]) or meta.title,
-            created=now,
-            updated=now,
-            state="idle",
-            next="",
-        )
-        messages = await store.sessions.load_messages(meta.id)
-        await store.sessions.append(child.id, messages, create=child)
+    named = await find_session(store, args.words[0])
+    meta = await find_current_session(store, named.id)
+    assert meta is not None
+    if meta.state == "running":
+        raise ConfigError(f"A turn of {meta.id} is running; branch when it has ended.")
+    now = time.time()
+    child = msgspec.structs.replace(
+        meta,
+        id=create_session_id(now),
+        parent=meta.id,
+        title=" ".join(args.words[1:]) or meta.title,
+        created=now,
+        updated=now,
+        state="idle",
+        next="",
+    )
+    messages = await store.sessions.load_messages(meta.id)
+    await store.sessions.append(child.id, messages, create=child)
     print(child.id)
     print(f"Resume with: hermes chat --resume {child.id}", file=sys.stderr)
     return 0

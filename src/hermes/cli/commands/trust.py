@@ -48,7 +48,11 @@ def run(argv: list[str], profile: str) -> int:
         parser.error("list takes no path")
     if args.action == "remove" and not args.paths:
         parser.error("remove needs a PATH")
-    return _ACTIONS[args.action](args)
+    from hermes.config.trust_store import TrustStore
+
+    if args.action != "list":
+        refuse_agent("decide what is trusted")
+    return _ACTIONS[args.action](args, TrustStore(create_home(args.profile)))
 
 
 def _with_action(argv: list[str]) -> list[str]:
@@ -58,19 +62,11 @@ def _with_action(argv: list[str]) -> list[str]:
     return ["add", *argv] if path and first not in _ACTIONS else argv
 
 
-def _open_trust_book(args: Namespace) -> TrustStore:
-    from hermes.config.trust_store import TrustStore
-
-    if args.action != "list":
-        refuse_agent("decide what is trusted")
-    return TrustStore(create_home(args.profile))
-
-
-def _list_folders(args: Namespace) -> int:
+def _list_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.context_files import find_context_files
 
     rows = []
-    for folder, decision in sorted(_open_trust_book(args).read_all().items()):
+    for folder, decision in sorted(book.read_all().items()):
         now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
         state = "trusted" if decision.trusted else "refused"
         if not now:
@@ -85,12 +81,11 @@ def _list_folders(args: Namespace) -> int:
     return print_report(rows, (strip_controls(line.rstrip()) for line in lines), json=args.json)
 
 
-def _trust_folders(args: Namespace) -> int:
+def _trust_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.context_files import find_context_files
     from hermes.cli.project_trust import list_files
     from hermes.config.trust_store import make_decision
 
-    book = _open_trust_book(args)
     found = []
     for word in args.paths or ["."]:
         path = Path(decode_argument(word)).expanduser()
@@ -110,8 +105,7 @@ def _trust_folders(args: Namespace) -> int:
     return 0
 
 
-def _forget_folders(args: Namespace) -> int:
-    book = _open_trust_book(args)
+def _forget_folders(args: Namespace, book: TrustStore) -> int:
     names = [str(Path(decode_argument(word)).expanduser().resolve()) for word in args.paths]
     if missing := [name for name in names if name not in book.read_all()]:
         raise ConfigError(f"There is no decision about {missing[0]}. Run: hermes trust list")

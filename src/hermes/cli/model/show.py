@@ -91,10 +91,9 @@ def _list_auxiliary(setup: Setup) -> dict[str, str]:
 def format_model(data: dict[str, Any]) -> list[str]:
     """The result of `describe_model` as lines for people."""
     found = [("model", data["error"])] if data["error"] else _format_endpoint(data)
-    found += [
-        ("fallback", row["entry"] + ("" if row["usable"] else "  (no key: skipped)"))
-        for row in data["fallbacks"]
-    ]
+    for row in data["fallbacks"]:
+        note = "" if row["usable"] else "  (no key: skipped)"
+        found.append(("fallback", row["entry"] + note))
     found += [(f"for {job}", text) for job, text in data["auxiliary"].items()]
     for server in data["nearby"]:
         names = one_line(", ".join(server["models"]), 80)

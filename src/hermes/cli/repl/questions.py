@@ -17,18 +17,13 @@ from hermes.core.message import Message, user_message
 from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
-_KEYS: dict[Answer, tuple[str, str]] = {
-    "once": ("y", "yes"),
-    "session": ("s", "for this session"),
-    "always": ("a", "always"),
-    "deny": ("n", "no"),
+_KEYS: dict[Answer, tuple[str, str, str]] = {
+    "once": ("y", "yes", "allowed"),
+    "session": ("s", "for this session", "allowed for this session"),
+    "always": ("a", "always", "always allowed"),
+    "deny": ("n", "no", "not allowed"),
 }
-_ANSWERS: dict[Answer, str] = {
-    "once": "allowed",
-    "session": "allowed for this session",
-    "always": "always allowed",
-    "deny": "not allowed",
-}
+"""Answer -> the key that gives it, how it is offered, and how it is confirmed."""
 _EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
 
 
@@ -125,7 +120,8 @@ class QuestionQueue:
         self._refresh()
 
     def _approval_question(self, approval: Approval) -> PendingQuestion:
-        keys = {_KEYS[choice][0]: _KEYS[choice][1] for choice in approval.choices}
+        by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
+        keys = {key: _KEYS[choice][1] for key, choice in by_key.items()}
         if approval.command and "deny" in approval.choices:
             keys["e"] = "edit"
 
@@ -133,14 +129,13 @@ class QuestionQueue:
             if key == "e":
                 self._edit_command(approval)
                 return
-            by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
         return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)
-        text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
+        text = _KEYS[answer][2] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
 
     def _edit_command(self, approval: Approval) -> None:

@@ -127,10 +127,8 @@ class SessionLoop:
                 self._scrollback.show_problem(str(error))
             except Exception as error:  # the prompt stays, whatever a command does
                 log.exception("what was entered could not be handled")
-                self._scrollback.show_problem(
-                    f"That failed ({type(error).__name__}). Nothing stored was lost. "
-                    "Details: hermes logs"
-                )
+                text = f"That failed ({type(error).__name__}). Nothing stored was lost."
+                self._scrollback.show_problem(f"{text} Details: hermes logs")
             self._repl.screen.refresh()
 
     async def _handle_message(self, text: str, *, queued: bool) -> None:

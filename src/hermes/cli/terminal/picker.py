@@ -15,9 +15,8 @@ from hermes.cli.terminal.text import strip_controls
 from hermes.config.env import get_environment
 
 _ROWS = 12
-_UP, _DOWN, _PAGE_UP, _PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
-_MOVES = {_UP: -1, "\x1bOA": -1, "\x10": -1, _DOWN: 1, "\x1bOB": 1, "\x0e": 1}
-_JUMPS = {_PAGE_UP: -_ROWS, _PAGE_DOWN: _ROWS}
+_STEPS = {"\x1b[A": -1, "\x1bOA": -1, "\x10": -1, "\x1b[B": 1, "\x1bOB": 1, "\x0e": 1}
+_STEPS |= {"\x1b[5~": -_ROWS, "\x1b[6~": _ROWS}  # Page Up and Page Down
 _KEY = re.compile(r"\x1b[\[O](?=.)[^a-zA-Z~]*[a-zA-Z~]?|.", re.DOTALL)
 """A key as the terminal sends it: an escape sequence or a character."""
 _CANCEL = ("\x1b", "\x03", "\x04")
@@ -68,9 +67,8 @@ def match_rows(rows: Sequence[PickerRow], text: str) -> list[PickerRow]:
     """The rows that contain every word of the text, those that begin with it first."""
     words = text.lower().split()
     found = [row for row in rows if all(word in row.value.lower() for word in words)]
-    if not words:
-        return found
-    return sorted(found, key=lambda row: not row.value.lower().startswith(words[0]))
+    first = words[0] if words else ""
+    return sorted(found, key=lambda row: not row.value.lower().startswith(first))
 
 
 class _PickerScreen:
@@ -101,8 +99,7 @@ class _PickerScreen:
             _write_stderr(f"\r\x1b[{self._drawn}A\x1b[J" if self._drawn else "\r\x1b[J")
 
     def _handle_key(self, key: str) -> None:
-        step = _MOVES.get(key) or _JUMPS.get(key)
-        if step:
+        if step := _STEPS.get(key):
             self._at = max(0, min(len(self._found) - 1, self._at + step))
             return
         if key in ("\x7f", "\x08"):

@@ -10,6 +10,7 @@ from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import TOKEN_KINDS, parse_arguments, strip_controls, to_json
 from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message, Target, ToolReturn
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 class Renderer(Protocol):
     """Shows the events of a turn and, at its end, the result."""
 
-    async def show_event(self, event: events.TurnEvent) -> None: ...
+    async def show_event(self, event: TurnEvent) -> None: ...
     async def show_result(
-        self, session_id: str, result: events.TurnResult, target: Target | None
+        self, session_id: str, result: TurnResult, target: Target | None
     ) -> None: ...
 
 
@@ -38,7 +39,7 @@ class TextRenderer:
         """The text of the latest earlier step that had any."""
         self._open_line = False
 
-    async def show_event(self, event: events.TurnEvent) -> None:
+    async def show_event(self, event: TurnEvent) -> None:
         match event:
             case events.TextDelta(text=text):
                 self._progress.clear()
@@ -56,9 +57,7 @@ class TextRenderer:
             case _:
                 self._progress.show_event(event)
 
-    async def show_result(
-        self, session_id: str, result: events.TurnResult, target: Target | None
-    ) -> None:
+    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
         self._progress.clear()
         shown = "".join(self._step)
         if result.text.startswith(shown) and (shown or result.text != self._earlier):
@@ -86,14 +85,12 @@ class JsonRenderer:
         self._progress = progress
         self._stream = stream
 
-    async def show_event(self, event: events.TurnEvent) -> None:
+    async def show_event(self, event: TurnEvent) -> None:
         self._progress.show_event(event)
         if self._stream and (line := event_object(event)) is not None:
             await self._out.write(to_json(line) + "\n")
 
-    async def show_result(
-        self, session_id: str, result: events.TurnResult, target: Target | None
-    ) -> None:
+    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
         self._progress.clear()
         line = result_object(session_id, result, target)
         if self._stream:
@@ -115,7 +112,7 @@ async def show_turn(
     session: Session,
     channel: Channel,
     ask: Callable[[events.Approval | events.Question], None],
-) -> events.TurnResult:
+) -> TurnResult:
     """Shows a turn to its end and passes its questions on."""
     async for event in channel:
         match event:
@@ -131,7 +128,7 @@ async def show_turn(
     raise AssertionError("a turn ends with TurnEnd")
 
 
-def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
+def event_object(event: TurnEvent) -> dict[str, Any] | None:
     """The public form of an event; None for internal events."""
     match event:
         case events.TextDelta(text=text):
@@ -142,14 +139,9 @@ def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
             head = {"type": "tool.started", "id": call.id, "name": call.name}
             return {**head, "arguments": parse_arguments(call.args)}
         case events.ToolDone(result=result, duration=duration):
-            return {
-                "type": "tool.completed",
-                "id": result.call_id,
-                "name": result.name,
-                "result": result.text,
-                "error": result.error,
-                "duration_ms": round(duration * 1000),
-            }
+            head = {"type": "tool.completed", "id": result.call_id, "name": result.name}
+            took = round(duration * 1000)
+            return {**head, "result": result.text, "error": result.error, "duration_ms": took}
         case events.Notice(code=code, text=text):
             return {"type": "notice", "code": code, "text": text}
         case events.Approval(summary=why, call=call, command=command):
@@ -164,18 +156,14 @@ def event_object(event: events.TurnEvent) -> dict[str, Any] | None:
             return None
 
 
-def result_object(
-    session_id: str, result: events.TurnResult, target: Target | None
-) -> dict[str, Any]:
+def result_object(session_id: str, result: TurnResult, target: Target | None) -> dict[str, Any]:
     """The public form of a result."""
     usage = result.usage
     answered = result.target or target
     error = {"code": result.error_code, "message": result.error} if result.error_code else None
     return {
         "session_id": session_id,
-        "completed": result.status == "completed",
-        "partial": result.status == "partial",
-        "interrupted": result.status == "interrupted",
+        **{name: result.status == name for name in ("completed", "partial", "interrupted")},
         "text": result.text,
         "reasoning": result.reasoning,
         "error": error,

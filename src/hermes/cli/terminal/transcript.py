@@ -65,10 +65,8 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
 
     clean = session.agent.redactor.redact
     file = _resolve_path(cwd, name or f"hermes-{session.id}.md")
-    parts = [
-        clean(message_markdown(stored))
-        async for stored in store.sessions.stream_messages(session.id)
-    ]
+    messages = store.sessions.stream_messages(session.id)
+    parts = [clean(message_markdown(stored)) async for stored in messages]
     if not parts:
         raise ConfigError("There is nothing to export yet.")
     text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)

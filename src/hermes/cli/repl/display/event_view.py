@@ -11,6 +11,7 @@ from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_te
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
 from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import ToolCall
 
 _TAIL_CHARS = 400
@@ -42,7 +43,7 @@ class EventView:
         self._end_text()
         self._clear_tools()
 
-    def show_event(self, event: events.TurnEvent) -> None:
+    def show_event(self, event: TurnEvent) -> None:
         state = self.state
         match event:
             case events.TextDelta(text=text):
@@ -65,9 +66,7 @@ class EventView:
             case _:
                 self._show_tool_event(event)
 
-    def show_background_result(
-        self, prompt: str, session_id: str, result: events.TurnResult
-    ) -> None:
+    def show_background_result(self, prompt: str, session_id: str, result: TurnResult) -> None:
         """The outcome of a prompt that ran in the background."""
         stopped = result.status == "interrupted"
         outcome = "stopped" if stopped else "failed" if result.error else "done"
@@ -87,7 +86,7 @@ class EventView:
         else:
             self.state.hint = "there is no reasoning to show"
 
-    def _show_tool_event(self, event: events.TurnEvent) -> None:
+    def _show_tool_event(self, event: TurnEvent) -> None:
         state = self.state
         match event:
             case events.CallBegan(name=name):
@@ -153,7 +152,7 @@ class EventView:
         self.scrollback.write_block("change" if details else "tool", lines + details)
         self.state.set_activity("waiting for the model")
 
-    def _finish_turn(self, result: events.TurnResult) -> None:
+    def _finish_turn(self, result: TurnResult) -> None:
         self._end_text()
         self._clear_tools()
         if result.status == "interrupted":

@@ -27,13 +27,8 @@ _COLOURS = {
 }
 _LINEWISE = frozenset({"JSON", "YAML", "Makefile"})
 """Languages whose lexers hide their state, and whose lines can be coloured one by one."""
-_LANGUAGE_ALIASES = {
-    "jsonc": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "env": "bash",
-    "svelte": "html",
-}
+_LANGUAGE_ALIASES = dict.fromkeys(("jsonc", "jsonl", "ndjson"), "json")
+_LANGUAGE_ALIASES |= {"env": "bash", "svelte": "html"}
 _MAX_LINE = 2000
 """Longer lines are data and stay plain."""
 
@@ -50,7 +45,10 @@ class Highlighter:
         if self._lexer is None or len(text) > _MAX_LINE:
             return [("", text)]
         if self._lexer.name in _LINEWISE:
-            found = [(self._token_style(token), v) for _, token, v in self._lex_line(text) if v]
+            tokens = list(self._lexer.get_tokens_unprocessed(text))
+            if "".join(value for _, _, value in tokens) != text:
+                return [("", text)]
+            found = [(self._token_style(token), value) for _, token, value in tokens if value]
             return found or [("", text)]
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
@@ -67,10 +65,6 @@ class Highlighter:
             return [("", text)]
         self._stack = context.stack
         return found or [("", text)]
-
-    def _lex_line(self, text: str) -> list[tuple[int, Any, str]]:
-        found = list(self._lexer.get_tokens_unprocessed(text))
-        return found if "".join(value for _, _, value in found) == text else []
 
     def _token_style(self, token: Any) -> str:
         style = self._styles.get(token)

@@ -71,7 +71,5 @@ def _match_pieces(match: re.Match[str], style: str, depth: int) -> Line:
     label, target = groups["label"], groups["target"]
     if not label or label == target:
         return [(join_styles(style, Style.LINK), target)]
-    return [
-        *parse_inline(label, join_styles(style, Style.LINK), depth - 1),
-        (join_styles(style, Style.DIM), f" ({target})"),
-    ]
+    shown = parse_inline(label, join_styles(style, Style.LINK), depth - 1)
+    return [*shown, (join_styles(style, Style.DIM), f" ({target})")]
