@@ -368,14 +368,9 @@ class Agent(_Runner):
         approve: Approve | None = None,
         ask: Ask | None = None,
     ) -> None:
+        choice = (model, provider, base_url, api_key_env, api_mode)
         self._options = Options(
-            choice=ModelChoice(
-                model=model or "",
-                provider=provider or "",
-                base_url=base_url or "",
-                api_key_env=api_key_env or "",
-                api_mode=api_mode or "",
-            ),
+            choice=ModelChoice(*(value or "" for value in choice)),
             toolsets=None if toolsets is None else tuple(toolsets),
             max_turns=max_turns,
             yolo=yolo,
@@ -385,12 +380,13 @@ class Agent(_Runner):
             _load_setup,
             profile or "",
             home,
-            api_key_env,
+            api_key_env or "",
             terminal={"cwd": None if cwd is None else str(cwd)},
             approvals={"mode": approvals},
             budget={"session_usd": budget_usd},
         )
-        self._tools = tuple(map(_make_tool, tools))
+        default = FunctionOptions()
+        self._tools = tuple(make_tool(f, getattr(f, "__hermes_tool__", default)) for f in tools)
         self._instructions = instructions
         self._approve = approve
         self._ask = ask
@@ -477,13 +473,7 @@ def run_sync(prompt: str, *, output: Any = str, agent: Agent | None = None) -> R
 # -- between the public values and those inside --------------------------------------------
 
 
-def _make_tool(function: Callable[..., Any]) -> Any:
-    return make_tool(function, getattr(function, "__hermes_tool__", FunctionOptions()))
-
-
-def _load_setup(
-    profile: str, home: Folder | None, key: str | None, **changes: dict[str, Any]
-) -> Setup:
+def _load_setup(profile: str, home: Folder | None, key: str, **changes: dict[str, Any]) -> Setup:
     """The user's configuration with other settings in some sections; None: as configured."""
     environ = get_environment() if home is None else {**get_environment(), "HERMES_HOME": str(home)}
     setup = load_setup(profile, environ, keys=[key] if key else [])
@@ -504,9 +494,8 @@ def _publish_event(event: events.TurnEvent) -> Event | None:
         case events.ToolStarted(call=call):
             return ToolStarted(call.id, call.name, _parse_arguments(call))
         case events.ToolDone(result=done, duration=seconds):
-            return ToolCompleted(
-                done.call_id, done.name, done.text, done.error, round(seconds * 1000)
-            )
+            took = round(seconds * 1000)
+            return ToolCompleted(done.call_id, done.name, done.text, done.error, took)
         case events.Approval(id=id, call=call, summary=reason, command=command):
             choices = tuple(choice for choice in event.choices if choice != "always")
             return ApprovalRequest(id, call.name, _parse_arguments(call), reason, command, choices)
@@ -526,7 +515,7 @@ def _parse_arguments(call: message.ToolCall) -> dict[str, Any]:
 def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
     """The end of the last turn, with what all turns did and used."""
     last = run.results[-1]
-    spent = sum((result.usage for result in run.results), message.Usage())
+    used = sum((result.usage for result in run.results), message.Usage())
     target = last.target or live.agent.providers[0].target
     messages = [each for result in run.results for each in result.messages]
     returns = [p for m in messages for p in m.parts if isinstance(p, message.ToolReturn)]
@@ -543,10 +532,8 @@ def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
             for call in each.calls
         ),
         model_calls=sum(result.model_calls for result in run.results),
-        usage=Usage(
-            spent.input, spent.output, spent.cache_read, spent.cache_write, spent.reasoning
-        ),
-        cost_usd=spent.cost,
+        usage=Usage(used.input, used.output, used.cache_read, used.cache_write, used.reasoning),
+        cost_usd=used.cost,
         model=target.model,
         provider=target.provider,
         _output=run.output,

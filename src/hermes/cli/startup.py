@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.cli.main import print_stderr
 from hermes.config import paths
@@ -12,6 +13,16 @@ from hermes.config.env import get_environment, is_inside_agent
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
+    from hermes.core.store import Store
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Runs asynchronous work to its end; a command that only explains itself needs no asyncio."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def locate_home(profile: str) -> Path:
@@ -34,6 +45,20 @@ def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
     for warning in setup.warnings:
         print_stderr(warning)
     return setup
+
+
+@asynccontextmanager
+async def open_store(home: Path) -> AsyncIterator[Store]:
+    """The stored sessions of a home; what is found wrong with them is shown."""
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(paths.database_file(home))
+    try:
+        for notice in await store.wait_until_open():
+            print_stderr(notice)
+        yield store
+    finally:
+        await store.close()
 
 
 def refuse_agent(action: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.core.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -32,11 +32,10 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
+    parser = CommandParser("serve", "Serve the agent over HTTP.", _EPILOG)
     parser.add_argument("--host", metavar="H", default="", help="address to listen on")
     parser.add_argument("--port", metavar="P", type=_parse_port, help="port; 0 picks a free one")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    args = parser.parse_command(argv, profile)
     import gc
 
     gc.disable()  # until everything is imported: none of it is garbage

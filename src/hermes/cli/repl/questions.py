@@ -4,71 +4,51 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hermes.app.session import Session
-from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.markdown.highlight import Highlighter
-from hermes.cli.repl.markdown.styled_text import (
-    BOLD,
-    DIM,
-    MARK,
-    WARNING,
-    Piece,
-    paint_line,
-    wrap_line,
-)
-from hermes.cli.repl.state import ScreenState
-from hermes.cli.terminal.approval_prompt import describe_rule
+from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
+from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import Message, user_message
 from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
-_KEYS: dict[Answer, tuple[str, str]] = {
-    "once": ("y", "yes"),
-    "session": ("s", "for this session"),
-    "always": ("a", "always"),
-    "deny": ("n", "no"),
+_KEYS: dict[Answer, tuple[str, str, str]] = {
+    "once": ("y", "yes", "allowed"),
+    "session": ("s", "for this session", "allowed for this session"),
+    "always": ("a", "always", "always allowed"),
+    "deny": ("n", "no", "not allowed"),
 }
-_ANSWERS: dict[Answer, str] = {
-    "once": "allowed",
-    "session": "allowed for this session",
-    "always": "always allowed",
-    "deny": "not allowed",
-}
+"""Answer -> the key that gives it, how it is offered, and how it is confirmed."""
 _EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
 
 
+@dataclass(frozen=True)
 class PendingQuestion:
     """One question. `keys` maps letters to what they mean; without keys, a text answers it."""
 
-    def __init__(
-        self,
-        body: list[list[Piece]],
-        keys: dict[str, str],
-        answer: Callable[[str | None], None],
-        *,
-        prompt: str,
-    ) -> None:
-        self.body = body
-        """Written to the scrollback, once."""
-        self.keys = keys
-        self.answer = answer
-        """Called once, with a key or a text; None means no."""
-        self.prompt = prompt
+    body: list[Line]
+    """Written to the scrollback, once."""
+    keys: dict[str, str]
+    answer: Callable[[str | None], None]
+    """Called once, with a key or a text; None means no."""
+    prompt: str
 
     @property
     def wants_text(self) -> bool:
         return not self.keys
 
     def render(self, columns: int, *, colour: bool) -> list[str]:
-        line: list[Piece] = [(WARNING, self.prompt)]
+        line: Line = [(Style.WARNING, self.prompt)]
         if not self.wants_text:
-            line = [(WARNING, f"{self.prompt} ")]
+            line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
-                line += [(BOLD, key), (DIM, f" {meaning}  ")]
-            line.append((DIM, "(Enter: no)"))
+                line += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
+            line.append((Style.DIM, "(Enter: no)"))
         return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
 
 
@@ -78,16 +58,15 @@ class QuestionQueue:
     def __init__(
         self,
         session: Session,
-        state: ScreenState,
-        scrollback: Scrollback,
+        view: EventView,
         *,
         refresh: Callable[[], None],
         steer: Callable[[str, Message], None],
         edit_text: Callable[[str], None],
     ) -> None:
         self.session = session
-        self._state = state
-        self._scrollback = scrollback
+        self._state = view.state
+        self._scrollback = view.scrollback
         self._refresh = refresh
         self._steer = steer
         self._edit_text = edit_text
@@ -141,7 +120,8 @@ class QuestionQueue:
         self._refresh()
 
     def _approval_question(self, approval: Approval) -> PendingQuestion:
-        keys = {_KEYS[choice][0]: _KEYS[choice][1] for choice in approval.choices}
+        by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
+        keys = {key: _KEYS[choice][1] for key, choice in by_key.items()}
         if approval.command and "deny" in approval.choices:
             keys["e"] = "edit"
 
@@ -149,14 +129,13 @@ class QuestionQueue:
             if key == "e":
                 self._edit_command(approval)
                 return
-            by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
         return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)
-        text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
+        text = _KEYS[answer][2] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
 
     def _edit_command(self, approval: Approval) -> None:
@@ -177,34 +156,29 @@ class QuestionQueue:
         self._edit_text(approval.command)
 
 
-def describe_approval(approval: Approval) -> list[list[Piece]]:
+def describe_approval(approval: Approval) -> list[Line]:
     """The command in full and in colours, why it needs approval, and what `always` would save."""
-    lines: list[list[Piece]] = [
-        [(WARNING, "? "), (BOLD, approval.call.name), ("", " wants to run:")]
+    lines: list[Line] = [
+        [(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", " wants to run:")]
     ]
-    if approval.command:
-        lines += highlight_source(approval.command, "bash")
-    else:
-        lines += highlight_source(approval.call.args, "json")
+    source = (approval.command, "bash") if approval.command else (approval.call.args, "json")
+    lines += highlight_source(*source)
     if approval.summary:
-        lines.append([(DIM, f"  reason: {_inert_line(approval.summary)}")])
+        lines.append([(Style.DIM, f"  reason: {_inert_line(approval.summary)}")])
     if "always" in approval.choices:
         for rule in approval.rules:
-            lines.append([(DIM, f"  {describe_rule(_inert_line(rule))}")])
+            lines.append([(Style.DIM, f"  {describe_rule(_inert_line(rule))}")])
     return lines
 
 
 def model_question(question: Question, reply: Callable[[str | None], None]) -> PendingQuestion:
-    body: list[list[Piece]] = [[(WARNING, "? "), (BOLD, _inert_line(question.text))]]
+    body: list[Line] = [[(Style.WARNING, "? "), (Style.BOLD, _inert_line(question.text))]]
     for number, choice in enumerate(question.choices, 1):
-        body.append([(MARK, f"  {number}. "), ("", _inert_line(choice))])
+        body.append([(Style.MARK, f"  {number}. "), ("", _inert_line(choice))])
     hint = "A number, or your own words" if question.choices else "Your answer"
 
     def answer(text: str | None) -> None:
-        typed = (text or "").strip()
-        if typed.isdecimal() and 1 <= int(typed) <= len(question.choices):
-            typed = question.choices[int(typed) - 1]
-        reply(typed or None)
+        reply(parse_choice((text or "").strip(), question.choices))
 
     return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
 
@@ -214,20 +188,19 @@ def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQu
     return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
 
 
-def highlight_source(source: str, language: str) -> list[list[Piece]]:
+def highlight_source(source: str, language: str) -> list[Line]:
     """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
     rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
-    lines: list[list[Piece]] = []
-    half = _SHOWN_LINES // 2
-    for number, row in enumerate(rows):
-        if len(rows) > _SHOWN_LINES and half <= number < len(rows) - half:
-            if number == half:
-                lines.append([(DIM, f"    … {len(rows) - _SHOWN_LINES} lines not shown …")])
-            continue
+    half, hidden = _SHOWN_LINES // 2, max(0, len(rows) - _SHOWN_LINES)
+    shown = rows if not hidden else [*rows[:half], *rows[-half:]]
+    lines: list[Line] = []
+    for row in shown:
         styled = highlighter.highlight_line(row)
-        lines.append([("", "    "), *((style or BOLD, text) for style, text in styled)])
+        lines.append([("", "    "), *((style or Style.BOLD, text) for style, text in styled)])
+    if hidden:
+        lines.insert(half, [(Style.DIM, f"    … {hidden} lines not shown …")])
     return lines
 
 

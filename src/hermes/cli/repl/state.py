@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hermes.cli.repl.display.session_picker import SessionPicker
     from hermes.cli.repl.questions import PendingQuestion
-    from hermes.core.message import Message, Usage
+    from hermes.core.message import Message
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -23,11 +23,7 @@ class StatusFacts:
         self.window: int | None = None
         self.mode = ""
         self.background = 0
-        self._used = 0
-        self._input = 0
-        self._cached = 0
-        self._cost = 0.0
-        self._all_priced = True
+        self.restart(())
 
     def restart(self, messages: Iterable[Message]) -> None:
         self._used = self._input = self._cached = 0
@@ -36,8 +32,7 @@ class StatusFacts:
             self.add_message(message)
 
     def add_message(self, message: Message) -> None:
-        usage: Usage | None = message.usage
-        if usage is None:
+        if (usage := message.usage) is None:
             return
         self._used = usage.input + usage.output
         self._input += usage.input
@@ -54,10 +49,8 @@ class StatusFacts:
         if self._input and self._cached:
             parts.append(f"cache {100 * self._cached / self._input:.0f}%")
         if self._cost:
-            more = "" if self._all_priced else "+"
-            parts.append(
-                f"${self._cost:.4f}{more}" if self._cost < 1 else f"${self._cost:.2f}{more}"
-            )
+            cost = f"${self._cost:.4f}" if self._cost < 1 else f"${self._cost:.2f}"
+            parts.append(cost + "+" * (not self._all_priced))
         if self.background:
             parts.append(f"{self.background} in the background")
         return parts

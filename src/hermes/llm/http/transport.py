@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from hermes.config.env import find_proxy
@@ -120,6 +120,12 @@ class Transport:
         self._warned.add(host)
         text = "The key for %s is sent over plain http; use https if the host offers it."
         log.warning(text, host)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         sessions = list(self._sessions.values())

@@ -263,7 +263,8 @@ class Screen:
         )
         tabs = TabsProcessor(char1=" ", char2=" ")
         prompt = BufferControl(self.buffer, [tabs], search_buffer_control=find, preview_search=True)
-        search = BufferControl(self.search)
+        search = Window(BufferControl(self.search), get_line_prefix=self._line_prefix, height=1)
+        status = FormattedTextControl(self._status_fragments)
         rows = HSplit(
             [
                 ConditionalContainer(
@@ -277,27 +278,20 @@ class Screen:
                         get_line_prefix=self._line_prefix,
                         wrap_lines=True,
                         dont_extend_height=True,
-                        height=self._input_height,
+                        height=lambda: Dimension(min=1, max=max(3, terminal_size().rows // 3)),
                     ),
                     ~picking,
                 ),
-                ConditionalContainer(
-                    Window(search, get_line_prefix=self._line_prefix, height=1), picking
-                ),
+                ConditionalContainer(search, picking),
                 ConditionalContainer(Window(find, height=1, style="class:prompt"), searching),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._completion_menu), dont_extend_height=True),
                     Condition(lambda: self.buffer.complete_state is not None),
                 ),
-                Window(
-                    FormattedTextControl(self._status_fragments), height=1, style="class:status"
-                ),
+                Window(status, height=1, style="class:status"),
             ]
         )
         return Layout(ConditionalContainer(rows, open_), focused_element=prompt)
-
-    def _input_height(self) -> Dimension:
-        return Dimension(min=1, max=max(3, terminal_size().rows // 3))
 
     def _line_prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:

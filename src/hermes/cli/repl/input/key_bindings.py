@@ -78,10 +78,8 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
             return
         actions.send_or_answer()
 
-    @keys.add("escape", "enter", filter=active)
-    @keys.add("c-j", filter=active)
-    def insert_line_break(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
+    for line_break in (("escape", "enter"), ("c-j",)):
+        keys.add(*line_break, filter=active)(lambda event: event.current_buffer.insert_text("\n"))
 
     @keys.add("tab", filter=active)
     def press_tab(event: KeyPressEvent) -> None:
@@ -152,9 +150,7 @@ def _bind_stopping(
         else:
             actions.leave_prompt()
 
-    @keys.add("c-z")
-    def suspend_program(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
+    keys.add("c-z")(lambda event: event.app.suspend_to_background())
 
 
 def _bind_editing(
@@ -166,9 +162,7 @@ def _bind_editing(
         if not (not buffer.text and buffer.complete_state is None and actions.take_back_message()):
             buffer.auto_up()
 
-    @keys.add("c-t")
-    def show_last_reasoning(event: KeyPressEvent) -> None:
-        actions.show_reasoning()
+    keys.add("c-t")(lambda event: actions.show_reasoning())
 
     @keys.add("c-x", "c-e", filter=active)
     def open_editor(event: KeyPressEvent) -> None:
@@ -179,9 +173,9 @@ def _bind_editing(
         actions.clear_hint()
         event.current_buffer.insert_text(editor.paste(event.data))
 
-    @keys.add(
-        "backspace", filter=active & Condition(lambda: _chip_before_cursor(editor) is not None)
-    )
+    behind_chip = Condition(lambda: _chip_before_cursor(editor) is not None)
+
+    @keys.add("backspace", filter=active & behind_chip)
     def delete_chip(event: KeyPressEvent) -> None:
         if chip := _chip_before_cursor(editor):
             event.current_buffer.delete_before_cursor(len(chip))
@@ -204,15 +198,9 @@ def _bind_picking(
 
         return move
 
-    for name, count in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("tab", 1)):
-        keys.add(name, filter=picking)(move_by(count))
-    for name, count in (("pageup", -8), ("pagedown", 8)):
+    steps = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "tab": 1, "pageup": -8, "pagedown": 8}
+    for name, count in steps.items():
         keys.add(name, filter=picking)(move_by(count))
 
-    @keys.add("enter", filter=picking)
-    def accept_selection(event: KeyPressEvent) -> None:
-        actions.close_picker(accept=True)
-
-    @keys.add("escape", filter=picking)
-    def cancel_selection(event: KeyPressEvent) -> None:
-        actions.close_picker(accept=False)
+    keys.add("enter", filter=picking)(lambda event: actions.close_picker(accept=True))
+    keys.add("escape", filter=picking)(lambda event: actions.close_picker(accept=False))
