@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.store import SearchHit
-from hermes.core.text import replace_invalid
+from hermes.core.text import compile_pattern, replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
-from hermes.store.search_index import IndexDamaged, compile_pattern, split_unspaced_scripts
+from hermes.store.search_index import IndexDamaged, split_unspaced_scripts
 
 if TYPE_CHECKING:
     from apsw import Connection

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import StoreError
+from hermes.core.text import compile_pattern
 from hermes.store import codec
 from hermes.store.connection import make_busy_handler
 from hermes.store.database import Database
@@ -156,9 +155,3 @@ def read_text(body: bytes) -> str:
 def split_unspaced_scripts(text: str) -> str:
     """Make each character of an unspaced script a word of its own: phrases then match inside."""
     return text if text.isascii() else compile_pattern(_UNSPACED).sub(r" \g<0> ", text)
-
-
-@cache
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled at first use: most runs search for nothing."""
-    return re.compile(pattern)
