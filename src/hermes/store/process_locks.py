@@ -29,7 +29,9 @@ class ProcessLock:
             make_folder(self._folder)
             while not self._try_acquire():
                 pass
-            _remove_stale_locks(self._folder, self.name)
+            for name in _list_names(self._folder):
+                if name != self.name:
+                    _is_locked(self._folder / f"{name}.lock", remove_stale=True)
         return self.name
 
     def _try_acquire(self) -> bool:
@@ -90,17 +92,7 @@ def _is_locked(path: Path, *, remove_stale: bool = False) -> bool:
 
 
 def _list_names(folder: Path) -> list[str]:
-    try:
-        files = list(folder.glob("*.lock"))
-    except FileNotFoundError:
-        return []
-    return [f.stem for f in files if len(f.stem) == 32]
-
-
-def _remove_stale_locks(folder: Path, own_name: str) -> None:
-    for name in _list_names(folder):
-        if name != own_name:
-            _is_locked(folder / f"{name}.lock", remove_stale=True)
+    return [f.stem for f in folder.glob("*.lock") if len(f.stem) == 32]
 
 
 def make_folder(folder: Path) -> None:

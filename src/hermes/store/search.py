@@ -78,25 +78,18 @@ def _query_index(
         raise IndexDamaged(str(error)) from error
     found: dict[int, Sequence[Any]] = {id: row for id, *row in db.execute(_ROWS, (str(best),))}
     pattern = compile_terms(terms)
-    return [
-        SearchHit(
-            codec.decode_session(row, is_alive),
-            seq,
-            role,
-            make_snippet(search_index.read_text(body), pattern),
-        )
-        for seq, role, body, *row in (found[id] for id in best if id in found)
-    ]
+    hits = []
+    for seq, role, body, *row in (found[id] for id in best if id in found):
+        snippet = make_snippet(search_index.read_text(body), pattern)
+        hits.append(SearchHit(codec.decode_session(row, is_alive), seq, role, snippet))
+    return hits
 
 
 def parse_terms(query: str) -> list[str]:
     """The words and quoted phrases of what a person typed."""
-    found = []
-    for match in compile_pattern(_TERM).finditer(replace_invalid(query[:MAX_QUERY_LENGTH])):
-        text = match[1] if match[1] is not None else match[2]
-        if any(c.isalnum() for c in text):
-            found.append(text)
-    return found[:MAX_TERMS]
+    pairs = compile_pattern(_TERM).findall(replace_invalid(query[:MAX_QUERY_LENGTH]))
+    texts = (quoted or plain for quoted, plain in pairs)
+    return [text for text in texts if any(c.isalnum() for c in text)][:MAX_TERMS]
 
 
 def match_expression(terms: Sequence[str]) -> str:
