@@ -80,13 +80,6 @@ class DomainList:
         return any((".".join(labels[i:]), port) in self._below for i in range(1, len(labels)))
 
 
-class AnyDomain:
-    """All names and ports; the SSRF guard still applies."""
-
-    def __contains__(self, at: object) -> bool:
-        return True
-
-
 class LoopbackProxy(Struct, frozen=True):
     """A proxy on loopback, for a program that cannot use a unix socket. Other users of this machine
     can reach the port, so it requires a password."""
@@ -114,10 +107,8 @@ async def serve_unix_proxy(
     `domains` the whole internet is allowed; `on_refusal` gets the reason of each refusal."""
     _make_private_folder(folder)
     path = folder / SOCKET_NAME
-    with suppress(FileNotFoundError):
-        path.unlink()
-    allowed = AnyDomain() if domains is None else DomainList(domains)
-    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), on_refusal=on_refusal)
+    path.unlink(missing_ok=True)
+    proxy = _ProxyServer(domains, guard, limits, on_refusal=on_refusal)
     server = await asyncio.start_unix_server(proxy.serve_connection, path, limit=_MAX_HEAD)
     try:
         path.chmod(0o600)
@@ -125,8 +116,7 @@ async def serve_unix_proxy(
     finally:
         server.close()
         await proxy.close()
-        with suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
 
 
 @asynccontextmanager
@@ -137,9 +127,8 @@ async def serve_loopback_proxy(
     on_refusal: Callable[[str], None] | None = None,
 ) -> AsyncIterator[LoopbackProxy]:
     """Run a proxy on a free port of 127.0.0.1; without `domains` the whole internet is allowed."""
-    allowed = AnyDomain() if domains is None else DomainList(domains)
     local = LoopbackProxy("", "hermes", secrets.token_urlsafe(24))
-    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), local, on_refusal)
+    proxy = _ProxyServer(domains, guard, limits, local, on_refusal)
     server = await asyncio.start_server(proxy.serve_connection, "127.0.0.1", 0, limit=_MAX_HEAD)
     try:
         port = server.sockets[0].getsockname()[1]
@@ -163,16 +152,20 @@ class _ProxyServer:
 
     def __init__(
         self,
-        domains: DomainList | AnyDomain,
+        domains: Collection[str] | None,
         guard: SsrfGuard,
-        limits: ProxyLimits,
+        limits: ProxyLimits | None,
         login: LoopbackProxy | None = None,
         on_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        self._domains = domains
+        self._domains = None if domains is None else DomainList(domains)
+        """None: all names and ports; the SSRF guard still applies."""
         self._guard = guard
-        self._limits = limits
-        self._login = "" if login is None else _basic_credentials(login)
+        self._limits = limits or ProxyLimits()
+        self._login = ""
+        if login is not None:
+            pair = f"{login.user}:{login.password}".encode()
+            self._login = "Basic " + b64encode(pair).decode()
         self._on_refusal = on_refusal
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -240,7 +233,7 @@ class _ProxyServer:
             raise _ProxyRefusal(407, "This proxy is for one program only.")
 
     async def _open_upstream(self, url: ParsedUrl) -> _Streams:
-        if (url.host, url.port) not in self._domains:
+        if self._domains is not None and (url.host, url.port) not in self._domains:
             raise _ProxyRefusal(
                 403,
                 f"{url.host}:{url.port} is not on this sandbox's list of allowed "
@@ -379,10 +372,6 @@ def _filter_headers(lines: list[str]) -> tuple[list[str], int]:
     if len(lengths) > 1 or not all(text.isdecimal() for text in lengths):
         raise _ProxyRefusal(400, "The length of the body cannot be understood.")
     return kept, int(lengths.pop()) if lengths else 0
-
-
-def _basic_credentials(login: LoopbackProxy) -> str:
-    return "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()
 
 
 async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hermes.config.private_files import open_lock, try_lock
+from hermes.config.private_files import open_lock, wait_for_lock
 
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
@@ -106,11 +105,8 @@ def exclusive_lock(path: Path, timeout: float = 5.0) -> Iterator[None]:
     fd = open_lock(path)
     try:
         os.fchmod(fd, 0o600)
-        deadline = time.monotonic() + timeout
-        while not try_lock(fd):
-            if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
-            time.sleep(0.01)
+        if not wait_for_lock(fd, timeout):
+            raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
         yield
     finally:
         os.close(fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -70,18 +71,13 @@ class DockerBackend:
 
     async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         mark = self._next_mark()
-
-        async def end(root: int) -> None:
-            await self._end_marked(mark, root)
-
+        end = partial(self._end_marked, mark)
         if command.pty:
             client = self._build_exec(mark, command, RUN_ON_TERMINAL, ("-t", "-i"))
-            return await run_on_terminal(
-                self._clients.start(client, out, out), command.timeout, end
-            )
-        call = RemoteCall(
-            self._clients, self._build_exec(mark, command, RUN_REPORTED), mark, self._spill
-        )
+            task = self._clients.start(client, out, out)
+            return await run_on_terminal(task, command.timeout, end)
+        client = self._build_exec(mark, command, RUN_REPORTED)
+        call = RemoteCall(self._clients, client, mark, self._spill)
         return await call.run(
             out,
             seconds=command.timeout,
@@ -129,9 +125,8 @@ class DockerBackend:
             raise ToolError("The command contains a NUL character; nothing was run.")
         shell = (self._container.name, "/bin/sh", "-c", script, "hermes")
         given = (mark, str(command.cwd), text, *select_forwarded(command.env))
-        return structs.replace(
-            self._container.build_exec(*options, *shell, *given), pty=command.pty
-        )
+        client = self._container.build_exec(*options, *shell, *given)
+        return structs.replace(client, pty=command.pty)
 
     async def _end_marked(self, mark: str, root: int) -> None:
         """End what was started under this mark; `root` is its first process, if known."""

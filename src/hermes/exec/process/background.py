@@ -65,21 +65,16 @@ class BackgroundProcesses:
 
     def list_all(self, owner: ProcessOwner) -> list[ProcessState]:
         """All commands the owner can see, oldest first."""
-        found = (
-            background_records.load_state(self.root / name)
-            for name in background_records.list_ids(self.root)
-        )
+        names = background_records.list_ids(self.root)
+        found = (background_records.load_state(self.root / name) for name in names)
         return [state for state in found if state and owner.can_see(state.record)]
 
     def list_running(self, owner: ProcessOwner) -> list[ProcessState]:
         return [state for state in self.list_all(owner) if state.alive]
 
     def find_process(self, id: str, owner: ProcessOwner) -> ProcessState:
-        state = (
-            background_records.load_state(self.root / id)
-            if id in background_records.list_ids(self.root)
-            else None
-        )
+        is_known = id in background_records.list_ids(self.root)
+        state = background_records.load_state(self.root / id) if is_known else None
         if state and owner.can_see(state.record):
             return state
         known = [found.record.id for found in self.list_all(owner)][-20:]
@@ -94,10 +89,9 @@ class BackgroundProcesses:
     def move_to_child(self, session: str, child: str) -> None:
         """Give the commands of a session to the child session that continues it."""
         for state in self.list_all(ProcessOwner(session)):
+            record = structs.replace(state.record, session=child)
             with suppress(OSError):
-                background_records.write_record(
-                    state.folder, structs.replace(state.record, session=child)
-                )
+                background_records.write_record(state.folder, record)
 
     # -- acting -------------------------------------------------------------------------------
 
@@ -172,10 +166,9 @@ class BackgroundProcesses:
         while state.running and (left := until - time.monotonic()) > 0:
             connection = await self._connect_supervisor(state)
             if connection:
-                await _wait_first(connection.ended, connection.closed, timeout=left)
-                if connection.ended.done() and isinstance(
-                    connection.ended.exception(), CommandNotStarted
-                ):
+                ended = connection.ended
+                await _wait_first(ended, connection.closed, timeout=left)
+                if ended.done() and isinstance(ended.exception(), CommandNotStarted):
                     break
             else:
                 await asyncio.sleep(min(_POLL_SECONDS, left))
@@ -206,10 +199,8 @@ class BackgroundProcesses:
                 f"At most {INPUT_LIMIT} bytes can be written at a time. Nothing was written."
             )
         if not state.running:
-            description = state.describe(time.time())
-            raise ToolError(
-                f"{state.record.id} takes no input: {description}. Nothing was written."
-            )
+            why = state.describe(time.time())
+            raise ToolError(f"{state.record.id} takes no input: {why}. Nothing was written.")
         connection = await self._require_connection(state)
         background_records.record_typed(state.folder, text)
         pending = 0
@@ -223,15 +214,10 @@ class BackgroundProcesses:
 
     async def close(self) -> None:
         """End the commands this agent started, except those that outlive it."""
-        connections = {
-            name: connection
-            for name, connection in self._connections.items()
-            if not connection.closed.done()
-        }
         ending = []
-        for name, connection in connections.items():
+        for name, connection in self._connections.items():
             state = background_records.load_state(self.root / name)
-            if state is None or not state.record.keep:
+            if not connection.closed.done() and (state is None or not state.record.keep):
                 connection.hang_up()
                 ending.append(connection.closed)
         if ending:
@@ -302,11 +288,8 @@ async def _start_supervised(
         await connection.send(request)
         await _wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
         if not connection.started.done():
-            why = (
-                connection.ended.exception()
-                if connection.ended.done()
-                else "It did not start in time."
-            )
+            has_ended = connection.ended.done()
+            why = connection.ended.exception() if has_ended else "It did not start in time."
             raise ToolError(f"{why} Nothing was run.")
         undo.pop_all()
     return connection

@@ -16,14 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.snapshots.file_index import FileIndex, update_index
+from hermes.exec.snapshots.file_index import update_index
 from hermes.exec.snapshots.safe_restore import SafeTree
-from hermes.exec.snapshots.shadow_repo import (
-    ShadowError,
-    ShadowRepository,
-    find_git,
-    repository_folder,
-)
+from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository, find_git
 
 KEEP_COUNT = 50
 KEEP_DAYS = 30.0
@@ -255,11 +250,10 @@ class _Rollback:
     def _write_files(self, paths: Sequence[str]) -> None:
         ready = []
         for path in paths:
-            if (
-                path not in self._now.entries
-                and self._tree.exists(path)
-                and not self._clear_empty_folder(path)
-            ):
+            is_unsaved = path not in self._now.entries and self._tree.exists(path)
+            # An empty folder may be where the file was.
+            is_free = path in self._now.folders and is_unsaved and self._tree.remove_folder(path)
+            if is_unsaved and not is_free:
                 self._done["kept"].append(f"{path}: its present content could not be saved first")
             else:
                 ready.append(path)
@@ -276,10 +270,6 @@ class _Rollback:
             else:
                 known = path in self._now.entries
                 self._done["changed" if known else "added"].append(path)
-
-    def _clear_empty_folder(self, path: str) -> bool:
-        """Remove an empty folder where a file was; True when there was one."""
-        return path in self._now.folders and self._tree.remove_folder(path)
 
     def _restore_folders(self) -> None:
         for folder, mode in sorted(self._then.folders.items(), reverse=True):
@@ -300,11 +290,8 @@ def _open_repository(workspace: Path, home: Path) -> ShadowRepository:
 
 def _find_repository(workspace: Path, home: Path) -> ShadowRepository | None:
     """The repository of a workspace, which itself may no longer exist; None when there is none."""
-    folder = workspace.resolve()
-    git = find_git()
-    if not git or not (repository_folder(folder, home.resolve()) / "git" / "info").is_dir():
-        return None
-    return ShadowRepository(folder, home.resolve(), git)
+    found = ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    return found if find_git() and (found.repository / "info").is_dir() else None
 
 
 def _take_snapshot(
@@ -312,18 +299,17 @@ def _take_snapshot(
 ) -> Checkpoint:
     seen = update_index(repository, extra)
     tree = repository.run_git("write-tree").decode().strip()
-    blob = (
-        repository.run_git("hash-object", "-w", "--stdin", data=_encode_manifest(seen))
-        .decode()
-        .strip()
-    )
+    # What git does not save. Plain json, which can represent names that are not valid text.
+    manifest = {"modes": seen.modes, "folders": seen.folders, "skipped": list(seen.skipped)}
+    data = json.dumps(manifest, sort_keys=True).encode()
+    blob = repository.run_git("hash-object", "-w", "--stdin", data=data).decode().strip()
     rows = f"040000 tree {tree}\ttree\n100644 blob {blob}\tmeta\n".encode()
     root = repository.run_git("mktree", data=rows).decode().strip()
     now = time.time()
     made = Checkpoint(
         time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(3),
-        os.fsdecode(repository.workspace).encode("utf-8", "replace").decode(),
-        " ".join(label.encode("utf-8", "replace").decode().split())[:200],
+        _printable_text(os.fsdecode(repository.workspace)),
+        " ".join(_printable_text(label).split())[:200],
         now,
         len(seen.files),
         seen.bytes,
@@ -334,12 +320,6 @@ def _take_snapshot(
     commit = repository.run_git("commit-tree", root, data=message).decode().strip()
     repository.run_git("update-ref", _REF_PREFIX + made.id, commit)
     return made
-
-
-def _encode_manifest(seen: FileIndex) -> bytes:
-    """What git does not save. Plain json, which can represent names that are not valid text."""
-    data = {"modes": seen.modes, "folders": seen.folders, "skipped": list(seen.skipped)}
-    return json.dumps(data, sort_keys=True).encode()
 
 
 def _list_commits(repository: ShadowRepository) -> list[tuple[str, Checkpoint]]:
@@ -392,9 +372,8 @@ def _read_blobs(repository: ShadowRepository, objects: Sequence[str]) -> Iterato
 
 def _prune_old(repository: ShadowRepository, keep: int, days: float) -> int:
     oldest = time.time() - days * 86400
-    old = [
-        c for n, (_, c) in enumerate(_list_commits(repository)) if n >= keep or c.created < oldest
-    ]
+    known = enumerate(_list_commits(repository))
+    old = [c for n, (_, c) in known if n >= keep or c.created < oldest]
     if old:
         rows = "".join(f"delete {_REF_PREFIX}{c.id}\n" for c in old)
         repository.run_git("update-ref", "--stdin", data=rows.encode(), bare=True)
