@@ -65,9 +65,8 @@ class Middleware:
         except Exception as error:
             log.exception("%s %s crashed", request.method, request.path)
             text = self._redact(str(error)) or type(error).__name__
-            response = _build_error_response(
-                ApiError(500, f"Internal error: {text[:300]}", code="internal")
-            )
+            failure = ApiError(500, f"Internal error: {text[:300]}", code="internal")
+            response = _build_error_response(failure)
         if not response.prepared:
             if RESPONSE_STARTED in request:
                 raise ConnectionResetError("the request failed after its response had started")
@@ -186,12 +185,7 @@ def _body_size_error(limit: int) -> ApiError:
 
 
 def _build_error_response(error: ApiError) -> web.Response:
-    response = web.Response(
-        body=error.encode_envelope(),
-        status=error.status,
-        headers=error.headers,
-        content_type="application/json",
-    )
+    response = web.json_reply(error.encode_envelope(), error.status, error.headers)
     if error.headers.get("Connection") == "close":
         response.force_close()
     return response

@@ -36,18 +36,14 @@ class ApiCall(Struct, frozen=True):
 
     def read_session_headers(self) -> tuple[str, str]:
         """The session id and the session key, each empty when the request sends none."""
-        return self._read_name_header("X-Hermes-Session-Id"), self._read_name_header(
-            "X-Hermes-Session-Key"
-        )
+        session = self._read_name_header("X-Hermes-Session-Id")
+        return session, self._read_name_header("X-Hermes-Session-Key")
 
     def _read_name_header(self, header: str) -> str:
         name = self.request.headers.get(header, "").strip()
         if name and not self.principal.has_key:
-            raise ApiError(
-                403,
-                f"{header} is only allowed when the server has an API key.",
-                code="key_required",
-            )
+            text = f"{header} is only allowed when the server has an API key."
+            raise ApiError(403, text, code="key_required")
         return check_name(name, header)
 
 
@@ -70,6 +66,4 @@ def json_response(
     value: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     """A response whose body is this value: plain data, Structs, or both."""
-    return web.Response(
-        body=encode_json(value), status=status, headers=headers, content_type="application/json"
-    )
+    return web.json_reply(encode_json(value), status, headers)

@@ -24,9 +24,8 @@ class _Counter:
     def render(self) -> Iterator[str]:
         yield from _render_metric_head(self._name, "counter", self._description)
         for values, count in sorted(self.values.items()):
-            yield _render_sample_line(
-                self._name, count, **dict(zip(self._labels, values, strict=True))
-            )
+            labels = dict(zip(self._labels, values, strict=True))
+            yield _render_sample_line(self._name, count, **labels)
 
 
 class _Durations:

@@ -8,7 +8,7 @@ from typing import Any
 from hermes.core.message import Message, Text, ToolCall
 from hermes.server.http.errors import bad_request
 from hermes.server.turns.client_tools import parse_tool_result
-from hermes.server.turns.content import has_visible_content, parse_content
+from hermes.server.turns.content import has_visible_content, parse_content, parse_text
 from hermes.server.turns.turn_request import join_texts, split_prompt
 
 _IGNORED_ROLES = frozenset({"tool", "function"})
@@ -44,15 +44,11 @@ def _parse_items(
         item_field = f"{field}[{n}]"
         if not isinstance(item, dict):
             raise bad_request(f"{item_field} must be an object.", item_field)
-        role = item.get("role")
+        role, content = item.get("role"), item.get("content")
         if role in ("user", "assistant"):
-            messages.append(
-                Message(role, parse_content(item.get("content"), f"{item_field}.content"))
-            )
+            messages.append(Message(role, parse_content(content, f"{item_field}.content")))
         elif role in ("system", "developer"):
-            system.append(
-                Message("user", parse_content(item.get("content"), f"{item_field}.content")).text
-            )
+            system.append(parse_text(content, f"{item_field}.content"))
         elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
