@@ -10,16 +10,10 @@ from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
 from hermes.core.errors import ToolError
+from hermes.exec.backends import remote
 from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.docker_container import DockerContainer
-from hermes.exec.backends.remote import (
-    END_SECONDS,
-    BackendGone,
-    ClientProcesses,
-    RemoteCall,
-    run_on_terminal,
-    select_forwarded,
-)
+from hermes.exec.backends.remote import BackendGone, ClientProcesses, RemoteCall
 from hermes.exec.backends.remote_scripts import END_MARKED, RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
 from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
@@ -75,7 +69,7 @@ class DockerBackend:
         if command.pty:
             client = self._build_exec(mark, command, RUN_ON_TERMINAL, ("-t", "-i"))
             task = self._clients.start(client, out, out)
-            return await run_on_terminal(task, command.timeout, end)
+            return await remote.run_on_terminal(task, command.timeout, end)
         client = self._build_exec(mark, command, RUN_REPORTED)
         call = RemoteCall(self._clients, client, mark, self._spill)
         return await call.run(
@@ -124,7 +118,7 @@ class DockerBackend:
         if "\0" in text:
             raise ToolError("The command contains a NUL character; nothing was run.")
         shell = (self._container.name, "/bin/sh", "-c", script, "hermes")
-        given = (mark, str(command.cwd), text, *select_forwarded(command.env))
+        given = (mark, str(command.cwd), text, *remote.select_forwarded(command.env))
         client = self._container.build_exec(*options, *shell, *given)
         return structs.replace(client, pty=command.pty)
 
@@ -133,7 +127,7 @@ class DockerBackend:
         orphans = "" if self._container.is_external else "yes"
         words = ("/bin/sh", "-c", END_MARKED, "hermes", mark, str(root or ""), orphans)
         status, _, _ = await self._container.run_docker(
-            "exec", self._container.name, *words, seconds=END_SECONDS
+            "exec", self._container.name, *words, seconds=remote.END_SECONDS
         )
         if status:
             await self._container.remove_stuck()

@@ -18,26 +18,9 @@ from msgspec import structs
 from hermes.config.paths import make_private_folder
 from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
+from hermes.exec.backends import remote, remote_scripts
 from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import (
-    END_SECONDS,
-    UNLIMITED_SECONDS,
-    BackendGone,
-    ClientProcesses,
-    Lifeline,
-    RemoteCall,
-    find_reason,
-    run_client,
-    run_on_terminal,
-    select_forwarded,
-)
-from hermes.exec.backends.remote_scripts import (
-    END_MARKED,
-    END_WITH_AGENT,
-    RUN_BARE,
-    RUN_ON_TERMINAL,
-    RUN_REPORTED,
-)
+from hermes.exec.backends.remote import BackendGone, ClientProcesses, Lifeline, RemoteCall
 from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
@@ -121,10 +104,10 @@ class SshBackend:
         mark = self._next_mark()
         end = partial(self._end_marked, mark)
         if command.pty:
-            client = self._build_session(("-tt",), RUN_ON_TERMINAL, mark, command)
+            client = self._build_session(("-tt",), remote_scripts.RUN_ON_TERMINAL, mark, command)
             task = self._clients.start(client, out, out)
-            return await run_on_terminal(task, command.timeout, end)
-        client = self._build_session(("-n", "-T"), RUN_REPORTED, mark, command)
+            return await remote.run_on_terminal(task, command.timeout, end)
+        client = self._build_session(("-n", "-T"), remote_scripts.RUN_REPORTED, mark, command)
         call = RemoteCall(self._clients, client, mark, self._spill)
         return await call.run(
             out,
@@ -138,7 +121,7 @@ class SshBackend:
     async def build_client(self, command: CommandSpec) -> CommandSpec:
         await self._ensure_connected()
         options = ("-tt" if command.pty else "-T",)
-        return self._build_session(options, RUN_BARE, self._next_mark(), command)
+        return self._build_session(options, remote_scripts.RUN_BARE, self._next_mark(), command)
 
     async def end_command(self, client: CommandSpec) -> None:
         found = re.search(rf"{self._agent}\.\d+\.", client.text[-1])
@@ -167,7 +150,8 @@ class SshBackend:
             options = ["-M", "-T", "-o", "ControlPersist=no"]
             seconds = self._settings.connect_timeout
             options += ["-o", f"ConnectTimeout={max(1, round(seconds))}"]
-            client = self._build_ssh(options, encode_script(END_WITH_AGENT, self._agent))
+            line = encode_script(remote_scripts.END_WITH_AGENT, self._agent)
+            client = self._build_ssh(options, line)
             await self._lifeline.open(client, seconds + 5, self._explain_failure)
 
     def _choose_socket_path(self) -> None:
@@ -197,8 +181,8 @@ class SshBackend:
             raise ToolError("Only shell commands run on another machine.")
         if "\0" in command.text:
             raise ToolError("The command contains a NUL character; nothing was run.")
-        folder = str(command.cwd)
-        line = encode_script(script, mark, folder, command.text, *select_forwarded(command.env))
+        env = remote.select_forwarded(command.env)
+        line = encode_script(script, mark, str(command.cwd), command.text, *env)
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
             raise ToolError("The command is too long for ssh (128 KB when encoded): make it "
                             "shorter.")  # fmt: skip
@@ -209,8 +193,9 @@ class SshBackend:
         remote end has ended everything."""
         if not self._lifeline.is_alive:
             return
-        line = encode_script(END_MARKED, mark, str(root or ""), "")
-        await run_client(self._join_connection(("-n",), line), self._spill, END_SECONDS)
+        line = encode_script(remote_scripts.END_MARKED, mark, str(root or ""), "")
+        client = self._join_connection(("-n",), line)
+        await remote.run_client(client, self._spill, remote.END_SECONDS)
 
     def _join_connection(self, options: Sequence[str], line: str) -> CommandSpec:
         """Use the existing connection, or fail."""
@@ -235,9 +220,9 @@ class SshBackend:
         if settings.key_file:
             key = Path(settings.key_file).expanduser()
             argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
-        return CommandSpec(
-            (*argv, "--", settings.host, line), Path("/"), self._site.client_env, UNLIMITED_SECONDS
-        )
+        argv += ["--", settings.host, line]
+        env = self._site.client_env
+        return CommandSpec(tuple(argv), Path("/"), env, remote.UNLIMITED_SECONDS)
 
     def _explain_failure(self, complaint: str) -> str:
         lines = [line.strip() for line in complaint.splitlines() if line.strip()] or [""]
@@ -246,7 +231,7 @@ class SshBackend:
             "key": self._settings.key_file or "those of your ssh configuration and agent",
             "last": lines[0][:200],
         }
-        if reason := find_reason(_FAILURE_REASONS, complaint, names):
+        if reason := remote.find_reason(_FAILURE_REASONS, complaint, names):
             return reason
         return f"ssh: {lines[-1][:300]}" if lines[-1] else f"{names['host']} ended the connection."
 

@@ -13,16 +13,8 @@ from typing import IO
 
 from msgspec import structs
 
-from hermes.exec.commits.overlay import (
-    COPIED_TREES,
-    UNFINISHED_OPERATIONS,
-    OverlayCopy,
-    hash_content,
-    is_missing,
-    open_regular,
-    read_regular,
-    walk_files,
-)
+from hermes.exec.commits import overlay
+from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
 from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
@@ -85,7 +77,7 @@ def _init_repository(copy: OverlayCopy) -> OverlayCopy:
     """Create the repository ourselves: its settings are git's defaults, not the command's."""
     until = time.monotonic() + _LOCK_SECONDS
     while os.path.lexists(copy.git):
-        if not is_missing(copy.git) or time.monotonic() > until:
+        if not overlay.is_missing(copy.git) or time.monotonic() > until:
             raise ChangesRejected("another program created .git meanwhile")
         time.sleep(0.02)
     _run_git(copy, "init", "--quiet", location={})
@@ -112,7 +104,7 @@ def _merge_existing(copy: OverlayCopy) -> None:
 def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
     """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
     may not be merged."""
-    for name in UNFINISHED_OPERATIONS:
+    for name in overlay.UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
             raise ChangesRejected(
                 f"git stopped in the middle of an operation ({name}), whose plan cannot be taken "
@@ -136,8 +128,8 @@ def _read_files(copy: OverlayCopy) -> Iterator[tuple[str, bytes | None]]:
     for name in _TOP_FILES:
         if os.path.lexists(copy.folder / name):
             yield name, read_regular(copy.folder / name, _max_bytes(name))
-    for tree in COPIED_TREES:
-        for name, folder in walk_files(copy.folder, tree):
+    for tree in overlay.COPIED_TREES:
+        for name, folder in overlay.walk_files(copy.folder, tree):
             yield name, read_regular(name.rpartition("/")[2], _max_bytes(name), folder=folder)
 
 
@@ -235,7 +227,7 @@ def _copy_objects(copy: OverlayCopy) -> None:
     index of a pack comes last, because git finds packs by it."""
     stored = 0
     for last in (False, True):
-        for path, folder in walk_files(copy.folder, "objects"):
+        for path, folder in overlay.walk_files(copy.folder, "objects"):
             name = path.removeprefix("objects/")
             target = copy.git / "objects" / name
             if (
@@ -243,7 +235,7 @@ def _copy_objects(copy: OverlayCopy) -> None:
                 and name.endswith(".idx") is last
                 and not target.exists()
             ):
-                source = open_regular(name.rpartition("/")[2], folder)
+                source = overlay.open_regular(name.rpartition("/")[2], folder)
                 if source >= 0:
                     stored += 1
                     with os.fdopen(source, "rb") as file:

@@ -17,17 +17,8 @@ from msgspec import Struct, structs
 
 from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import (
-    CLOSE,
-    GRACE_SECONDS,
-    INPUT_LIMIT,
-    KILL,
-    OPERATION,
-    SOCKET,
-    TOKEN,
-    WRITE,
-    BackgroundPlan,
-)
+from hermes.exec.launcher import protocol
+from hermes.exec.launcher.protocol import GRACE_SECONDS, INPUT_LIMIT, BackgroundPlan
 from hermes.exec.process import background_records
 from hermes.exec.process.background_records import ProcessRecord, ProcessState
 from hermes.exec.process.local import CommandSpec, build_request, send_descriptors
@@ -181,13 +172,12 @@ class BackgroundProcesses:
             return state
         connection = await self._require_connection(state)
         if not connection.closed.done():
-            await connection.request_operation(KILL)
+            await connection.request_operation(protocol.KILL)
             await asyncio.wait({connection.closed}, timeout=GRACE_SECONDS + _KILL_SECONDS)
         state = self._reload_state(state)
         if state.alive and not connection.closed.done():
-            raise ToolError(
-                f"{state.record.id} was sent KILL, but some of its processes have not ended."
-            )
+            name = state.record.id
+            raise ToolError(f"{name} was sent KILL, but some of its processes have not ended.")
         return state
 
     async def write(self, state: ProcessState, text: str, *, close: bool = False) -> int:
@@ -205,10 +195,10 @@ class BackgroundProcesses:
         background_records.record_typed(state.folder, text)
         pending = 0
         if data:
-            number, pending = await connection.request_operation(WRITE, data)
+            number, pending = await connection.request_operation(protocol.WRITE, data)
             _check_write(number, pending, state.record.id)
         if close:
-            number, pending = await connection.request_operation(CLOSE)
+            number, pending = await connection.request_operation(protocol.CLOSE)
             _check_write(number, pending, state.record.id)
         return pending
 
@@ -255,7 +245,7 @@ class BackgroundProcesses:
             return None
         connection = self._connections[state.record.id] = SupervisorConnection(control)
         token = state.record.token.encode()
-        await connection.send(OPERATION.pack(TOKEN, len(token)) + token)
+        await connection.send(protocol.OPERATION.pack(protocol.TOKEN, len(token)) + token)
         return connection
 
 
@@ -284,7 +274,7 @@ async def _start_supervised(
     connection = SupervisorConnection(ours)
     with ExitStack() as undo:
         undo.callback(connection.close)
-        undo.callback(connection.send_operation, KILL)
+        undo.callback(connection.send_operation, protocol.KILL)
         await connection.send(request)
         await _wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
         if not connection.started.done():
@@ -302,8 +292,8 @@ def _open_socket(folder: Path) -> socket.socket:
     try:
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(2)
-            short = f"/proc/self/fd/{handle}/{SOCKET}"
-            control.connect(short if sys.platform == "linux" else str(folder / SOCKET))
+            short = f"/proc/self/fd/{handle}/{protocol.SOCKET}"
+            control.connect(short if sys.platform == "linux" else str(folder / protocol.SOCKET))
             return socket.socket(fileno=control.detach())
     finally:
         os.close(handle)

@@ -8,9 +8,10 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +30,7 @@ _SYSTEM_FOLDERS = frozenset(
 )
 _LINK_MODE = "120000"
 _MAX_DIFF = 1_000_000
+P = ParamSpec("P")
 T = TypeVar("T")
 TreeEntry: TypeAlias = tuple[str, str, int]
 """Git's mode, object, permissions."""
@@ -89,11 +91,26 @@ def explain_unsuitable(workspace: Path, home: Path) -> str:
     return ""
 
 
+def _in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make it run in a thread, to its end even when its caller is cancelled: it waits for git and
+    for the disk."""
+
+    @wraps(work)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await asyncio.shield(asyncio.to_thread(work, *args, **kwargs))
+        except OSError as error:
+            raise ShadowError(f"{error.filename or 'The disk'}: {error.strerror}.") from None
+
+    return run
+
+
 async def create_checkpoint(
     workspace: Path, home: Path, label: str, tell: Callable[[str], None] | None = None
 ) -> Checkpoint | None:
     """Save the present state of the workspace. None when that fails; `tell` is told why."""
 
+    @_in_thread
     def take() -> Checkpoint:
         repository = _open_repository(workspace, home)
         with repository.hold_lock():
@@ -102,93 +119,70 @@ async def create_checkpoint(
             return made
 
     try:
-        return await _run_in_thread(take)
+        return await take()
     except ShadowError as error:
         if tell:
             tell(f"No checkpoint was made: {error}")
         return None
 
 
-async def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
+@_in_thread
+def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
     """The checkpoints of this workspace, latest first."""
-
-    def read() -> list[Checkpoint]:
-        repository = _find_repository(workspace, home)
-        return [c for _, c in _list_commits(repository)] if repository else []
-
-    return await _run_in_thread(read)
+    repository = _find_repository(workspace, home)
+    return [c for _, c in _list_commits(repository)] if repository else []
 
 
-async def list_workspaces(home: Path) -> list[Path]:
+@_in_thread
+def list_workspaces(home: Path) -> list[Path]:
     """Folders that have checkpoints."""
-
-    def read() -> list[Path]:
-        names = (home / "checkpoints").glob("*/workspace")
-        return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
-
-    return await _run_in_thread(read)
+    names = (home / "checkpoints").glob("*/workspace")
+    return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
 
 
-async def diff_checkpoint(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) -> str:
+@_in_thread
+def diff_checkpoint(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) -> str:
     """The changes in the workspace since the checkpoint, as a unified diff."""
-
-    def compare() -> str:
-        repository = _open_repository(workspace, home)
-        with repository.hold_lock():
-            commit, _ = _find_commit(repository, id)
-            update_index(repository, _load_state(repository, commit).entries)
-            now = repository.run_git("write-tree").decode().strip()
-            words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
-            chosen = [_relative_path(repository.workspace, p) or "." for p in paths]
-            text = repository.run_git(*words, "--full-index", f"{commit}:tree", now, "--", *chosen)
-        shown = text[:_MAX_DIFF].decode("utf-8", "replace")
-        return shown + (f"\n[cut: {len(text)} bytes in all]\n" if len(text) > _MAX_DIFF else "")
-
-    return await _run_in_thread(compare)
+    repository = _open_repository(workspace, home)
+    with repository.hold_lock():
+        commit, _ = _find_commit(repository, id)
+        update_index(repository, _load_state(repository, commit).entries)
+        now = repository.run_git("write-tree").decode().strip()
+        words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
+        chosen = [_relative_path(repository.workspace, p) or "." for p in paths]
+        text = repository.run_git(*words, "--full-index", f"{commit}:tree", now, "--", *chosen)
+    shown = text[:_MAX_DIFF].decode("utf-8", "replace")
+    return shown + (f"\n[cut: {len(text)} bytes in all]\n" if len(text) > _MAX_DIFF else "")
 
 
-async def restore_checkpoint(
+@_in_thread
+def restore_checkpoint(
     workspace: Path, home: Path, id: str, paths: Sequence[str] = ()
 ) -> RestoredFiles:
     """Restore the workspace, or these files and folders of it. The present state is saved as a
     checkpoint first. Ignored files stay as they are."""
-
-    def restore() -> RestoredFiles:
-        repository = _open_repository(workspace, home)
-        chosen = tuple(_relative_path(repository.workspace, path) for path in paths)
-        with repository.hold_lock():
-            commit, found = _find_commit(repository, id)
-            then = _load_state(repository, commit)
-            before = _take_snapshot(repository, f"before going back to {found.id}", then.entries)
-            now = _load_state(repository, _REF_PREFIX + before.id)
-            return _Rollback(repository, then, now, chosen).run(found.id, before.id)
-
-    return await asyncio.shield(_run_in_thread(restore))
+    repository = _open_repository(workspace, home)
+    chosen = tuple(_relative_path(repository.workspace, path) for path in paths)
+    with repository.hold_lock():
+        commit, found = _find_commit(repository, id)
+        then = _load_state(repository, commit)
+        before = _take_snapshot(repository, f"before going back to {found.id}", then.entries)
+        now = _load_state(repository, _REF_PREFIX + before.id)
+        return _Rollback(repository, then, now, chosen).run(found.id, before.id)
 
 
-async def prune_checkpoints(
+@_in_thread
+def prune_checkpoints(
     workspace: Path, home: Path, keep: int = KEEP_COUNT, days: float = KEEP_DAYS
 ) -> int:
     """Remove all checkpoints but the last `keep` of the last `days`; returns how many."""
-
-    def forget() -> int:
-        repository = _find_repository(workspace, home)
-        if repository is None:
-            return 0
-        with repository.hold_lock():
-            gone = _prune_old(repository, keep, days)
-            repository.pack_objects()
-            return gone
-
-    return await _run_in_thread(forget)
-
-
-async def _run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread: it waits for git and for the disk."""
-    try:
-        return await asyncio.to_thread(work)
-    except OSError as error:
-        raise ShadowError(f"{error.filename or 'The disk'}: {error.strerror}.") from None
+    repository = _find_repository(workspace, home)
+    if repository is None:
+        return 0
+    with repository.hold_lock():
+        gone = _prune_old(repository, keep, days)
+        repository.pack_objects()
+        return gone
 
 
 class _Rollback:

@@ -15,30 +15,17 @@ from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
+from hermes.core import events
 from hermes.core.errors import HermesError, StoreError
-from hermes.core.events import (
-    Answer,
-    Approval,
-    Question,
-    ToolDone,
-    ToolStarted,
-    TurnEnd,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core.events import Answer, Approval, Question, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import user_message
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
+from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.turn_events import (
-    build_token_usage,
-    describe_event,
-    encode_event,
-    label_call,
-)
 from hermes.server.turns.turn_request import TurnRequest
 from hermes.server.turns.turn_runner import TurnRunner
 
@@ -214,9 +201,9 @@ class Run:
 
     def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
         match event:
-            case ToolStarted(call):
+            case events.ToolStarted(call):
                 self._started_calls.add(call.id)
-            case ToolDone(result) if result.call_id not in self._started_calls:
+            case events.ToolDone(result) if result.call_id not in self._started_calls:
                 return []
             case Approval():
                 return [self._request_approval(event)]
@@ -225,14 +212,14 @@ class Run:
                 return []
             case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
                 return [self._end_run(result)]
-        described = describe_event(event)
+        described = turn_events.describe_event(event)
         return [self._encode_frame(*described)] if described else []
 
     def _request_approval(self, approval: Approval) -> bytes:
         self.state.status = "waiting_for_approval"
         data = {
             "approval_id": approval.id,
-            "command": approval.command or label_call(approval.call, full=True),
+            "command": approval.command or turn_events.label_call(approval.call, full=True),
             "reason": approval.summary,
             "choices": list(approval.choices),
         }
@@ -241,7 +228,7 @@ class Run:
     def _end_run(self, result: TurnResult) -> bytes:
         self._turns.metrics.count_turn(result)
         state = self.state
-        state.usage = build_token_usage(result)
+        state.usage = turn_events.build_token_usage(result)
         if result.text:
             state.output = result.text
         if result.status == "completed":
@@ -267,7 +254,8 @@ class Run:
     def _encode_frame(self, name: str, data: dict[str, Any]) -> bytes:
         self._frames += 1
         self.state.last_event = name
-        return encode_event(name, {"run_id": self.state.run_id}, data, str(self._frames))
+        owner = {"run_id": self.state.run_id}
+        return turn_events.encode_event(name, owner, data, str(self._frames))
 
     async def _record_frames(self, frames: list[bytes]) -> None:
         """Store the frames and the state, then wake the readers."""
@@ -378,6 +366,7 @@ class RunRegistry:
         run_id, number = state.run_id, 1
         while page := await self._objects.read_events(run_id, after=number - 1, limit=_PAGE_FRAMES):
             number += len(page)
-        last = encode_event("run.failed", {"run_id": run_id}, {"error": error}, str(number))
+        run, data = {"run_id": run_id}, {"error": error}
+        last = turn_events.encode_event("run.failed", run, data, str(number))
         await self._objects.append_events(run_id, number, [last])
         await _save_run(self._objects, owner, state)
