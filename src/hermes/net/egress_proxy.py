@@ -10,6 +10,7 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -26,13 +27,6 @@ _HELLO_SIZE = 16 * 1024
 _CLOSE_TIMEOUT = 5.0
 _LOGIN_HEADER = "proxy-authorization"
 _WEB_PORTS = (80, 443)
-_REASONS = {
-    400: "Bad Request",
-    403: "Forbidden",
-    407: "Proxy Authentication Required",
-    411: "Length Required",
-    502: "Bad Gateway",
-}
 _HOP_HEADERS = frozenset(
     "connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer "
     "upgrade host".split()
@@ -390,7 +384,8 @@ async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None
 async def _send_refusal(writer: asyncio.StreamWriter, status: int, text: str) -> None:
     body = (text + "\n").encode()
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n"
     )
     if status == 407:

@@ -19,21 +19,9 @@ from hermes.net.fetcher import FetchedPage
 
 READABLE_TYPES = (
     "",
-    "text/",
-    "+json",
-    "+xml",
-    "application/json",
-    "application/xml",
-    "application/pdf",
-    "application/x-pdf",
-    "application/javascript",
-    "application/x-javascript",
-    "application/yaml",
-    "application/x-yaml",
-    "application/toml",
-    "application/x-ndjson",
-    "application/x-sh",
-    "application/octet-stream",
+    *"text/ +json +xml application/json application/xml application/pdf application/x-pdf".split(),
+    *"application/javascript application/x-javascript application/yaml application/x-yaml".split(),
+    *"application/toml application/x-ndjson application/x-sh application/octet-stream".split(),
 )
 """Content types worth downloading because they can be turned into text."""
 TIMEOUT = 45.0

@@ -9,26 +9,17 @@ from pathlib import Path
 from hermes.core.errors import StoreError
 
 _KINDS = {
-    "BusyError": "busy",
-    "LockedError": "busy",
+    **dict.fromkeys(("BusyError", "LockedError"), "busy"),
     "FullError": "full",
-    "ReadOnlyError": "readonly",
-    "PermissionsError": "readonly",
-    "AuthError": "readonly",
+    **dict.fromkeys(("ReadOnlyError", "PermissionsError", "AuthError"), "readonly"),
     "CantOpenError": "unopened",
-    "CorruptError": "damaged",
-    "NotADBError": "damaged",
+    **dict.fromkeys(("CorruptError", "NotADBError", "UnicodeDecodeError"), "damaged"),
     "TooBigError": "too_big",
-    "UnicodeDecodeError": "damaged",
 }
 _ERRNOS = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EFBIG: "full",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "full"),
     errno.ETIMEDOUT: "busy",
-    errno.EROFS: "readonly",
-    errno.EACCES: "readonly",
-    errno.EPERM: "readonly",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "readonly"),
 }
 _MAX_LENGTH = 300
 _SENTENCES = {

@@ -17,10 +17,7 @@ from hermes.config.private_files import wait_for_lock
 from hermes.core.errors import ToolError
 
 _GIT_PATHS = (
-    "/usr/bin/git",
-    "/usr/local/bin/git",
-    "/opt/homebrew/bin/git",
-    "/run/current-system/sw/bin/git",
+    "/usr/bin/git /usr/local/bin/git /opt/homebrew/bin/git /run/current-system/sw/bin/git".split()
 )
 _DEFAULT_SECONDS = 60.0
 _COMMAND_SECONDS = {"ls-files": 15.0}
