@@ -86,7 +86,9 @@ def read_settings(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer
     try:
         settings = msgspec.convert(raw, ApiServer)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"platforms.api_server: {_describe_error(error)}.") from None
+        # msgspec writes `$.keys[0].name` for keys[0].name.
+        text = str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
+        raise ConfigError(f"platforms.api_server: {text}.") from None
     notes: list[str] = []
     changes = _read_variables(environ, notes)
     return structs.replace(settings, **changes), tuple(notes)
@@ -114,11 +116,6 @@ def _read_variables(environ: Mapping[str, str], notes: list[str]) -> dict[str, A
 
 def _split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _describe_error(error: msgspec.ValidationError) -> str:
-    """msgspec's message with its `$.keys[0].name` written as keys[0].name."""
-    return str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
 
 
 def is_loopback(host: str) -> bool:

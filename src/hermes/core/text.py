@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
+@cache
+def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compiled at first use: most runs need few of the patterns."""
+    return re.compile(pattern, flags)
+
+
 def replace_invalid(text: str) -> str:
     """Replace lone surrogates and NULs."""
-    if text.isascii():
-        return text.replace("\x00", "\ufffd") if "\x00" in text else text
     try:
-        text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         return _BAD.sub("\ufffd", text)
     return text.replace("\x00", "\ufffd") if "\x00" in text else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -245,8 +245,7 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
 def build_schema(params: type[Struct]) -> dict[str, Any]:
     """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
     (root,), defs = msgspec.json.schema_components([params])
-    name = root["$ref"].rsplit("/", 1)[1]
-    flat: dict[str, Any] = _flatten_schema(defs[name], defs)
+    flat: dict[str, Any] = _flatten_schema(root, defs)
     return flat
 
 
@@ -263,34 +262,38 @@ def _flatten_schema(node: Any, defs: dict[str, Any]) -> Any:
         if len(options) == 1:
             return _flatten_schema({**options[0], **rest}, defs)
         node = {**rest, "anyOf": options}
-    out: dict[str, Any] = {}
-    for key, value in node.items():
-        if key == "title" or (key == "default" and value is None):
-            continue
-        if key == "properties":
-            out[key] = {k: _flatten_schema(v, defs) for k, v in value.items()}
-        else:
-            out[key] = _flatten_schema(value, defs)
-    return out
+    return {
+        key: {k: _flatten_schema(v, defs) for k, v in value.items()}
+        if key == "properties"
+        else _flatten_schema(value, defs)
+        for key, value in node.items()
+        if key != "title" and not (key == "default" and value is None)
+    }
 
 
-def tool(  # noqa: PLR0913 - one keyword per field of Tool
+class ToolOptions(TypedDict, total=False):
+    """Fields of Tool that a declaration may set."""
+
+    toolset: str
+    exclusive: bool
+    key: Callable[[Any, Path], Keys] | None
+    timeout: float
+    lasting: bool
+    forward: Callable[[Any], tuple[str, dict[str, Any]] | None]
+    asks: str
+    asks_itself: bool
+    flows: Callable[[Any], tuple[frozenset[Source], bool]]
+    words: str
+
+
+def tool(
     description: str,
     *,
     name: str = "",
-    toolset: str = "core",
     risk: Risk = "read",
-    exclusive: bool = False,
-    key: Callable[[Any, Path], Keys] | None = None,
-    timeout: float = 600.0,
     brings: Collection[Source] | None = None,
     sends: bool | None = None,
-    lasting: bool = False,
-    forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
-    asks: str = "",
-    asks_itself: bool = False,
-    flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
-    words: str = "",
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Decorate `async def name(p: Params, ctx: ToolContext)` to make it a Tool. What it brings and
     whether it sends follow from its risk unless given."""
@@ -304,19 +307,10 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             description,
             params,
             fn,
-            toolset=toolset,
             risk=risk,
-            exclusive=exclusive,
-            key=key,
-            timeout=timeout,
             brings=_BRINGS[risk] if brings is None else frozenset(brings),
             sends=risk in _SENDS if sends is None else sends,
-            lasting=lasting,
-            forward=forward,
-            asks=asks,
-            asks_itself=asks_itself,
-            flows=flows,
-            words=words,
+            **options,
         )
 
     return wrap

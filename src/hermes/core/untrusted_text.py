@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+
+from hermes.core.text import compile_pattern
 
 _HIDDEN = (
     "\x00-\x08\x0b\x0e-\x1f\x7f-\x9f"
@@ -46,11 +47,9 @@ quoted."""
 def wrapper_mark(session_id: str) -> str:
     """The name of the wrapper in one conversation: the same after a restart, and unknown to authors
     of pages and files."""
-    import hashlib
+    from hashlib import sha256
 
-    return (
-        "data-" + hashlib.sha256(b"mark " + session_id.encode("utf-8", "replace")).hexdigest()[:6]
-    )
+    return "data-" + sha256(b"mark " + session_id.encode("utf-8", "replace")).hexdigest()[:6]
 
 
 SKIPPED = "skipped: interrupted by the user"
@@ -77,7 +76,7 @@ def _insert_after(pattern: str, what: str, text: str) -> str:
     """Insert `what` after each match or its first group; look-alikes match like ASCII."""
     read = text if text.isascii() else _fold_wide(text)
     pieces, at = [], 0
-    for found in _compile_pattern(pattern).finditer(read):
+    for found in compile_pattern(pattern).finditer(read):
         end = found.end(1) if found.re.groups else found.end()
         pieces += [text[at:end], what]
         at = end
@@ -86,7 +85,7 @@ def _insert_after(pattern: str, what: str, text: str) -> str:
 
 def _fold_wide(text: str) -> str:
     """Replace wide and mathematical letters by ASCII, one for one."""
-    if not _compile_pattern(_WIDE).search(text):
+    if not compile_pattern(_WIDE).search(text):
         return text
     from unicodedata import normalize
 
@@ -94,7 +93,7 @@ def _fold_wide(text: str) -> str:
         folded = normalize("NFKC", found[0])
         return folded if len(folded) == 1 else found[0]
 
-    return _compile_pattern(_WIDE).sub(plain, text)
+    return compile_pattern(_WIDE).sub(plain, text)
 
 
 def reveal_hidden(text: str) -> str:
@@ -105,14 +104,8 @@ def reveal_hidden(text: str) -> str:
         raw = text.encode()
         clean = len(raw.translate(None, _CONTROLS)) == len(raw)
     else:
-        clean = _compile_pattern(_SUSPECT).search(text) is None
-    return text if clean else _compile_pattern(f"{_FLAG}|{_SUSPECT}").sub(_reveal_match, text)
-
-
-@cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled on first use, so that starting does not wait for it."""
-    return re.compile(pattern)
+        clean = compile_pattern(_SUSPECT).search(text) is None
+    return text if clean else compile_pattern(f"{_FLAG}|{_SUSPECT}").sub(_reveal_match, text)
 
 
 def _reveal_match(found: re.Match[str]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from hermes.core.errors import ToolError
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
@@ -30,6 +32,8 @@ _CONTACT_LOST = (
 )
 _REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
+Reasons: TypeAlias = tuple[tuple[str, str], ...]
+"""Signs in the error output of a client program, in lower case, and sentences."""
 FailureExplainer: TypeAlias = Callable[[str], str]
 """Turns the error output of a client program into a sentence."""
 
@@ -41,6 +45,12 @@ def select_forwarded(env: Mapping[str, str]) -> list[str]:
     ]
 
 
+def find_reason(reasons: Reasons, complaint: str, names: Mapping[str, str]) -> str:
+    """The sentence of the first sign that the complaint contains; empty: none."""
+    low = complaint.lower()
+    return next((text.format(**names) for sign, text in reasons if sign in low), "")
+
+
 class ReportStream:
     """The client's stderr: reports of our script, and the client's own error messages."""
 
@@ -49,9 +59,8 @@ class ReportStream:
         self.started: asyncio.Future[int] = self._loop.create_future()
         """The remote process; 0: its folder does not exist."""
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        self.capture = OutputCapture(
-            _REPORT_LIMIT, folder, name="client", watch=self._parse_reports
-        )
+        watch = self._parse_reports
+        self.capture = OutputCapture(_REPORT_LIMIT, folder, name="client", watch=watch)
         self.mark = mark
         self._pending = b""
 
@@ -163,12 +172,7 @@ class RemoteCall:
                 await _wait_first(task, self.reports.ended)
                 if not self.reports.ended.done() or self.reports.started.result() == 0:
                     task.cancel()
-                    complaint = self.reports.complaint()
-                    if not self.reports.started.done() and re.search(
-                        gone, complaint, re.IGNORECASE
-                    ):
-                        raise BackendGone(f"{explain(complaint)} {NOTHING_RUN}")
-                    raise self._build_failure(task, where, explain)
+                    raise self._build_failure(task, where, explain, gone)
                 status, left = self.reports.ended.result()
                 await _wait_first(task, tap.complete)
             if not left:
@@ -185,12 +189,15 @@ class RemoteCall:
             self.reports.capture.close()
 
     def _build_failure(
-        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer
+        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer, gone: str
     ) -> ToolError:
         started = self.reports.started
         if not started.done():
+            complaint = self.reports.complaint()
+            if re.search(gone, complaint, re.IGNORECASE):
+                return BackendGone(f"{explain(complaint)} {NOTHING_RUN}")
             error = None if task.cancelled() else task.exception()
-            words = explain(self.reports.complaint()) or str(error or "")
+            words = explain(complaint) or str(error or "")
             return ToolError(f"{words} {NOTHING_RUN}".strip())
         if started.result() == 0:
             return ToolError(f"{where}: the folder does not exist there. Nothing was run.")
@@ -260,11 +267,8 @@ class Lifeline:
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def open(
-        self, client: Callable[[int], CommandSpec], seconds: float, explain: FailureExplainer
-    ) -> None:
-        """Start the client that `client` builds, given its input, and wait for its greeting. Raises
-        ToolError when none comes."""
+    async def open(self, client: CommandSpec, seconds: float, explain: FailureExplainer) -> None:
+        """Start the client and wait for its greeting. Raises ToolError when none comes."""
         loop = asyncio.get_running_loop()
         greeted: asyncio.Future[str] = loop.create_future()
         received = b""
@@ -279,7 +283,8 @@ class Lifeline:
         self._reader, self._writer = os.pipe()
         out = OutputCapture(_REPORT_LIMIT, self._spill, name="client", watch=parse_greeting)
         err = OutputCapture(_REPORT_LIMIT, self._spill, name="client")
-        self._task = loop.create_task(run_command(client(self._reader), out, err))
+        client = structs.replace(client, stdin=self._reader)
+        self._task = loop.create_task(run_command(client, out, err))
         try:
             await _wait_first(self._task, greeted, timeout=seconds)
             if not greeted.done():
@@ -311,9 +316,8 @@ async def run_client(client: CommandSpec, spill: Path, seconds: float = 30) -> t
     """Run a client program to its end: status (-1: too slow), stdout, stderr."""
     out, err = OutputCapture(_REPORT_LIMIT, spill), OutputCapture(_REPORT_LIMIT, spill)
     try:
-        outcome = await run_command(
-            CommandSpec(client.text, client.cwd, client.env, seconds), out, err
-        )
+        limited = CommandSpec(client.text, client.cwd, client.env, seconds)
+        outcome = await run_command(limited, out, err)
     finally:
         out.close()
         err.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -14,17 +13,9 @@ from typing import IO
 
 from msgspec import structs
 
-from hermes.exec.commits.overlay import (
-    COPIED_TREES,
-    UNFINISHED_OPERATIONS,
-    OverlayCopy,
-    hash_content,
-    is_missing,
-    open_regular,
-    read_regular,
-    walk_files,
-)
-from hermes.exec.snapshots.shadow_repo import find_git
+from hermes.exec.commits import overlay
+from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
+from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _REFERENCE = re.compile(rf"(?:{_SHA}|ref: refs/[^\x00-\x20\x7f]{{1,500}})\n?")
@@ -38,11 +29,13 @@ _HEAD_FILES = frozenset(
     "MERGE_AUTOSTASH".split()
 )
 _MESSAGE_FILES = frozenset("COMMIT_EDITMSG MERGE_MSG SQUASH_MSG MERGE_MODE".split())
+_TOP_FILES = (*_HEAD_FILES, *_MESSAGE_FILES, "HEAD", "index", "packed-refs")
 _MAX_BYTES_OF = {"index": 256 << 20, "packed-refs": 64 << 20}
 _MAX_LOG_BYTES = 64 << 20
 _MAX_OTHER_BYTES = 1 << 20
-_LOOSE_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}(?:[0-9a-f]{24})?")
-_PACK_FILE = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
+_OBJECT_NAME = re.compile(
+    rf"[0-9a-f]{{2}}/[0-9a-f]{{38}}(?:[0-9a-f]{{24}})?|pack/pack-{_SHA}\.(?:pack|idx|rev)"
+)
 _SUBMODULE_MODE = b"160000"
 _MAX_SINGLE_SYNCS = 200
 """Objects that are synced one by one; more than that are synced together."""
@@ -84,7 +77,7 @@ def _init_repository(copy: OverlayCopy) -> OverlayCopy:
     """Create the repository ourselves: its settings are git's defaults, not the command's."""
     until = time.monotonic() + _LOCK_SECONDS
     while os.path.lexists(copy.git):
-        if not is_missing(copy.git) or time.monotonic() > until:
+        if not overlay.is_missing(copy.git) or time.monotonic() > until:
             raise ChangesRejected("another program created .git meanwhile")
         time.sleep(0.02)
     _run_git(copy, "init", "--quiet", location={})
@@ -111,7 +104,7 @@ def _merge_existing(copy: OverlayCopy) -> None:
 def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
     """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
     may not be merged."""
-    for name in UNFINISHED_OPERATIONS:
+    for name in overlay.UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
             raise ChangesRejected(
                 f"git stopped in the middle of an operation ({name}), whose plan cannot be taken "
@@ -123,7 +116,8 @@ def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
         present.add(name)
         if data is None or copy.before.get(name) != hash_content(data):
             found[name] = _validate_file(copy, name, data)
-    removed = [n for n in copy.before if n not in present and _is_mergeable(n)]
+    gone = [name for name in copy.before if name not in present]
+    removed = [name for name in gone if name in _TOP_FILES or _REF_NAME.fullmatch(name)]
     if "HEAD" in removed:
         raise ChangesRejected("HEAD was removed")
     return found, removed
@@ -131,18 +125,12 @@ def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
 
 def _read_files(copy: OverlayCopy) -> Iterator[tuple[str, bytes | None]]:
     """The files of the overlay that may be merged."""
-    for name in (*_HEAD_FILES, *_MESSAGE_FILES, "HEAD", "index", "packed-refs"):
+    for name in _TOP_FILES:
         if os.path.lexists(copy.folder / name):
             yield name, read_regular(copy.folder / name, _max_bytes(name))
-    for tree in COPIED_TREES:
-        for name, folder in walk_files(copy.folder, tree):
+    for tree in overlay.COPIED_TREES:
+        for name, folder in overlay.walk_files(copy.folder, tree):
             yield name, read_regular(name.rpartition("/")[2], _max_bytes(name), folder=folder)
-
-
-def _is_mergeable(name: str) -> bool:
-    return name in _HEAD_FILES | _MESSAGE_FILES | {"HEAD", "index", "packed-refs"} or bool(
-        _REF_NAME.fullmatch(name)
-    )
 
 
 def _max_bytes(name: str) -> int:
@@ -184,11 +172,8 @@ def _check_index(copy: OverlayCopy, data: bytes) -> None:
     if not links:
         return
     old = read_regular(copy.git / "index")
-    known = (
-        {path for mode, path in _list_index_entries(copy, old) if mode == _SUBMODULE_MODE}
-        if old
-        else set()
-    )
+    entries = _list_index_entries(copy, old) if old else ()
+    known = {path for mode, path in entries if mode == _SUBMODULE_MODE}
     if new := sorted(links - known):
         raise ChangesRejected(
             f"{os.fsdecode(new[0])[:100]} is a repository of its own: remove its .git, ignore it, "
@@ -220,18 +205,7 @@ def _run_git(
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
-    environ = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/nonexistent",
-        "LC_ALL": "C",
-        **location,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        **(env or {}),
-    }
+    environ = {**SAFE_GIT_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})}
     try:
         done = subprocess.run(
             argv, input=data, capture_output=True, env=environ, cwd=copy.workspace,
@@ -253,21 +227,21 @@ def _copy_objects(copy: OverlayCopy) -> None:
     index of a pack comes last, because git finds packs by it."""
     stored = 0
     for last in (False, True):
-        for path, folder in walk_files(copy.folder, "objects"):
+        for path, folder in overlay.walk_files(copy.folder, "objects"):
             name = path.removeprefix("objects/")
             target = copy.git / "objects" / name
-            if _is_object_name(name) and name.endswith(".idx") is last and not target.exists():
-                source = open_regular(name.rpartition("/")[2], folder)
+            if (
+                _OBJECT_NAME.fullmatch(name)
+                and name.endswith(".idx") is last
+                and not target.exists()
+            ):
+                source = overlay.open_regular(name.rpartition("/")[2], folder)
                 if source >= 0:
                     stored += 1
                     with os.fdopen(source, "rb") as file:
                         _store_object(target, file, sync=stored <= _MAX_SINGLE_SYNCS)
     if stored > _MAX_SINGLE_SYNCS:
         os.sync()
-
-
-def _is_object_name(name: str) -> bool:
-    return bool(_LOOSE_OBJECT.fullmatch(name) or _PACK_FILE.fullmatch(name))
 
 
 def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
@@ -315,8 +289,7 @@ def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[st
             locks.pop(name).rename(copy.git / name)
     finally:
         for lock in locks.values():
-            with contextlib.suppress(FileNotFoundError):
-                lock.unlink()
+            lock.unlink(missing_ok=True)
 
 
 def _lock_file(target: Path, data: bytes) -> Path:

@@ -321,9 +321,4 @@ def _spawn_launcher(requests: int) -> int:
     )
 
 
-_launcher = _LauncherProcess()
-
-
-def send_descriptors(fds: list[int]) -> None:
-    """Send the launcher the supervisor's end of a socket, and the streams of its command."""
-    _launcher.send_descriptors(fds)
+send_descriptors = _LauncherProcess().send_descriptors

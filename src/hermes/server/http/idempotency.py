@@ -38,12 +38,7 @@ class StoredAnswer(Struct):
     """Whether the answer is stored for retries."""
 
     def build_response(self) -> web.Response:
-        return web.Response(
-            body=self.body,
-            status=self.status,
-            headers=self.headers,
-            content_type="application/json",
-        )
+        return web.json_reply(self.body, self.status, self.headers)
 
 
 class IdempotencyKeys:

@@ -84,14 +84,8 @@ class Principals:
 
 
 def load_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """The keys by name. Raises ConfigError if one is missing, or too weak for a public address."""
-    keys = _read_keys(settings, secrets)
-    check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
-    return keys
-
-
-def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """The keys by name; the key of `key` or `key_env` has the empty name."""
+    """The keys by name; the key of `key` or `key_env` has the empty name. Raises ConfigError if one
+    is missing, or too weak for a public address."""
     keys: dict[str, str] = {}
     unnamed = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
     if settings.key_env and not unnamed:
@@ -108,6 +102,7 @@ def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
         if entry.name in keys or key in keys.values():
             raise ConfigError(f"platforms.api_server.keys: {entry.name} is listed twice.")
         keys[entry.name] = key
+    check_exposure(settings, keys)
     return keys
 
 
