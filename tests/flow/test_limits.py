@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import pytest
 import msgspec
+import pytest
 from msgspec import structs
 
 from hermes.app.agents import Options
