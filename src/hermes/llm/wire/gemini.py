@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import urandom
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +15,6 @@ from hermes.core.message import (
     Native,
     Part,
     Stop,
-    Target,
     Text,
     Thinking,
     ToolCall,
@@ -104,23 +103,6 @@ class Encoder(BaseEncoder):
     """Each closed group is serialised once. The bytes before the contents stay the same as long as
     system prompt, tools and settings do."""
 
-    def __init__(self, target: Target, quirks: Quirks) -> None:
-        super().__init__(target, quirks)
-        self._ids: Mapping[str, str] = {}
-        """Ids that the provider itself gave to the calls of the last group."""
-
-    def add_group(self, group: Message) -> None:
-        encoded, self._ids = self._encode_group(group, self._ids)
-        self.messages.add_messages([(encoded, b"")])
-
-    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        fresh: list[MessageForms] = []
-        ids = self._ids
-        for group in pending:
-            encoded, ids = self._encode_group(group, ids)
-            fresh.append((encoded, b""))
-        return self._join_body(head, fresh)
-
     def _encode_head(self, head: RequestHead) -> bytes:
         quirks, settings, tools = self._quirks, head.settings, head.tools
         fields: dict[str, Any] = {}
@@ -140,21 +122,17 @@ class Encoder(BaseEncoder):
             fields["generationConfig"] = config
         return open_list(shape_fields(fields, quirks), "contents")
 
-    def _encode_group(
-        self, group: Message, ids: Mapping[str, str]
-    ) -> tuple[bytes, Mapping[str, str]]:
+    def _encode_group(self, group: Message, before: Message) -> list[MessageForms]:
         if group.role == "assistant":
-            role, (parts, ids) = "model", self._encode_model(group.parts)
+            role, parts = "model", self._encode_model(group.parts)
         else:
-            role, parts, ids = "user", _encode_user(group.parts, ids), {}
-        return encode_json({"role": role, "parts": parts or [{"text": EMPTY}]}), ids
+            own = {call.id for call in before.calls if call.extra and call.extra.get("id")}
+            role, parts = "user", _encode_user(group.parts, own)
+        return [(encode_json({"role": role, "parts": parts or [{"text": EMPTY}]}), b"")]
 
-    def _encode_model(
-        self, parts: Sequence[Part]
-    ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    def _encode_model(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
         keep = self._quirks.thinking_replay == "keep"
         out: list[dict[str, Any]] = []
-        ids: dict[str, str] = {}
         for part in parts:
             signed: dict[str, Any] = {}
             if keep and not isinstance(part, Native | Media | ToolReturn) and part.extra:
@@ -167,7 +145,7 @@ class Encoder(BaseEncoder):
                 case ToolCall(id=id, name=name, args=args, extra=extra):
                     call: dict[str, Any] = {"name": name, "args": parse_arguments(args)}
                     if extra and extra.get("id"):
-                        call["id"] = ids[id] = id
+                        call["id"] = id
                     out.append({"functionCall": call, **signed})
                 case Native(data=data):
                     out.append(data)
@@ -176,7 +154,7 @@ class Encoder(BaseEncoder):
         first = next((p for p in out if "functionCall" in p), None)
         if first is not None and self._quirks.effort == "level":
             first.setdefault("thoughtSignature", UNSIGNED)
-        return out, ids
+        return out
 
 
 def _generation_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
@@ -223,14 +201,15 @@ def _encode_function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
     return out
 
 
-def _encode_user(parts: Sequence[Part], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _encode_user(parts: Sequence[Part], own: Collection[str]) -> list[dict[str, Any]]:
+    """`own`: ids that the provider itself gave to the calls before these results."""
     out: list[dict[str, Any]] = []
     for part in parts:
         match part:
             case ToolReturn(call_id=id, name=name, content=content, error=failed):
                 result: dict[str, Any] = {"name": name}
-                if id in ids:
-                    result["id"] = ids[id]
+                if id in own:
+                    result["id"] = id
                 result["response"] = {"error" if failed else "result": part.text}
                 if media := [_encode_media(p) for p in content if isinstance(p, Media)]:
                     result["parts"] = media

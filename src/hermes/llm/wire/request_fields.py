@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct, structs
@@ -37,8 +38,21 @@ class BaseEncoder:
         self._model = target.model
         self._quirks = quirks
         self.messages = MessageBuffer(marks=marks)
+        self._before = Message("user", ())
         self._head: RequestHead | None = None
         self._head_bytes = b""
+
+    def add_group(self, group: Message) -> None:
+        self.messages.add_messages(self._encode_group(group, self._before))
+        self._before = group
+
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        pairs = pairwise((self._before, *pending))
+        fresh = (forms for last, group in pairs for forms in self._encode_group(group, last))
+        return self._join_body(head, fresh)
+
+    def _encode_group(self, group: Message, before: Message) -> Iterable[MessageForms]:
+        raise NotImplementedError
 
     def _join_body(self, head: RequestHead, pending: Iterable[MessageForms]) -> bytes:
         if self._head != head:

@@ -34,6 +34,7 @@ from hermes.llm.wire.convert import (
     open_list,
 )
 from hermes.llm.wire.lenient_json import decode_json, encode_json, is_object, to_text
+from hermes.llm.wire.message_buffer import MessageForms
 from hermes.llm.wire.request_fields import (
     BaseEncoder,
     RequestHead,
@@ -72,12 +73,8 @@ class Encoder(BaseEncoder):
     sealed reasoning are sent without their ids: an endpoint that stores no answers would not find
     them."""
 
-    def add_group(self, group: Message) -> None:
-        self.messages.add_messages([(encode_json(item), b"") for item in _encode_items(group)])
-
-    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        fresh = [(encode_json(item), b"") for group in pending for item in _encode_items(group)]
-        return self._join_body(head, fresh)
+    def _encode_group(self, group: Message, before: Message) -> list[MessageForms]:
+        return [(encode_json(item), b"") for item in _encode_items(group)]
 
     def _encode_head(self, head: RequestHead) -> bytes:
         quirks, settings, tools = self._quirks, head.settings, head.tools

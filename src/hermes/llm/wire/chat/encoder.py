@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
@@ -24,16 +23,6 @@ class Encoder(BaseEncoder):
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         super().__init__(target, quirks, marks=quirks.cache == "envelope")
-        self._before = Message("user", ())
-
-    def add_group(self, group: Message) -> None:
-        self.messages.add_messages(self._encode_group(group, self._before))
-        self._before = group
-
-    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        pairs = pairwise((self._before, *pending))
-        fresh = (forms for last, group in pairs for forms in self._encode_group(group, last))
-        return self._join_body(head, fresh)
 
     def _encode_head(self, head: RequestHead) -> bytes:
         quirks, settings, tools = self._quirks, head.settings, head.tools
