@@ -180,11 +180,13 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "stream_options": {"usage_in_stream": False},
     "include_usage": {"usage_in_stream": False},
     "tools": {"tools": False},
-    **{
-        name: {"effort": "omit"}
-        for name in "reasoning reasoning_effort effort thinkingConfig".split()
-    },
-    **{name: {"media": False} for name in "image images image_url".split()},
+    "reasoning": {"effort": "omit"},
+    "reasoning_effort": {"effort": "omit"},
+    "effort": {"effort": "omit"},
+    "thinkingConfig": {"effort": "omit"},
+    "image": {"media": False},
+    "images": {"media": False},
+    "image_url": {"media": False},
     "tool_image": {"media_in_tool_result": False},
     "developer": {"system_role": "system"},
     "schema": {"schema": "no_formats"},
