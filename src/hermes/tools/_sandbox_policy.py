@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,9 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
         )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
+    for path in (*(access.read or ()), *(access.write or ())):
+        if os.path.realpath(path) != path:
+            raise ToolError(f"{path} was replaced after it was approved. Nothing was run.")
     return structs.replace(
         found,
         visible=(*found.visible, *map(Path, access.read or ())),
