@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from hermes.app.agents import Options
+from hermes.core.events import Approval
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -159,6 +160,8 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"write": ["/etc"]},
         {"write": ["/proc/sys"]},
         {"write": ["../missing"]},
+        {"write": [".git/hooks"]},
+        {"write": ["."]},
     ],
     ids=str,
 )
@@ -198,6 +201,36 @@ async def test_unknown_keys_are_an_error_that_names_the_right_ones(tmp_path: Pat
         unknown, reasonless = await results(r)
     assert "internet" in unknown and "unconfined" in unknown and "network" in unknown
     assert "why" in reasonless
+
+
+async def test_a_path_that_was_replaced_meanwhile_is_not_given(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    there, other = tmp_path / "there", tmp_path / "other"
+    there.mkdir()
+    other.mkdir()
+    steps = [run(f"echo x > {there}/made", write=[str(there)]), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        r.session.interactions.present = True
+        turn = r.begin("go")
+        event = await r.until(lambda e: isinstance(e, Approval))
+        assert isinstance(event, Approval)
+        there.rmdir()
+        there.symlink_to(other)
+        r.session.interactions.answer(event.id, "once")
+        await turn
+        (text,) = await results(r)
+    assert "was replaced" in text and not (other / "made").exists()
+
+
+async def test_typing_into_a_process_cannot_escalate_it(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "terminal", {"command": "bash", "background": True})),
+        call(("c2", "process", {"action": "write", "id": "p1", "data": "git push"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        assert await answering(r, "once") == []
 
 
 # What is known to need more than the walls give

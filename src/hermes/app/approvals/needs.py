@@ -51,10 +51,10 @@ def downloads_packages(commands: Collection[Argv]) -> bool:
 
 def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
     """What the first of these commands that cannot work inside the walls needs, and why."""
-    from hermes.exec.command_policy.wrappers import simplify_git
+    from hermes.exec.command_policy.wrappers import simplify_command
 
     for argv in commands:
-        words = simplify_git(argv)
+        words = simplify_command(argv)
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
         if need := _NEEDS.get(words[:2]):

@@ -173,11 +173,13 @@ class Approvals:
     def _find_escalation(self, params: Any, judged: Judgement) -> Escalation | Verdict | None:
         """What a command asks for beyond its walls, or is known to need; a refusal when nobody
         could grant it."""
-        asked: Escalation | None = getattr(params, "escalate", None)
+        if not hasattr(params, "escalate"):
+            return None  # it does not start a command
+        asked: Escalation | None = params.escalate
         elsewhere = self._backend_of(params) is not None
         if asked is None:
             found = find_need(judged.commands)
-            if found is None or elsewhere or self.safety.required:
+            if found is None or elsewhere or (found[1].unconfined and self.safety.required):
                 return None
             why, need = found
             granted = bool(need.network and self.safety.network)
@@ -199,6 +201,8 @@ class Approvals:
         paths += [(path, False) for path in asked.read or ()]
         for path, write in paths:
             full = self._cwd / Path(path).expanduser()
+            if full.resolve().is_relative_to(self._cwd.resolve()):
+                return f"{path} is in the working directory; what is read-only there stays so"
             if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
                 return reason
         return ""
@@ -216,7 +220,7 @@ class Approvals:
         known = self._rules().with_grants(prefixes) if access.unconfined else self._rules()
         rest = self._judge(params, known, sandboxed=not access.unconfined)
         ruled = self._is_ruled(judged, access)
-        granted = Verdict(True, changes=True, access=access, network=bool(self.safety.network))
+        granted = Verdict(True, changes=True, access=access, network=_NETWORK in self._tools)
         if ruled and rest.decision == "allow" and not self.safety.confirm:
             return self._will_run(judged, granted)
         if self.safety.asking == "never-ask":

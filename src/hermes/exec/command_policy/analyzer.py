@@ -18,7 +18,7 @@ from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
     program_name,
-    simplify_git,
+    simplify_command,
     unwrap_command,
 )
 
@@ -72,7 +72,7 @@ class CommandAnalyzer:
             self._check_denials(simple)
             self._check_rules(simple)
             if reason := explain_lost_work(simple, self._path_zones):
-                words = simplify_git(simple.argv)
+                words = simplify_command(simple.argv)
                 exact = self._sandboxed and words[0] == "git" and len(words) > 2
                 if not self._allows(words, 3):
                     self._ask(reason, words if exact else ())
@@ -141,7 +141,7 @@ class CommandAnalyzer:
         self._denials += filter(None, reasons)
 
     def _check_rules(self, simple: SimpleCommand) -> None:
-        rule = self._rules.find_rule(display_argv(simplify_git(simple.argv)))
+        rule = self._rules.find_rule(display_argv(simplify_command(simple.argv)))
         if rule is None or rule.decision == "allow":
             return
         reason = rule.reason or f"your rule for {' '.join(map(str, rule.prefix))}"
@@ -157,8 +157,8 @@ class CommandAnalyzer:
 
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
         acting = [simple for simple in plain or () if not is_read_only(simple)]
-        known = all(grant_prefix(simplify_git(s.argv)) and not _exceeds_rule(s) for s in acting)
-        return tuple(simplify_git(simple.argv) for simple in acting) if known else ()
+        known = all(grant_prefix(simplify_command(s.argv)) and not _exceeds_rule(s) for s in acting)
+        return tuple(simplify_command(simple.argv) for simple in acting) if known else ()
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
@@ -184,7 +184,7 @@ class CommandAnalyzer:
             if reason := explain_private_read(simple, self._path_zones):
                 self._ask(reason)
             return
-        words = simplify_git(simple.argv)
+        words = simplify_command(simple.argv)
         wrapped = unwrap_command(words).commands if words[0] in HARMLESS_WRAPPERS else ()
         if wrapped and not self._allows(words):
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
@@ -198,7 +198,7 @@ class CommandAnalyzer:
 
 def _exceeds_rule(simple: SimpleCommand) -> str:
     """Why a rule about this program does not cover this use of it; empty when it does."""
-    words = simplify_git(simple.argv)
+    words = simplify_command(simple.argv)
     if words[0] == "git" and any(map(_GIT_RUNS.fullmatch, simple.argv)):
         return "git is given a program to run or a file to write"
     if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
@@ -207,7 +207,7 @@ def _exceeds_rule(simple: SimpleCommand) -> str:
 
 
 def _describe_effect(argv: Argv) -> str:
-    words = simplify_git(argv)
+    words = simplify_command(argv)
     if words[:2] == ("git", "push"):
         return "it publishes commits to another machine"
     return "it publishes a package" if words[1:2] == ("publish",) else ""

@@ -6,7 +6,7 @@ import re
 
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv, SimpleCommand
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
+from hermes.exec.command_policy.wrappers import program_name, simplify_command
 
 _GIT: dict[str, tuple[str, str]] = {
     "branch": (r"-[a-zA-Z]*D[a-zA-Z]*", "deletes a branch even if its commits are nowhere else"),
@@ -33,7 +33,7 @@ _DRY_RUN = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run")
 
 def writes_repository(argv: Argv) -> bool:
     """Whether git writes to the repository."""
-    words = simplify_git(argv)
+    words = simplify_command(argv)
     return words[:1] == ("git",) and not _GIT_WRITES.isdisjoint(words[1:2])
 
 
@@ -41,7 +41,7 @@ def explain_lost_work(simple: SimpleCommand, path_zones: PathZones) -> str:
     """What work a command would lose for good; empty when a checkpoint covers it."""
     name, args = program_name(simple.argv), simple.argv[1:]
     if name == "git":
-        return _explain_git(simplify_git(simple.argv)[1:])
+        return _explain_git(simplify_command(simple.argv)[1:])
     recursive = any(re.fullmatch(r"-\w*[rR]\w*|--recursive", word) for word in args)
     deletes = (name == "rm" and recursive) or (name == "find" and args[1:] == ("-delete",))
     if not (deletes and any(path_zones.is_whole_workspace(a, simple.folder) for a in args)):

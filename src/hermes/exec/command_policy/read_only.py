@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes.exec.command_policy.paths import PathZones, change_folder
 from hermes.exec.command_policy.types import Argv, SimpleCommand
 from hermes.exec.command_policy.words import UNKNOWN, unquote_word
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
+from hermes.exec.command_policy.wrappers import program_name, simplify_command
 
 _MAX_PLAIN = 4000
 _TOKEN = re.compile(
@@ -90,7 +90,7 @@ def _read_word(source: str, user_home: str) -> str:
 
 def is_read_only(command: SimpleCommand) -> bool:
     """Whether a plain command is known to change nothing and to send nothing anywhere."""
-    argv = simplify_git(command.argv)
+    argv = simplify_command(command.argv)
     options = set(command.argv[1 : 1 + len(command.argv) - len(argv)])
     if options - {"--no-pager", "-P", "--version"} or command.writes:
         return False  # `git -c` and `git -C`

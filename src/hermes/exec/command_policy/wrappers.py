@@ -43,7 +43,7 @@ def program_name(argv: Argv) -> str:
     return argv[0].rpartition("/")[2] if argv else ""
 
 
-def simplify_git(argv: Argv) -> Argv:
+def simplify_command(argv: Argv) -> Argv:
     """The command as rules name it: a system program without its folder, git without the options
     before its subcommand."""
     if argv and _SYSTEM_FOLDERS.fullmatch(argv[0]):
