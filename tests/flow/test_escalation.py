@@ -211,13 +211,13 @@ async def test_a_path_that_was_replaced_meanwhile_is_not_given(
     other.mkdir()
     steps = [run(f"echo x > {there}/made", write=[str(there)]), say("done")]
     async with rig(tmp_path, steps, options=ASK) as r:
-        r.session.interactions.present = True
+        r.session.interactions.user_present = True
         turn = r.begin("go")
         event = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(event, Approval)
         there.rmdir()
         there.symlink_to(other)
-        r.session.interactions.answer(event.id, "once")
+        r.session.interactions.answer_approval(event.id, "once")
         await turn
         (text,) = await results(r)
     assert "was replaced" in text and not (other / "made").exists()
