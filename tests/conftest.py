@@ -104,7 +104,7 @@ _LONGEST = (
     "unit/exec/command_policy",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
-_HEAVY = _LONGEST[:4] + ("flow/test_backend_docker",)
+_HEAVY = (*_LONGEST[:4], "flow/test_backend_docker")
 """Minutes of kills and fuzzing, a browser, a daemon: `make e2e` runs them, `make test` does not."""
 _PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
 """Files that several workers share, and what a case's name says about its share."""
