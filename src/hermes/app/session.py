@@ -186,12 +186,14 @@ class Session:
         finally:
             self._worker = None
 
+    async def _answer_message(self, message: Message) -> TurnResult:
+        return await run_turn(self.agent, self.host.begin_turn(message), message)
+
     async def _run_turn(self, message: Message) -> TurnResult:
         SESSION.set(self.id)
         self._interrupted = False
         self._unread_guidance.clear()
-        turn = self.host.begin_turn(message)
-        self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
+        self._turn = asyncio.ensure_future(self._answer_message(message))
         try:
             await asyncio.wait({self._turn})
             return self._turn.result()

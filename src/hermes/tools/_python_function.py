@@ -74,7 +74,14 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
     does not stop that thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
-    result = await asyncio.to_thread(function, *args, **kwargs)
+
+    def call() -> Any:
+        try:
+            return function(*args, **kwargs)
+        except StopIteration as error:  # a future cannot hold one: its task would wait for ever
+            raise RuntimeError("StopIteration") from error
+
+    result = await asyncio.to_thread(call)
     return await result if inspect.isawaitable(result) else result
 
 

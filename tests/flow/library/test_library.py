@@ -232,6 +232,16 @@ async def test_a_function_may_be_named_like_a_built_in_tool_that_is_left_out(
     assert tools(provider.requests[0]) == ["terminal", "read_file"]
 
 
+async def test_a_function_may_run_out_of_items(opening: Opening) -> None:
+    def take_next() -> int:
+        return next(iter(()))  # type: ignore[call-overload, no-any-return]
+
+    steps = (call(("a", "take_next", {})), say("ok"))
+    async with opening(*steps, tools=[take_next]) as (agent, provider):
+        assert (await asyncio.wait_for(agent.run("go"), 20)).text == "ok"
+    assert "StopIteration" in last_results(provider)[0]
+
+
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_a_function_that_exits_has_failed(opening: Opening, blocking: bool) -> None:
     def leave() -> None:
