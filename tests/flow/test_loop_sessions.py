@@ -53,6 +53,17 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(
         assert len(r.started) == 1
 
 
+async def test_a_turn_that_cannot_be_built_ends_with_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, [say("ok")]) as r:
+        with monkeypatch.context() as patch:
+            patch.setattr(r.session.host, "instructions", 5)
+            result = await asyncio.wait_for(r.session.submit(user_message("go")), 20)
+            assert result.status == "failed" and result.error_code == "internal"
+        assert (await r.turn("again")).text == "ok"
+
+
 async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     """One runtime, one pool of connections, thirty conversations with a tool call each."""
 

@@ -15,6 +15,7 @@ from hermes.app.auxiliary import AuxiliaryModels, Sleep
 from hermes.app.backends import Backends
 from hermes.config import paths
 from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.core.provider import Effort, Settings
 from hermes.core.redaction.redactor import Redactor
@@ -78,7 +79,7 @@ class Agents:
             )
         return found
 
-    async def settle_model(self, options: Options) -> Options:
+    async def choose_model(self, options: Options) -> Options:
         """The options, with a model server on this machine if no model is configured and one is
         running. Only the first session searches for it."""
         config, secrets = self._setup.config, self._setup.secrets
@@ -147,10 +148,14 @@ class Agents:
         added = {tool.name: tool for tool in self.own_tools}
         if not added:
             return agent
+        if name := next((name for name in added if name in agent.tools), ""):
+            raise ConfigError(
+                f"A function is named like the built-in tool {name}. Name it differently with "
+                f"@hermes.tool(name=...), or choose toolsets without {name}."
+            )
         others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
-        specs = [spec for spec in agent.specs if spec.name not in added]
-        specs += [tool.spec for tool in added.values()]
-        return structs.replace(agent, tools=ChainMap(added, others), specs=tuple(specs))
+        specs = (*agent.specs, *(tool.spec for tool in added.values()))
+        return structs.replace(agent, tools=ChainMap(added, others), specs=specs)
 
     def _recall_limit(self, endpoint: ModelEndpoint) -> None:
         """Apply an output limit that was stated to an earlier process."""

@@ -238,7 +238,7 @@ class Runtime:
     async def _resolve_settings(
         self, options: Options | None, source: str, *, needs_model: bool = True
     ) -> SessionSettings:
-        options = await self.agents.settle_model(options or Options())
+        options = await self.agents.choose_model(options or Options())
         try:
             agent = self.agents.get_agent(options, source)
         except ConfigError:

@@ -26,6 +26,7 @@ from hermes.config.load import Setup
 from hermes.core.errors import StoreError
 from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
+from hermes.core.store import Store
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
@@ -71,7 +72,7 @@ class OneShot:
                     if reply.text:
                         self._progress.print_line(f"! {reply.text}")
                     await introduce_model(session, runtime.transport, self._progress)
-                    result = await self._run_turn(runtime, session, reply.submit)
+                    result = await self._run_turn(runtime.store, session, reply.submit)
                 await self._show_result(session, result)
                 if farewell := runtime.background_commands.describe_leftovers():
                     self._progress.print_line(f"! {farewell}")
@@ -110,14 +111,14 @@ class OneShot:
             return Reply("Nothing was changed.")
         return await run_command(structs.replace(context, is_confirmed=True), name, args)
 
-    async def _run_turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
+    async def _run_turn(self, store: Store, session: Session, message: Message) -> TurnResult:
         self._session = session
         self._signals.stop = self._stop_turn
         session.interactions.user_present = self._prompt.attended
         events = session.subscribe_events()
         session.submit(message)
         with suppress(StoreError):  # the turn fails with the same error
-            for sentence in await runtime.store.wait_until_open():
+            for sentence in await store.wait_until_open():
                 self._progress.print_line(f"! {sentence}")
         async for event in events:
             if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):

@@ -173,7 +173,7 @@ def _find_problems(
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            yield path, _describe_wrong_value(path, kind, value)
+            yield path, describe_wrong_value(path, kind, value)
 
 
 def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
@@ -201,7 +201,8 @@ def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
     return f"unknown key {name}; {subject} {', '.join(siblings)}"
 
 
-def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
+def describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
+    """What a value that does not fit the type of its key must be, without a final period."""
     name = format_path(path)
     if kind == Address and isinstance(value, str):
         return f"{name} must begin with http:// or https://"
@@ -216,9 +217,25 @@ def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
     if isinstance(value, dict | list):
         return f"{text}, not {'a mapping' if isinstance(value, dict) else 'a list'}"
     shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
-    if isinstance(value, bool) and "text" in text:
+    if isinstance(value, bool) and fits_type(shown, kind):
         return f"{text}, not {shown}: put it in quotes"
     return f"{text}, not {shown}" if len(shown) <= 40 else text
+
+
+def find_wrong_option(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """What is wrong with the first option of a call that does not fit its kind; empty: all fit. A
+    kind is a type that msgspec converts to, or classes followed by what they are called."""
+    for name, kind in kinds.items():
+        value = options.get(name)
+        if value is None:
+            continue
+        if isinstance(kind, tuple):
+            *classes, words = kind
+            if not isinstance(value, tuple(classes)):
+                return f"{name} must be {words}, not {value!r}."
+        elif not fits_type(value, kind):
+            return f"{describe_wrong_value((name,), kind, value)}."
+    return ""
 
 
 def fits_type(value: Any, kind: Any) -> bool:

@@ -130,7 +130,7 @@ class Approvals:
                 free = inside and self.safety.mode != "read-only" and not self.safety.confirm
                 if self.safety.yolo or free:
                     return CHANGES
-                reason = f"writes {', '.join(keys) or 'files'}"
+                reason = f"writes {', '.join(keys)}" if keys else f"{tool.name} changes something"
                 reason += _STEERED if taint.untrusted and not inside else ""
             case _:
                 reason = needs_approval(taint, tool)

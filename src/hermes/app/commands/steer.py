@@ -8,7 +8,7 @@ from hermes.core.message import user_message
 async def steer_turn(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/steer needs a text.")
-    if not ctx.session.is_busy:
+    if not ctx.session.is_steerable:
         return Reply(
             "No turn is running, so this was sent as a message.", submit=user_message(args)
         )

@@ -15,6 +15,7 @@ from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoin
 from hermes.config.env import build_child_env, find_proxy
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
+from hermes.exec.backends.remote import NotRun
 from hermes.exec.process.local import stop_left_running
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
@@ -133,7 +134,7 @@ async def check_backend(setup: Setup) -> Check:
         text = await backend.check_access()
         confined = await backend.is_confined()
     except HermesError as error:
-        return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
+        return Check(name, "failed", error.reason if isinstance(error, NotRun) else str(error))
     finally:
         await backends.close()
         await stop_left_running()

@@ -15,9 +15,8 @@ from typing import Any
 from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.core.errors import ToolError
 from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, find_reason, run_client
+from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
 from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
 from hermes.exec.process.local import CommandSpec
 from hermes.exec.sandbox import SandboxPolicy, build_policy
@@ -205,9 +204,9 @@ class DockerContainer:
     def _find_docker(self, *words: str) -> tuple[str, ...]:
         program = shutil.which("docker", path=self._site.client_env.get("PATH", os.defpath))
         if program is None:
-            raise ToolError(
+            raise NotRun(
                 "terminal.backend is docker, but there is no program `docker` here: install it, "
-                "or set terminal.backend to local. Nothing was run."
+                "or set terminal.backend to local."
             )
         return (program, *words)
 

@@ -20,7 +20,6 @@ UNLIMITED_SECONDS = 10.0**8
 """As long as the agent runs."""
 END_SECONDS = 12.0
 """Most seconds that ending a remote command may take."""
-NOTHING_RUN = "Nothing was run."
 _LAST_OUTPUT_SECONDS = 0.25
 _REPORT_LIMIT = 64 * 1024
 _FORWARDED_VARIABLES = re.compile(
@@ -139,7 +138,15 @@ class ClientProcesses:
             await asyncio.wait(list(self._tasks))
 
 
-class BackendGone(ToolError):
+class NotRun(ToolError):
+    """A command was not started; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason} Nothing was run.".strip())
+        self.reason = reason
+
+
+class BackendGone(NotRun):
     """The container or connection no longer exists; nothing was run."""
 
 
@@ -195,12 +202,11 @@ class RemoteCall:
         if not started.done():
             complaint = self.reports.complaint()
             if re.search(gone, complaint, re.IGNORECASE):
-                return BackendGone(f"{explain(complaint)} {NOTHING_RUN}")
+                return BackendGone(explain(complaint))
             error = None if task.cancelled() else task.exception()
-            words = explain(complaint) or str(error or "")
-            return ToolError(f"{words} {NOTHING_RUN}".strip())
+            return NotRun(explain(complaint) or str(error or ""))
         if started.result() == 0:
-            return ToolError(f"{where}: the folder does not exist there. Nothing was run.")
+            return NotRun(f"{where}: the folder does not exist there.")
         return ToolError(_CONTACT_LOST.format(where=where))
 
     async def _stop_client(
@@ -293,7 +299,7 @@ class Lifeline:
                 words = explain(err.text().strip())
                 if late:
                     words = f"{explain('')} There was no answer within {seconds:g} s."
-                raise ToolError(f"{words} {NOTHING_RUN}")
+                raise NotRun(words)
         except asyncio.CancelledError:
             await _finish_despite_cancel(self.close())
             raise

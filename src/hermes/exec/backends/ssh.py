@@ -20,7 +20,7 @@ from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends import remote, remote_scripts
 from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import BackendGone, ClientProcesses, Lifeline, RemoteCall
+from hermes.exec.backends.remote import BackendGone, ClientProcesses, Lifeline, NotRun, RemoteCall
 from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
@@ -206,9 +206,9 @@ class SshBackend:
         settings = self._settings
         program = shutil.which("ssh", path=self._site.client_env.get("PATH", os.defpath))
         if program is None:
-            raise ToolError(
+            raise NotRun(
                 "terminal.backend is ssh, but there is no program `ssh` here: install OpenSSH's "
-                "client, or set terminal.backend to local. Nothing was run."
+                "client, or set terminal.backend to local."
             )
         argv = [program, *options, "-S", self._socket.replace("%", "%%"), "-a", "-x"]
         for option in (*_FIXED_OPTIONS, *_KEEPALIVE_OPTIONS):

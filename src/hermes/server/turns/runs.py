@@ -135,7 +135,7 @@ class Run:
         for _ in range(10):
             if self._session is not None and self._session.is_starting:
                 await asyncio.sleep(0)  # its turn is about to start
-        if self._session is None or not self._session.is_busy:
+        if self._session is None or not self._session.is_steerable:
             raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user_message(text), "steer")
 
