@@ -26,6 +26,7 @@ from hermes.app.session_records import (
     create_session_meta,
     describe_sandbox,
     find_current_session,
+    locate_outputs,
     store_branch,
 )
 from hermes.app.titles import TITLE_JOB, Titles
@@ -143,13 +144,13 @@ class Runtime:
         cwd = cwd or Path.cwd()
         if not resume:
             meta = self._create_meta(settings, cwd, (source, key))
-            return self._build_session(meta, cwd, settings)
+            return await self._build_session(meta, cwd, settings)
         found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
-        return self._build_session(found, cwd, settings, history)
+        return await self._build_session(found, cwd, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
@@ -188,7 +189,7 @@ class Runtime:
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or self._create_meta(settings, cwd, (source, key), project_notes=False)
-        session = self._build_session(structs.replace(meta, id=session_id), cwd, settings)
+        session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
         session.host.compress_late()
@@ -266,7 +267,7 @@ class Runtime:
             project_notes=project_notes,
         )
 
-    def _build_session(
+    async def _build_session(
         self,
         meta: SessionMeta,
         cwd: Path,
@@ -277,7 +278,7 @@ class Runtime:
         workspace = Workspace(
             cwd,
             self.setup.home,
-            self.setup.home / "outputs",
+            await locate_outputs(self.store, self.setup.home, meta),
             self._child_env,
             sandbox=safety.mode,
             sandbox_required=config.sandbox.required,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -22,6 +23,8 @@ from hermes.config.load import Setup
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
+from hermes.core.text import safe_name
+from hermes.exec.process.output_files import OUTPUTS_NAME
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -139,6 +142,21 @@ def _make_child(meta: SessionMeta, taint: Taint) -> SessionMeta:
         taint=taint,
         next="",
     )
+
+
+async def locate_outputs(store: Store, home: Path, meta: SessionMeta) -> Path:
+    """The folder for long outputs of a conversation: it and its branches share it, other
+    conversations and other API keys have their own. Ids and keys may be hostile."""
+    owner = meta.key.partition("/")[0]
+    for _ in range(_MAX_ANCESTORS):
+        above = await store.sessions.get_meta(meta.parent) if meta.parent else None
+        if above is None:
+            break
+        meta = above
+    first = meta.parent or meta.id
+    digest = hashlib.sha256("\0".join((meta.source, owner, first)).encode("utf-8", "replace"))
+    name = f"{safe_name(first, 'session')[:40]}-{digest.hexdigest()[:24]}"
+    return home / OUTPUTS_NAME / name
 
 
 def find_turn_starts(messages: Sequence[Message]) -> list[int]:

@@ -15,7 +15,7 @@ from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
-from hermes.cli.process import SignalHandler, harden_process, signal_exit_code
+from hermes.cli.process import SignalHandler, signal_exit_code
 from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output, ReaderGone
@@ -56,7 +56,6 @@ class OneShot:
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
-        harden_process()
         try:
             async with Runtime.open(self._setup) as runtime:
                 needs_model = command is None or require_command(command[0]).needs_model

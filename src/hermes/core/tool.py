@@ -108,7 +108,7 @@ class Workspace(Struct, frozen=True):
     home: Path
     """The agent's own folder with its settings, secrets and history, which no tool may use."""
     outputs: Path
-    """Folder (0700) for outputs too large to show."""
+    """Folder (0700) for outputs too large to show; no other conversation can read it."""
     child_env: dict[str, str] = {}
     """The complete environment of child processes, without secrets."""
     sandbox: SandboxMode = "full-access"

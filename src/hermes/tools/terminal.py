@@ -67,7 +67,10 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     env = ctx.workspace.child_env
     if walls is not None and not walls.network:
         env = OFFLINE_ENVIRONMENT | env
-    command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
+    session = ctx.session_id if walls else ""
+    command = CommandSpec(
+        p.command, folder, env, timeout, walls, tier, pty=bool(p.pty), session=session
+    )
     await clean_up_outputs(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
@@ -122,6 +125,10 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
+    if command.policy is not None and any(outcome.limit_hits):
+        from hermes.exec.sandbox.limits import describe_hits
+
+        notes += describe_hits(command.policy.limits, outcome.limit_hits)
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
         refused = ctx.services.get(REFUSED_HOSTS) or ()
         notes += explain_walls(text, command, ctx.workspace.home, refused)

@@ -38,8 +38,9 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     args = _parse_arguments(argv, profile)
     gc.disable()  # until the first answer: collecting among fresh imports costs 20 ms
-    from hermes.cli.process import SignalHandler
+    from hermes.cli.process import SignalHandler, harden_process
 
+    harden_process()
     signals = SignalHandler()
     signals.exit_on_signal()
     if _is_interactive(args):

@@ -30,7 +30,9 @@ def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("demo", "Run a short sample conversation to see that it works.", _EPILOG)
     args = parser.parse_command(argv, profile)
     from hermes.cli.log_file import start_logging
+    from hermes.cli.process import harden_process
 
+    harden_process()
     setup = load_checked_setup(args.profile)
     start_logging(setup.home, setup.secrets.redactable_values())
     return run_async(_hold_conversation(setup))
@@ -38,12 +40,10 @@ def run(argv: list[str], profile: str) -> int:
 
 async def _hold_conversation(setup: Setup) -> int:
     from hermes.app.runtime import Runtime
-    from hermes.cli.process import harden_process
     from hermes.cli.session_start import introduce_model
     from hermes.cli.terminal.output import Output
     from hermes.cli.terminal.progress import ProgressLine
 
-    harden_process()
     progress = ProgressLine(Output(2), colour=False, animate=False)
     folder = paths.find_working_folder(setup.config.terminal.cwd)
     async with Runtime.open(setup) as runtime:

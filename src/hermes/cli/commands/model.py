@@ -133,12 +133,12 @@ def _test_model(args: Namespace) -> int:
     from hermes.cli.model.test_report import report_test
     from hermes.llm.endpoints.endpoint import ModelChoice
 
+    harden_process()
     setup = load_checked_setup(args.profile)
     choice = ModelChoice()
     if args.name:
         selection = parse_selection(setup, args.name)
         choice = ModelChoice(selection.model, selection.provider)
-    harden_process()
     return report_test(setup, choice, cache=args.cache, json=args.json)
 
 

@@ -63,8 +63,8 @@ async def _start_server(args: Namespace) -> int:
     from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
-    setup, settings = _load_settings(args)
     harden_process()
+    setup, settings = _load_settings(args)
     raise_file_limit()
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)

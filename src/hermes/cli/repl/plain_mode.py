@@ -15,7 +15,6 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
-from hermes.cli.process import harden_process
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.session_start import find_interrupted_session, introduce_model, open_session
 from hermes.cli.startup import load_checked_setup
@@ -95,7 +94,6 @@ class PlainConversation:
         return self._session.agent.providers[0].target.model
 
     async def open(self, setup: Setup) -> None:
-        harden_process()
         folder = paths.find_working_folder(setup.config.terminal.cwd)
         runtime = self._runtime = await self.stack.enter_async_context(Runtime.open(setup))
         session = self._session = await open_session(runtime, self._args, folder)

@@ -16,7 +16,6 @@ from hermes.app.commands import parse_command, unescape_message
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
-from hermes.cli.process import harden_process
 from hermes.cli.project_trust import check_context_files
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.event_view import EventView
@@ -54,7 +53,6 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         return None
     screen = repl.screen
     cwd = repl.editor.cwd = find_working_folder(setup.config.terminal.cwd)
-    harden_process()
     scrollback = Scrollback(screen.write, lambda: screen.columns, colour=screen.colour)
     view = repl.view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":

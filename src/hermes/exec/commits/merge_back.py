@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from msgspec import structs
 
@@ -18,11 +18,14 @@ from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
 from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_REFERENCE = re.compile(rf"(?:{_SHA}|ref: refs/[^\x00-\x20\x7f]{{1,500}})\n?")
+_REF_KIND = r"refs/(?:stash$|(?:heads|tags|remotes)/)"
+"""Other references change what git shows (refs/replace), or belong to programs."""
+_REFERENCE = re.compile(rf"(?:{_SHA}|ref: (?={_REF_KIND})[^\x00-\x20\x7f]{{1,500}})\n?")
 _SHA_LINES = re.compile(rf"(?:{_SHA}\b[^\n\0]*\n?)*")
 _PACKED_REFS = re.compile(rf"(?:#[^\n\0]*\n|\^{_SHA}\n|{_SHA} refs/[^\x00-\x20\x7f]+\n)*")
 _REF_NAME = re.compile(
-    r"(?:refs|logs)/(?!.*(?:\.\.|//|/[.-]|@\{|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
+    rf"(?:(?={_REF_KIND})|logs/(?=HEAD$|{_REF_KIND}))"
+    r"(?!.*(?:\.\.|//|/[.-]|@\{|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
 )
 _HEAD_FILES = frozenset(
     "ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD FETCH_HEAD AUTO_MERGE "
@@ -34,17 +37,29 @@ _MAX_BYTES_OF = {"index": 256 << 20, "packed-refs": 64 << 20}
 _MAX_LOG_BYTES = 64 << 20
 _MAX_OTHER_BYTES = 1 << 20
 _OBJECT_NAME = re.compile(
-    rf"[0-9a-f]{{2}}/[0-9a-f]{{38}}(?:[0-9a-f]{{24}})?|pack/pack-{_SHA}\.(?:pack|idx|rev)"
+    rf"[0-9a-f]{{2}}/[0-9a-f]{{38}}(?:[0-9a-f]{{24}})?|pack/pack-{_SHA}\.(?:pack|idx)"
 )
+_MISSING_LINKS = 2
+"""Exit status of `git fsck` when an object refers to others that are not there."""
 _SUBMODULE_MODE = b"160000"
 _MAX_SINGLE_SYNCS = 200
 """Objects that are synced one by one; more than that are synced together."""
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
+_IGNORED_MISTAKES = """
+    badDate badDateOverflow badEmail badName badTimezone missingEmail missingNameBeforeEmail
+    missingSpaceBeforeDate missingSpaceBeforeEmail zeroPaddedDate gitmodulesMissing
+""".split()
+"""Findings of `git fsck` in the history of well-known projects, which do no harm; and a .gitmodules
+that is not among the new objects."""
 _GIT_SETTINGS = """
     core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.pager=cat
     gc.auto=0 maintenance.auto=false submodule.recurse=false protocol.allow=never
+    fsck.emptyName=error fsck.fullPathname=error fsck.hasDot=error fsck.hasDotdot=error
+    fsck.hasDotgit=error
 """.split()
+_GIT_SETTINGS += [f"fsck.{name}=ignore" for name in _IGNORED_MISTAKES]
+_MORE_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
 
 
 class ChangesRejected(Exception):
@@ -56,6 +71,20 @@ class NoRepository(ChangesRejected):
 
     def __init__(self) -> None:
         super().__init__("this folder has no repository of its own")
+
+
+class _IndexEntry(NamedTuple):
+    path: bytes
+    is_submodule: bool
+    hides_changes: bool
+
+
+class _OtherReference(ChangesRejected):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            "only branches, tags, the stash and remote branches are taken from the sandbox, not "
+            f"{name[:100]!r}"
+        )
 
 
 def merge_changes(copy: OverlayCopy) -> None:
@@ -90,8 +119,10 @@ def _merge_existing(copy: OverlayCopy) -> None:
     try:
         new, removed = _find_changes(copy)
         if new or removed:
-            _copy_objects(copy)
-            _check_connectivity(copy, new)
+            incoming = _copy_objects(copy)
+            _check_objects(copy, incoming)
+            _check_connectivity(copy, new, incoming)
+            _store_objects(copy, incoming)
             _replace_files(copy, new, removed)
     except OSError as error:
         reason = f"the repository cannot be written ({error.strerror})"
@@ -112,25 +143,46 @@ def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
             )
     found: dict[str, bytes] = {}
     present = set()
-    for name, data in _read_files(copy):
+    other_refs: dict[str, bytes] = {}
+    for name, data in _read_files(copy.folder):
         present.add(name)
         if data is None or copy.before.get(name) != hash_content(data):
             found[name] = _validate_file(copy, name, data)
+        other_refs.update(_list_other_refs(name, data))
     gone = [name for name in copy.before if name not in present]
     removed = [name for name in gone if name in _TOP_FILES or _REF_NAME.fullmatch(name)]
     if "HEAD" in removed:
         raise ChangesRejected("HEAD was removed")
+    if "packed-refs" in found or set(gone) - set(removed):
+        _check_other_refs(copy, other_refs)
     return found, removed
 
 
-def _read_files(copy: OverlayCopy) -> Iterator[tuple[str, bytes | None]]:
-    """The files of the overlay that may be merged."""
+def _read_files(git: Path) -> Iterator[tuple[str, bytes | None]]:
+    """The files of a repository or an overlay that may be merged, packed references first."""
     for name in _TOP_FILES:
-        if os.path.lexists(copy.folder / name):
-            yield name, read_regular(copy.folder / name, _max_bytes(name))
+        if os.path.lexists(git / name):
+            yield name, read_regular(git / name, _max_bytes(name))
     for tree in overlay.COPIED_TREES:
-        for name, folder in overlay.walk_files(copy.folder, tree):
+        for name, folder in overlay.walk_files(git, tree):
             yield name, read_regular(name.rpartition("/")[2], _max_bytes(name), folder=folder)
+
+
+def _list_other_refs(name: str, data: bytes | None) -> Iterator[tuple[str, bytes]]:
+    """Name and value of references in this file that are never merged."""
+    lines = data.splitlines() if data else []
+    if name == "packed-refs":
+        pairs = [line.partition(b" ") for line in lines if line[:1] not in (b"#", b"^")]
+        found = [(os.fsdecode(ref), value) for value, _, ref in pairs]
+    else:
+        found = [(name, line) for line in lines[:1] if name.startswith("refs/")]
+    yield from ((ref, value) for ref, value in found if not re.match(_REF_KIND, ref))
+
+
+def _check_other_refs(copy: OverlayCopy, now: Mapping[str, bytes]) -> None:
+    before = dict(r for file in _read_files(copy.git) for r in _list_other_refs(*file))
+    if changed := sorted(ref for ref, _ in before.items() ^ now.items()):
+        raise _OtherReference(changed[0])
 
 
 def _max_bytes(name: str) -> int:
@@ -149,6 +201,8 @@ def _validate_file(copy: OverlayCopy, name: str, data: bytes | None) -> bytes:
         _require_valid(_PACKED_REFS.fullmatch(text), name)
     elif name == "HEAD" or name.startswith("refs/"):
         _require_valid(_REFERENCE.fullmatch(text), name)
+    if "/" in name and not re.match(rf"logs/HEAD$|(?:logs/)?{_REF_KIND}", name):
+        raise _OtherReference(name)
     if "/" in name:
         _require_valid(_REF_NAME.fullmatch(name), name)
     return data
@@ -160,38 +214,43 @@ def _require_valid(valid: object, name: str) -> None:
 
 
 def _check_index(copy: OverlayCopy, data: bytes) -> None:
-    """Reject paths that lead into .git, and folders that become repositories of their own: git
-    would read settings in them that the command may have written."""
-    links = set()
-    for mode, path in _list_index_entries(copy, data):
-        for part in path.lower().split(b"/"):
+    """Reject paths that lead into .git, folders that become repositories of their own (git would
+    read settings in them that the command may have written), and marks that hide changes."""
+    suspects = set()
+    for entry in _list_index_entries(copy, data):
+        for part in entry.path.lower().split(b"/"):
             if part in (b"", b".", b"..", b".git") or part.startswith(b".git:"):
-                raise ChangesRejected(f"the index names {os.fsdecode(path)[:100]!r}")
-        if mode == _SUBMODULE_MODE:
-            links.add(path)
-    if not links:
+                raise ChangesRejected(f"the index names {os.fsdecode(entry.path)[:100]!r}")
+        if entry.is_submodule or entry.hides_changes:
+            suspects.add(entry)
+    if not suspects:
         return
     old = read_regular(copy.git / "index")
-    entries = _list_index_entries(copy, old) if old else ()
-    known = {path for mode, path in entries if mode == _SUBMODULE_MODE}
-    if new := sorted(links - known):
+    if new := sorted(suspects.difference(_list_index_entries(copy, old) if old else ())):
+        path = os.fsdecode(new[0].path)[:100]
+        if new[0].hides_changes:
+            raise ChangesRejected(
+                f"the index marks {path} as unchanged (skip-worktree or assume-unchanged), which "
+                "would hide changes from the user"
+            )
         raise ChangesRejected(
-            f"{os.fsdecode(new[0])[:100]} is a repository of its own: remove its .git, ignore it, "
-            "or leave it to the user to add it"
+            f"{path} is a repository of its own: remove its .git, ignore it, or leave it to the "
+            "user to add it"
         )
 
 
-def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Mode and path of all entries of an index, read by git from a file only we can change."""
+def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[_IndexEntry]:
+    """All entries of an index, read by git from a file only we can change."""
     file = copy.folder.parent / "index-to-check"
     file.write_bytes(index)
     listed = _run_git(
-        copy, "ls-files", "--stage", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
+        copy, "ls-files", "--stage", "-v", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
     )
     for entry in listed.split(b"\0"):
         if entry:
             about, _, path = entry.partition(b"\t")
-            yield about.split(b" ", 1)[0], path
+            tag, mode, *_ = about.split(b" ")
+            yield _IndexEntry(path, mode == _SUBMODULE_MODE, tag == b"S" or tag.islower())
 
 
 def _run_git(
@@ -200,12 +259,14 @@ def _run_git(
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
     location: Mapping[str, str] | None = None,
+    accepted: int = 0,
 ) -> bytes:
-    """Run git on the repository itself, with everything disabled that runs other programs."""
+    """Run git on the repository itself, with everything disabled that runs other programs.
+    `accepted`: an exit status that is no failure."""
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
-    environ = {**SAFE_GIT_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})}
+    environ = {**SAFE_GIT_ENVIRONMENT, **_MORE_ENVIRONMENT, **location, **(env or {})}
     try:
         done = subprocess.run(
             argv, input=data, capture_output=True, env=environ, cwd=copy.workspace,
@@ -213,7 +274,7 @@ def _run_git(
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ChangesRejected(f"git {words[0]} took too long") from None
-    if done.returncode:
+    if done.returncode not in (0, accepted):
         why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
         raise ChangesRejected(f"git {words[0]}: {why}")
     return done.stdout
@@ -222,25 +283,42 @@ def _run_git(
 # Writing
 
 
-def _copy_objects(copy: OverlayCopy) -> None:
-    """Copy new objects. They are named by their content, so existing ones are never replaced. The
-    index of a pack comes last, because git finds packs by it."""
-    stored = 0
-    for last in (False, True):
-        for path, folder in overlay.walk_files(copy.folder, "objects"):
-            name = path.removeprefix("objects/")
-            target = copy.git / "objects" / name
-            if (
-                _OBJECT_NAME.fullmatch(name)
-                and name.endswith(".idx") is last
-                and not target.exists()
-            ):
-                source = overlay.open_regular(name.rpartition("/")[2], folder)
-                if source >= 0:
-                    stored += 1
-                    with os.fdopen(source, "rb") as file:
-                        _store_object(target, file, sync=stored <= _MAX_SINGLE_SYNCS)
-    if stored > _MAX_SINGLE_SYNCS:
+def _copy_objects(copy: OverlayCopy) -> Path:
+    """Copy new objects to a repository of their own, which no command sees, and return it."""
+    incoming = copy.folder.parent / "incoming"
+    names = [
+        path.removeprefix("objects/") for path, _ in overlay.walk_files(copy.folder, "objects")
+    ]
+    is_sha256 = any(len(name) > 64 and _OBJECT_NAME.fullmatch(name) for name in names)
+    hashing = "sha256" if is_sha256 else "sha1"
+    words = ("init", "--quiet", "--bare", "--template=", f"--object-format={hashing}")
+    _run_git(copy, *words, str(incoming), location={})
+    for path, folder in overlay.walk_files(copy.folder, "objects"):
+        name = path.removeprefix("objects/")
+        if _OBJECT_NAME.fullmatch(name) and not (copy.git / "objects" / name).exists():
+            source = overlay.open_regular(name.rpartition("/")[2], folder)
+            if source >= 0:
+                with os.fdopen(source, "rb") as file:
+                    _store_object(incoming / "objects" / name, file, sync=False)
+    return incoming
+
+
+def _check_objects(copy: OverlayCopy, incoming: Path) -> None:
+    """Check that every object is what its name says and is well-formed. What it refers to may be in
+    the repository itself."""
+    words = ("fsck", "--full", "--no-dangling", "--no-progress")
+    _run_git(copy, *words, location={"GIT_DIR": str(incoming)}, accepted=_MISSING_LINKS)
+
+
+def _store_objects(copy: OverlayCopy, incoming: Path) -> None:
+    """Existing objects are never replaced. The index of a pack comes last, because git finds packs
+    by it."""
+    found = [path for path in (incoming / "objects").glob("*/*") if path.is_file()]
+    for number, path in enumerate(sorted(found, key=lambda path: path.suffix == ".idx")):
+        target = copy.git / "objects" / path.relative_to(incoming / "objects")
+        with path.open("rb") as file:
+            _store_object(target, file, sync=number < _MAX_SINGLE_SYNCS)
+    if len(found) > _MAX_SINGLE_SYNCS:
         os.sync()
 
 
@@ -259,7 +337,7 @@ def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes]) -> None:
+def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes], incoming: Path) -> None:
     """Check, as after a fetch, that everything the new references lead to exists."""
     tips = set()
     for name, data in new.items():
@@ -267,7 +345,8 @@ def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes]) -> None:
             tips.update(re.findall(rf"^\^?({_SHA})", data.decode("utf-8", "replace"), re.MULTILINE))
     if tips:
         words = ("rev-list", "--objects", "--stdin", "--quiet", "--not", "--all")
-        _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n")
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(incoming / "objects")}
+        _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n", env=env)
 
 
 def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[str]) -> None:

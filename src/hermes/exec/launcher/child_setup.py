@@ -49,6 +49,7 @@ class ChildSetup:
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
         self._has_cgroup_limits = False
+        self._hits = (0, 0)
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
 
@@ -73,6 +74,7 @@ class ChildSetup:
         for folder in sorted({os.path.dirname(path) for path in links}):
             paths = [path for path in links if os.path.dirname(path) == folder]
             self._link_folders.append((paths, hold_links(folder, paths)))
+        self._hits = cgroup.count_hits(self._groups)
         if limits := self._instructions.get("cgroup_limits"):
             self._has_cgroup_limits = cgroup.set_limits(self._groups, *limits)
         if self.is_wrapped:
@@ -134,6 +136,11 @@ class ChildSetup:
         with contextlib.suppress(BlockingIOError):
             return b'"exit-code"' not in os.read(self._status[0], 4096)
         return True
+
+    def count_limit_hits(self) -> tuple[int, int]:
+        """Processes killed for want of memory, and those that could not be started."""
+        killed, refused = cgroup.count_hits(self._groups)
+        return killed - self._hits[0], refused - self._hits[1]
 
     def stop_forking(self) -> None:
         """Called before processes are killed: none may fork faster than we kill."""

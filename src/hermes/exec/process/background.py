@@ -265,7 +265,7 @@ async def _start_supervised(
     ours, theirs = socket.socketpair()
     try:
         given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-        send_descriptors([theirs.fileno(), *given])
+        send_descriptors([theirs.fileno(), *given], command.session)
     except OSError as error:
         ours.close()
         raise ToolError(f"No process could be started: {error.strerror}.") from error

@@ -26,7 +26,7 @@ _PROTECTED_IF_PRESENT = (
 """Not protected when missing: so many placeholders would show in every listing. New instructions
 for agents are only read once the user has trusted them."""
 _MAX_SUBMODULES = 200
-_FILES_AT_HOME = """
+FILES_AT_HOME = """
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
     .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .xprofile .xsession .xsessionrc .xinitrc
     .pam_environment .gitconfig .inputrc .vimrc .exrc .emacs .nanorc .tmux.conf .screenrc .gdbinit
@@ -88,7 +88,7 @@ def find_plantable_paths(
     kept_missing: list[str] = []
     _follow_git(root, os.fspath(user_home), protected, kept_missing)
     for home in _find_homes(root, os.fspath(user_home)):
-        files = [f"{home}/{name}" for name in _FILES_AT_HOME]
+        files = [f"{home}/{name}" for name in FILES_AT_HOME]
         kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
         protected += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]

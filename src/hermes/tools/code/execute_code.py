@@ -110,6 +110,7 @@ async def _run(
                 confined,
                 tier,
                 stdin=theirs.fileno(),
+                session=ctx.session_id if confined else "",
             )
             with suppress(TimeoutError):
                 async with desk.open(ours, code), asyncio.timeout(seconds) as desk.clock:
