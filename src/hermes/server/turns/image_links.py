@@ -26,12 +26,6 @@ _ADDRESS = re.compile(r"[\w./%#?=~@+,-]*")
 _LOCAL_SCHEMES = ("data:", "file:", "sandbox:", "attachment:", "blob:")
 
 
-def can_leak_data(taint: Taint) -> bool:
-    """Whether the session has read private data and untrusted text, which may make the model send
-    that data out."""
-    return taint.private and taint.untrusted
-
-
 def link_images(text: str) -> str:
     """A complete text with remote images turned into links."""
     if "![" not in text and "<" not in text:
@@ -42,7 +36,7 @@ def link_images(text: str) -> str:
 
 def choose_text_filter(images: str, taint: Taint) -> Callable[[str], str]:
     """The function that filters the model's texts for clients; `images`: the setting."""
-    return link_images if images == "link" and can_leak_data(taint) else str
+    return link_images if images == "link" and taint.can_leak else str
 
 
 class ImageLinkFilter:
