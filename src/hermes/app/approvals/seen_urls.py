@@ -53,8 +53,8 @@ class SeenUrls:
                 if isinstance(part, ToolCall):
                     self._tool_names[part.id] = _find_tool_name(part)
                 elif isinstance(part, ToolReturn) and not part.error:
-                    if self._tool_names.get(part.call_id) in _PAGE_TOOLS:
-                        yield part.text
+                    is_page = self._tool_names.get(part.call_id) in _PAGE_TOOLS
+                    yield part.text if is_page else ""
 
 
 def _find_tool_name(call: ToolCall) -> str:

@@ -152,10 +152,11 @@ def derive_session_id(principal: Principal, instructions: str, messages: Sequenc
 
 
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:
-    """Whether the principal owns the session. The nameless principal is the operator, who owns all
-    sessions that no other principal does."""
-    owner = meta.key.partition("/")[0] if meta.source == SOURCE else ""
-    return owner == principal.name
+    """Whether the principal owns the session. The key without a name is the operator's, who owns
+    all sessions that no other principal does; without any key, only those of the server."""
+    if meta.source != SOURCE:
+        return principal.owns_others
+    return meta.key.partition("/")[0] == principal.name
 
 
 def build_owner_key(principal: Principal, session_key: str = "") -> str:
