@@ -226,6 +226,19 @@ async def test_the_prompt_from_everywhere(tmp_path: Path) -> None:
         assert (await chat(home, stdin="")).rc == 2
 
 
+async def test_what_is_piped_in_beside_the_prompt_counts_as_read(tmp_path: Path) -> None:
+    """It is the user's data and perhaps a stranger's words; a prompt alone is neither."""
+    async with Provider([say("ok")] * 3) as provider:
+        home = Home.of(tmp_path, provider)
+        inputs = [(["-q", "review"], "diff"), (["-q", "review"], ""), (["-q", "-"], "review")]
+        for args, stdin in inputs:
+            assert (await chat(home, *args, stdin=stdin)).rc == 0
+        store = SqliteStore(home.path / "hermes.db")
+        found = [meta.taint.can_leak for meta in await store.sessions.list_recent()]
+        await store.close()
+        assert found[::-1] == [True, False, False]
+
+
 async def test_a_slow_command_in_the_pipe_is_waited_for(tmp_path: Path) -> None:
     async with Provider([say("ok")]) as provider:
         home = Home.of(tmp_path, provider)

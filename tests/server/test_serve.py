@@ -18,6 +18,7 @@ import pytest
 from tests.kit import Gate, Home, call, run_hermes, say, start_hermes
 from tests.kit.home import KEY
 from tests.kit.server import Provider
+from tests.server.other_user import NOBODY, get_status
 
 pytestmark = pytest.mark.e2e
 
@@ -146,12 +147,24 @@ async def test_the_key_may_come_from_dot_env(home: Home) -> None:
         assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
 
 
+async def test_without_a_key_only_the_same_user_is_let_in(home: Home) -> None:
+    async with serve(home, key="") as s:
+        assert (await s.call("GET", "/v1/models"))[0] == 200
+        for path, status in (("/v1/models", 401), ("/api/sessions", 401), ("/health", 200)):
+            assert await asyncio.to_thread(get_status, NOBODY, s.url, path) == status
+            assert await asyncio.to_thread(get_status, os.geteuid(), s.url, path) == 200
+    async with serve(home) as s:
+        key = f"Authorization: Bearer {SECRET}"
+        assert await asyncio.to_thread(get_status, NOBODY, s.url, "/v1/models", key) == 200
+
+
 REFUSED = {
     "no key": ("--host", "0.0.0.0", {}),
     "no key, all of IPv6": ("--host", "::", {}),
     "a short key": ("--host", "0.0.0.0", {"API_SERVER_KEY": "short-key-12345"}),
     "a placeholder": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-secret-key"}),
     "a longer one": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-api-key-here-0123"}),
+    "a word and a year": ("--host", "0.0.0.0", {"API_SERVER_KEY": "Sommer-2024-Urlaub"}),
     "one letter": ("--host", "0.0.0.0", {"API_SERVER_KEY": "a" * 40}),
     "by its variable": ("--port", "0", {"API_SERVER_HOST": "0.0.0.0"}),
 }

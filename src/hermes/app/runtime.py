@@ -312,6 +312,7 @@ class Runtime:
             PACKAGES in config.sandbox.network.allow,
             confirm=agent.small,
             required=config.sandbox.required,
+            unattended=config.web.unattended,
         )
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:

@@ -27,6 +27,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import Store
+from hermes.core.taint import BOTH
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
@@ -51,8 +52,11 @@ class OneShot:
         self._write_error: int | None = None
         """The exit status once writing the output has failed."""
 
-    async def run(self, message: Message, folder: Path, command: tuple[str, str] | None) -> int:
-        """Answers the message, or runs the slash command; returns the exit status."""
+    async def run(
+        self, message: Message, folder: Path, command: tuple[str, str] | None, *, attached: bool
+    ) -> int:
+        """Answers the message, or runs the slash command; returns the exit status. `attached`: the
+        message holds more than the user's own words."""
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
@@ -60,6 +64,8 @@ class OneShot:
             async with Runtime.open(self._setup) as runtime:
                 needs_model = command is None or require_command(command[0]).needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
+                if attached:
+                    session.transcript.absorb_taint(BOTH)
                 reply = Reply(submit=message)
                 if command:
                     context = CommandContext(runtime, session, ONE_SHOT)

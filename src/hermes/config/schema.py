@@ -209,6 +209,9 @@ class WebSection(Section, frozen=True):
     search: SearchSection = SearchSection()
     allow_hosts: tuple[str, ...] = ()
     """host[:port] of internal hosts that may be fetched from, exactly as written."""
+    unattended: Literal["seen", "allow", "deny"] = "seen"
+    """What may be fetched without approval when nobody can give it: `seen`: URLs that the user, a
+    search result or a page has shown."""
 
 
 class BrowserSection(Section, frozen=True):

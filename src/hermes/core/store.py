@@ -102,10 +102,10 @@ class SessionStore(Protocol):
         """The most recently used first; of a compressed conversation only where it continues."""
 
     async def list_by_owner(
-        self, owner: str, *, limit: int = 50, offset: int = 0
+        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
-        """The sessions of one API client (`key` is owner/...), the most recently used first; the
-        client without a name also gets those of all other surfaces."""
+        """The sessions of one API client (`key` is owner/...), the most recently used first;
+        `others`: also those of all other surfaces."""
 
     async def find_latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None

@@ -10,7 +10,10 @@
 #   or a log is not known, so treating them as the user's words would let any file speak for him.
 # - pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
 #   was read then is quoted again.
-# - writing and planning tools bring nothing: they answer with what the model wrote.
+# - writing and planning tools bring nothing: they answer with what the model wrote. `patch` brings
+#   both, because it answers with the lines around a change.
+# - what is piped in or attached by name brings both, and so does a client's history that holds more
+#   than this server has recorded.
 #
 # What sends: everything that reaches the network with something the model chose (a query and an
 # address are enough), messages, memory, skills and schedules. A command does, unless it runs
@@ -45,6 +48,11 @@ class Taint(Struct, frozen=True):
     @property
     def bits(self) -> int:
         return self.private | self.untrusted << 1
+
+    @property
+    def can_leak(self) -> bool:
+        """Whether untrusted text may be steering what happens to private data."""
+        return self.private and self.untrusted
 
     def __or__(self, more: Taint) -> Taint:
         return Taint.from_bits(self.bits | more.bits)

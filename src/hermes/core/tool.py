@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -194,6 +195,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Whether the tool itself asks `UserAccess.approve` about what is dangerous in a call."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What a call brings and whether it sends, if that depends on its parameters."""
+    fetches: Callable[[P], str] | None = None
+    """The URL that a call fetches, empty if it only asks the configured service; None: it may send
+    more than a URL."""
     words: str = ""
     """More words to find it by, besides its description."""
 
@@ -221,7 +225,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
         if not left:
             return ""
         takes = ", ".join(build_schema(self.params)["properties"]) or "no arguments"
-        return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
+        # Only letters: a result must not hold a URL that the model put into a name.
+        names = ", ".join(re.sub(r"\W+", "_", name) for name in left)[:200]
+        return f"ignored: {names}; {self.name} takes {takes}"
 
 
 def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
@@ -231,15 +237,13 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
         return tool.asks
     if not (tool.sends if sends is None else sends):
         return ""
-    if "private" in tool.brings:
-        # It reads while it runs, so one call can combine what two would have brought.
-        taint |= Taint.from_sources(tool.brings)
-    if not (taint.private and taint.untrusted):
-        return ""
-    return (
-        f"This session has read private files and untrusted text; {tool.name} could send data out. "
-        "Allow it only if you know what it sends and where."
-    )
+    could = f"{tool.name} could send data out. Allow it only if you know what it sends and where."
+    if taint.can_leak:
+        return f"This session has read private files and untrusted text; {could}"
+    # It reads while it runs, so one call can combine what two would have brought.
+    if "private" in tool.brings and (taint | Taint.from_sources(tool.brings)).can_leak:
+        return f"One call can read private files and untrusted text; {could}"
+    return ""
 
 
 def build_schema(params: type[Struct]) -> dict[str, Any]:
@@ -283,6 +287,7 @@ class ToolOptions(TypedDict, total=False):
     asks: str
     asks_itself: bool
     flows: Callable[[Any], tuple[frozenset[Source], bool]]
+    fetches: Callable[[Any], str]
     words: str
 
 

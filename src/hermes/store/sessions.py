@@ -155,10 +155,10 @@ class SqliteSessions:
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
     async def list_by_owner(
-        self, owner: str, *, limit: int = 50, offset: int = 0
+        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
         theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
-        where = theirs if owner else f"s.source <> 'api' OR ({theirs})"
+        where = theirs if not others else f"s.source <> 'api' OR ({theirs})"
         order = "ORDER BY s.updated DESC, s.n DESC LIMIT ? OFFSET ?"
         return await self._list_where(
             f"WHERE s.next = '' AND ({where}) {order}",

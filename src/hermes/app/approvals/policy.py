@@ -26,6 +26,10 @@ Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
 _NOBODY = "it needs the user's approval, and nobody gave it"
 _NO = "the user said no"
+_COMPOSED = (
+    "this session has read private files and untrusted text, nobody can be asked, and this URL is "
+    "in no message of the user, no search result and no page read before. Use a URL that is"
+)
 _NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
 YES = Verdict(True)
 _SMALL = "a small model asks for it"
@@ -61,6 +65,8 @@ class Safety(Struct, frozen=True):
     """Everything that runs or changes something is asked about: the model is a small one."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
+    unattended: Literal["seen", "allow", "deny"] = "seen"
+    """What may be fetched when nobody can be asked; seen: URLs that the conversation has shown."""
 
 
 class ApprovalSeams(Struct, frozen=True):
@@ -70,6 +76,8 @@ class ApprovalSeams(Struct, frozen=True):
     """A person's answer; None when nobody is there, or nobody answers in time."""
     attended: Callable[[], bool]
     """Whether somebody is there at all."""
+    has_seen: Callable[[str], bool]
+    """Whether the conversation has shown this URL."""
     models: ModelAccess
     tell: Callable[[str, str], None]
     """Shows the people of this session a notice: its code and its text."""
@@ -136,8 +144,24 @@ class Approvals:
                 reason = needs_approval(taint, tool)
                 if self.safety.yolo or not reason:
                     return YES
+                if verdict := self._judge_fetch(tool, params):
+                    return verdict
         remembered = "" if tool.asks else tool.name
         return await self._ask(_Question(call, reason, tool=remembered), taint)
+
+    @property
+    def _unattended(self) -> bool:
+        return self.safety.asking == "never-ask" or not self._seams.attended()
+
+    def _judge_fetch(self, tool: Tool[Any], params: Any) -> Verdict | None:
+        """Where nobody can be asked, where its URL comes from decides about a fetch."""
+        policy = self.safety.unattended
+        allowed_before = tool.name in self._tools
+        if not tool.fetches or policy == "deny" or allowed_before or not self._unattended:
+            return None
+        url = tool.fetches(params)
+        is_known = policy == "allow" or not url or self._seams.has_seen(url)
+        return YES if is_known else Verdict(False, _COMPOSED)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._confined(params)
@@ -155,7 +179,7 @@ class Approvals:
         if self.safety.yolo:
             return _unread(judged, params) or self._will_run(judged, CHANGES)
         networked = confined and bool(self.safety.network) and self._backend_of(params) is None
-        tainted = needs_approval(taint, tool, sends=not confined)
+        tainted = needs_approval(taint, tool, sends=not confined) if taint.can_leak else ""
         if judged.decision == "allow" and not tainted and not self.safety.confirm:
             verdict = await self._online(call, tool, taint) if networked else CHANGES
             return self._will_run(judged, verdict)
@@ -183,9 +207,10 @@ class Approvals:
                 return None
             why, need = found
             granted = bool(need.network and self.safety.network)
-            alone = self.safety.asking == "never-ask" or not self._seams.attended()
             ruled = self._is_ruled(judged, need)
-            return None if granted or (alone and not ruled) else Escalation.give(need, why)
+            return (
+                None if granted or (self._unattended and not ruled) else Escalation.give(need, why)
+            )
         if reason := self._explain_refusal(asked, elsewhere=elsewhere):
             return Verdict(False, f"this cannot be granted: {reason}")
         return Escalation.give(asked.resolve_paths(self._cwd), asked.why) if asked.asks else None
@@ -230,7 +255,8 @@ class Approvals:
             f"it wants to {access.describe()}: {why}",
             *(rest.reasons if rest.decision == "ask" else ()),
         )
-        tainted = needs_approval(taint, tool, sends=access.leaves_machine)
+        sends = access.leaves_machine
+        tainted = needs_approval(taint, tool, sends=sends) if taint.can_leak else ""
         question = _Question(
             call,
             "; ".join(filter(None, (*reasons, tainted))),
@@ -258,7 +284,7 @@ class Approvals:
         reason = needs_approval(taint, tool, sends=True)
         if not reason or _NETWORK in self._tools:
             return ONLINE
-        if self.safety.asking == "never-ask" or not self._seams.attended():
+        if self._unattended:
             return OFFLINE
         why = f"it can reach {', '.join(self.safety.network)}: {reason}"
         verdict = await self._person(_Question(call, why, tool=_NETWORK))
@@ -329,7 +355,7 @@ class Approvals:
         return ONLINE if verdict.allowed and question.networked else verdict
 
     async def _model_agrees(self, question: _Question, taint: Taint) -> bool:
-        if not question.command or (taint.private and taint.untrusted):
+        if not question.command or taint.can_leak:
             return False
         from hermes.app.approvals import model_review as smart
 

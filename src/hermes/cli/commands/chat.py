@@ -114,12 +114,15 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     from hermes.cli.prompt_input import read_prompt
     from hermes.cli.startup import load_checked_setup, run_async
     from hermes.config import env, paths
+    from hermes.core.message import user_message
 
     setup = load_checked_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
     folder = paths.find_working_folder(setup.config.terminal.cwd)
     query = None if args.query is None else env.decode_argument(args.query)
     message, remark = read_prompt(query, args.image)
+    # Without -q, and with -q -, what is piped in is the prompt itself.
+    attached = query not in (None, "-") and message != user_message((query or "").strip("\n"))
     if remark:
         print_stderr(remark)
     command, message = _parse_command(query, message)
@@ -129,7 +132,7 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
             print_stderr(sentence)
     from hermes.cli.oneshot import OneShot
 
-    return run_async(OneShot(setup, args, signals).run(message, folder, command))
+    return run_async(OneShot(setup, args, signals).run(message, folder, command, attached=attached))
 
 
 def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str] | None, Message]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Serves the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
 http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, or API_SERVER_KEY,
-API_SERVER_HOST, API_SERVER_PORT. Without a key it listens on this machine only. On SIGTERM or
-Ctrl-C it finishes running requests and exits with status 0.
+API_SERVER_HOST, API_SERVER_PORT. Without a key it serves only your own user on this machine. On
+SIGTERM or Ctrl-C it finishes running requests and exits with status 0.
 
 examples:
   hermes serve

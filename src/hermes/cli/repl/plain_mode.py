@@ -27,7 +27,8 @@ from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.core.message import Message
+from hermes.core.message import Message, user_message
+from hermes.core.taint import BOTH
 
 _QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
 _SCREEN_COMMANDS = frozenset({"background", "bg"})
@@ -118,7 +119,10 @@ class PlainConversation:
         folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)
         command = parse_command(line)
         if command is None:
-            message, problems = compose_message(unescape_message(line), [], folder)
+            text = unescape_message(line)
+            message, problems = compose_message(text, [], folder)
+            if message != user_message(text):
+                self._session.transcript.absorb_taint(BOTH)
             for problem in problems:
                 print_stderr(problem)
             await self._run_turn(message)

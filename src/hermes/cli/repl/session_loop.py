@@ -29,6 +29,8 @@ from hermes.cli.terminal.text import one_line
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
 from hermes.core.errors import HermesError
+from hermes.core.message import user_message
+from hermes.core.taint import BOTH
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
@@ -142,6 +144,8 @@ class SessionLoop:
             compose_message, expanded, images, self._cwd, typed=typed
         )
         conversation = self._conversation
+        if message != user_message(expanded):
+            conversation.session.transcript.absorb_taint(BOTH)
         send = conversation.enqueue_message if queued else conversation.send_message
         send(text, message)
         for problem in problems:

@@ -134,7 +134,8 @@ async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamR
     if choice is None:
         raise bad_request(f"choice must be one of {', '.join(_CHOICES)}.", "choice")
     run = _require_active(services.runs, state, "nothing_to_approve")
-    return json_response(await run.answer_approval(choice, body.approval_id or ""))
+    saves = call.principal.may_save_rules
+    return json_response(await run.answer_approval(choice, body.approval_id or "", saves=saves))
 
 
 async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:

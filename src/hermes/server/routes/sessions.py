@@ -95,7 +95,9 @@ async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamRes
     limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
     offset = _read_number_param(call, "offset", 0, 1_000_000, minimum=0)
     sessions, owner = services.runtime.store.sessions, call.principal.name
-    found = await sessions.list_by_owner(owner, limit=limit + 1, offset=offset)
+    found = await sessions.list_by_owner(
+        owner, others=call.principal.owns_others, limit=limit + 1, offset=offset
+    )
     data = [_describe_session(meta) for meta in found[:limit]]
     return json_response(SessionPage("list", data, len(found) > limit))
 

@@ -61,8 +61,8 @@ class RunObject(Struct, omit_defaults=True):
 class ApprovalAnswer(Struct, omit_defaults=True):
     run_id: str
     choice: Literal["once", "session", "always", "deny"]
-    applied: Literal["once"] | None = None
-    """Present when the approval could only be granted once."""
+    applied: Literal["once", "session", "always", "deny"] | None = None
+    """Present when less was granted than chosen: once, or for the session."""
 
 
 class StoredRun(Struct):
@@ -139,21 +139,26 @@ class Run:
             raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user_message(text), "steer")
 
-    async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
+    async def answer_approval(
+        self, choice: Answer, approval_id: str, *, saves: bool
+    ) -> ApprovalAnswer:
         """Answer this approval, or the oldest pending one if no id is given. An approval that can
-        only be granted once is granted once, and the answer says so."""
+        only be granted once is granted once, and one that may not be saved (`saves`) for the
+        session; the answer says so."""
         pending = self._session.interactions.pending_approvals if self._session is not None else ()
         found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         applied = choice if choice in found.choices else "once"
+        if applied == "always" and not saves:
+            applied = "session"
         self._session.interactions.answer_approval(found.id, applied)
         self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
         data = {"approval_id": found.id, "choice": choice}
         if applied != choice:
             data["applied"] = applied
         await self._record_frames([self._encode_frame("approval.responded", data)])
-        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else "once")
+        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else applied)
 
     # -- the turn --------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ def _describe_flows(p: Params) -> tuple[frozenset[Source], bool]:
     risk="network",
     timeout=300,
     flows=_describe_flows,
+    fetches=lambda p: p.image,
     words="picture photo screenshot ocr describe look see png jpg jpeg",
 )
 async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:

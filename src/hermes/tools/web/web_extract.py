@@ -41,6 +41,7 @@ _PAGES: ServiceKey[dict[str, _FetchedPage]] = ServiceKey("web pages")
     toolset="web",
     risk="network",
     timeout=120,
+    fetches=lambda p: p.url,
     words="fetch url download open link website scrape article http request internet",
 )
 async def web_extract(p: Params, ctx: ToolContext) -> ToolResult:
