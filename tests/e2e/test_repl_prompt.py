@@ -402,6 +402,12 @@ async def test_a_broken_configuration_is_said(tmp_path: Path) -> None:
             await t.see("config.yaml")
 
 
+async def test_a_profile_that_did_not_exist_is_said_to_be_new(tmp_path: Path) -> None:
+    args = ["-p", "wrok", "chat"]
+    async with Provider([]) as p, terminal(Home.of(tmp_path, p), args, ready="") as t:
+        await t.see("Created the new profile wrok")
+
+
 async def test_keys_before_the_real_prompt_count(tmp_path: Path) -> None:
     """A message typed and sent at once, while the program is still being imported."""
     async with Provider([say("quick answer")]) as p:

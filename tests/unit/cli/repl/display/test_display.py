@@ -136,7 +136,7 @@ def test_a_question_takes_answers_when_it_has_been_seen() -> None:
     now += 0.2
     assert state.takes_answer and draw().endswith("(Enter: no)")
     notes = {"a": "Enter: always", "Yes ": "Enter: yes", "yes, but": "Enter sends your text"}
-    for text in notes:  # noqa: B007 - the state reads it
+    for text in notes:
         assert f"({notes[text]}" in draw()
     state.question = PendingQuestion([], keys, lambda _: None, prompt="Allow that?")
     assert not state.takes_answer and draw().endswith("(one moment)")
