@@ -19,7 +19,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, e.g. make run ARGS="chat -q hello", make test ARGS="-k store -x"'
 
-# Without a terminal and without words there is nobody to talk to: it talks by itself.
+# Without arguments and without a terminal there is no user to answer: the demo runs instead.
 run: $(VENV)/.run $(VENV)/.local ## run the product
 	@set -- $(ARGS); if [ $$# -eq 0 ] && ! [ -t 0 ]; then set -- demo; fi; exec $(BIN)/hermes "$$@"
 

@@ -114,6 +114,11 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
         (("chta",), "unknown command chta; did you mean chat?"),
         (("session", "list"), "did you mean sessions?"),
         (("zzz",), "unknown command zzz; see hermes --help"),
+        (("foo",), "unknown command foo; see hermes --help"),
+        (
+            ("tools", "list", "--platform", "nope"),
+            "no platform nope; use one of api, cli, library,",
+        ),
         (("gateway",), "unknown command gateway"),
         (("--verbose",), "unknown option --verbose"),
         (("--plian",), "did you mean --plain?"),

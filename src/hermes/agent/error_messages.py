@@ -44,6 +44,8 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
     )
     room = LIMIT - len(fixed) + len("{said}") - len("It said: .")
     said = " ".join(failure.message.split()).removeprefix(f"cannot reach {host}: ")
+    if not any(map(str.isalnum, said)):  # an empty object, for example
+        said = ""
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
     elif said and said[-1] not in ".!?…":

@@ -189,7 +189,7 @@ class ToolBatch:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
                 why = verdict.reason or "it was not approved"
-                return (Text(_DENIAL.format(why=why)),), True
+                return (Text(_DENIAL.format(why=why.rstrip("."))),), True
             context = host.tool_context(plan.inner, verdict, toolbox, progress)
             result = _add_note(await self._run_tool(plan, context), verdict.reason)
             result = _add_note(result, plan.note)

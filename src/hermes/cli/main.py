@@ -189,7 +189,7 @@ def load_command(command: str) -> ModuleType:
 def _suggest_name(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), known, 1, 0.5)
+    close = get_close_matches(name.lower(), known, 1, 0.6)
     return f"did you mean {close[0]}?" if close else "see hermes --help"
 
 

@@ -1,13 +1,14 @@
-"""Two bits a session keeps about what it has read."""
+"""What a session has read: private data, untrusted text, or both."""
 
-# `private`: something of the user's is in the conversation. `untrusted`: words of strangers are.
-# With both, whoever wrote the words may be steering what happens to the data, so everything that
-# sends out or persists beyond the workspace asks first. The bits are only ever set; a child session
-# (compression, delegation, a branch) starts with its parent's, and a parent takes over its child's.
+# `private`: the conversation contains data of the user. `untrusted`: it contains text that neither
+# the user nor this program wrote. With both, such text may be instructing the model to send the
+# data away, so everything that sends out or persists beyond the workspace asks first. The bits are
+# only ever set; a child session (compression, delegation, a branch) starts with its parent's, and a
+# parent takes over its child's.
 #
 # What tools bring:
-# - files, search and commands bring both. They are the user's; and who wrote a checkout, a download
-#   or a log is not known, so treating them as the user's words would let any file speak for him.
+# - files, search and commands bring both. They are the user's data, but the author of a checkout, a
+#   download or a log is unknown, so their text must not count as the user's instructions.
 # - pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
 #   was read then is quoted again.
 # - writing and planning tools bring nothing: they answer with what the model wrote. `patch` brings

@@ -74,10 +74,12 @@ def _prepare_conversation(args: Namespace) -> None:
     from pathlib import Path
 
     from hermes.cli.project_trust import check_context_files, has_context_files
-    from hermes.cli.startup import locate_home
+    from hermes.cli.startup import load_checked_setup, locate_home
     from hermes.config import paths
 
     home, folder = locate_home(args.profile), Path.cwd()
+    if args.profile and not home.is_dir():
+        load_checked_setup(args.profile)  # says that it creates the profile
     if has_context_files(folder):
         paths.make_home(home)
         for sentence in check_context_files(home, folder, attended=True):

@@ -28,14 +28,15 @@ commands:
   disable NAME...    turn them off; `all` means every toolset
 
 on: declared in every request; deferred: the model finds it with tool_search when it needs it.
---platform P shows and changes one platform only (cli, telegram, ...); its settings override the
-general ones. On webhook only tools that read are on by default.
+--platform P shows and changes one platform only (api, cli, library or webhook); its settings
+override the general ones. On webhook only tools that read are on by default.
 
 examples:
   hermes tools list --json | jq -r '.[] | select(.risk == "network") | .name'
   hermes tools disable browser
   hermes tools enable web_search --platform webhook
 """
+_PLATFORMS = frozenset({"api", "cli", "library", "webhook"})
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -59,6 +60,10 @@ def run(argv: list[str], profile: str) -> int:
 
 def _list_tools(args: Namespace) -> int:
     settings = load_checked_setup(args.profile).config.tools
+    known = _PLATFORMS | settings.platforms.keys()
+    if args.platform and args.platform not in known:
+        names = ", ".join(sorted(known))
+        raise ConfigError(f"There is no platform {args.platform}; use one of {names}.")
     rows = _describe_tools(settings, args.platform)
     for word in () if args.json else registry.list_unknown_names(settings):
         print_stderr(f"config.yaml, tools: {registry.describe_unknown_name(word)}")

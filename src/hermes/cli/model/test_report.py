@@ -10,7 +10,7 @@ from msgspec import structs
 from hermes.app.model_probe import FEATURES, ModelTrial, examine_model
 from hermes.app.runtime import Runtime
 from hermes.cli.main import EXIT_FAILED, print_stderr
-from hermes.cli.terminal.download import ensure_available
+from hermes.cli.terminal.download import ensure_available, is_embedded_endpoint
 from hermes.cli.terminal.text import one_line, print_report
 from hermes.config.load import Setup
 from hermes.llm.endpoints.endpoint import ModelChoice
@@ -41,7 +41,8 @@ async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Mode
 
 def _format_trial(trial: ModelTrial) -> list[str]:
     target, usage = trial.target, trial.usage
-    found = [f"{target.provider}:{target.model} at {trial.base_url} ({target.wire})"]
+    place = "on this machine" if is_embedded_endpoint(trial.base_url) else f"at {trial.base_url}"
+    found = [f"{target.provider}:{target.model} {place} ({target.wire})"]
     for feature in trial.features:
         mark = _STATE_MARKS[feature.state]
         found.append(f"{mark} {feature.name:<10} {feature.note}".rstrip())

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from hermes.app.session import Session
 from hermes.cli.repl.display.event_view import EventView
@@ -13,7 +16,7 @@ from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_l
 from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
-from hermes.core.message import Message, user_message
+from hermes.core.message import Message, ToolCall, user_message
 from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
@@ -37,18 +40,33 @@ class PendingQuestion:
     answer: Callable[[str | None], None]
     """Called once, with a key or a text; None means no."""
     prompt: str
+    confirmed_keys: frozenset[str] = frozenset()
+    """Keys that count only with Enter after them."""
 
     @property
     def wants_text(self) -> bool:
         return not self.keys
 
-    def render(self, columns: int, *, colour: bool) -> list[str]:
+    def find_key(self, text: str) -> str | None:
+        """The key that a text gives as an answer: the letter or its meaning, and nothing else."""
+        word = text.strip().lower()
+        return next((k for k, meaning in self.keys.items() if word in (k, meaning)), None)
+
+    def describe_enter(self, text: str) -> str:
+        """What Enter does while this text is in the prompt."""
+        if not text.strip():
+            return "Enter: no"
+        if key := self.find_key(text):
+            return f"Enter: {self.keys[key]}"
+        return "Enter sends your text; empty the prompt to answer"
+
+    def render(self, columns: int, note: str, *, colour: bool) -> list[str]:
         line: Line = [(Style.WARNING, self.prompt)]
         if not self.wants_text:
             line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
                 line += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
-            line.append((Style.DIM, "(Enter: no)"))
+            line.append((Style.DIM, f"({note})"))
         return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
 
 
@@ -71,12 +89,13 @@ class QuestionQueue:
         self._steer = steer
         self._edit_text = edit_text
         self._pending: deque[PendingQuestion] = deque()
-        self._edited_command = ""
-        """A command the user wrote in place of another: it needs no approval of its own."""
+        self._edited_run: dict[str, Any] | None = None
+        """The command a user wrote in place of another, and the conditions of the other: it needs
+        no approval of its own."""
 
     def ask_approval(self, approval: Approval) -> None:
-        if approval.command and approval.command == self._edited_command:
-            self._edited_command = ""
+        if self._edited_run and self._edited_run == _describe_run(approval.call):
+            self._edited_run = None
             self.session.interactions.answer_approval(approval.id, "once")
             return
         self.ask(self._approval_question(approval))
@@ -110,7 +129,7 @@ class QuestionQueue:
         """Forgets every question: the turn that asked has ended."""
         self._pending.clear()
         self._state.question = None
-        self._edited_command = ""
+        self._edited_run = None
 
     def _show_next(self) -> None:
         question = self._pending[0]
@@ -131,7 +150,8 @@ class QuestionQueue:
                 return
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
-        return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
+        body = describe_approval(approval)
+        return PendingQuestion(body, keys, answer, "Allow it?", frozenset(_KEYS["always"][0]))
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)
@@ -146,7 +166,8 @@ class QuestionQueue:
             if not text or not text.strip() or text == approval.command:
                 self._decide_approval(approval, "deny")
                 return
-            self._edited_command = text
+            run = _describe_run(approval.call)
+            self._edited_run = run and {**run, "command": text}
             self._steer(text, user_message(_EDITED + text))
             self.session.interactions.answer_approval(approval.id, "deny")
 
@@ -154,6 +175,18 @@ class QuestionQueue:
         self._pending.appendleft(question)
         self._state.question = question
         self._edit_text(approval.command)
+
+
+def _describe_run(call: ToolCall) -> dict[str, Any] | None:
+    """What a call runs and under which conditions: everything but its time-out and its reasons."""
+    try:
+        args = msgspec.json.decode(call.args, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    if isinstance(escalate := args.get("escalate"), dict):
+        args["escalate"] = {key: value for key, value in escalate.items() if key != "why"}
+    args["timeout"] = None
+    return {"tool": call.name} | {k: value for k, value in args.items() if value is not None}
 
 
 def describe_approval(approval: Approval) -> list[Line]:

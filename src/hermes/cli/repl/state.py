@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hermes.cli.repl.questions import PendingQuestion
     from hermes.core.message import Message
 
+ANSWER_SECONDS = 1.0
+"""How long a question must have been on the screen before a key answers it."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -87,6 +89,11 @@ class ScreenState:
     queue: list[str] = field(default_factory=list)
     """Messages waiting to be sent, as they are shown."""
     question: PendingQuestion | None = None
+    visible_question: PendingQuestion | None = None
+    """The question that was drawn last."""
+    visible_since: float = 0.0
+    prompt_text: Callable[[], str] = str
+    clock: Callable[[], float] = time.monotonic
     picker: SessionPicker | None = None
     hint: str = ""
     """Shown until the next key."""
@@ -103,6 +110,20 @@ class ScreenState:
         if self.question is not None:
             return False
         return bool(self.command) or (self.running and bool(self.activity or self.tools))
+
+    @property
+    def takes_answer(self) -> bool:
+        """Whether the user has had the time to see the question."""
+        shown = self.question is not None and self.question is self.visible_question
+        return shown and self.clock() - self.visible_since >= ANSWER_SECONDS
+
+    def note_drawing(self) -> bool:
+        """Notes which question is being drawn; True when it was not on the screen before."""
+        question = self.question if self.picker is None else None
+        if question is self.visible_question:
+            return False
+        self.visible_question, self.visible_since = question, self.clock()
+        return question is not None
 
     def set_activity(self, activity: str) -> None:
         if activity != self.activity:

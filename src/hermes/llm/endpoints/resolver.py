@@ -168,7 +168,7 @@ class _Resolver:
             if reachable and self._is_callable(provider, draft.model):
                 return structs.replace(draft, provider=provider)
         if draft.model:
-            raise ConfigError(_no_provider(draft.model))
+            raise ConfigError(_no_provider(draft.model, list(self._config.providers)))
         if last := self._draft_embedded():
             return last
         raise ConfigError(NOTHING)
@@ -373,13 +373,17 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _unknown_provider(name: str, configured: list[str]) -> str:
-    known = {*provider_index().key_variables.values(), *configured}
-    close = get_close_matches(name, known, 1)
-    advice = f"Did you mean {close[0]}? Otherwise" if close else "Use a built-in one, or"
+    close = _find_similar(name, configured)
+    advice = f"Did you mean {close}? Otherwise" if close else "Use a built-in one, or"
     return f"Unknown provider {name!r}. {advice} configure providers.{name}.base_url."
 
 
-def _no_provider(model: str) -> str:
+def _find_similar(name: str, configured: list[str]) -> str:
+    known = {*provider_index().key_variables.values(), *configured}
+    return next(iter(get_close_matches(name, known, 1, 0.7)), "")
+
+
+def _no_provider(model: str, configured: list[str]) -> str:
     """The error for a named model that no provider can be called with."""
     vendor, slash, _ = model.partition("/")
     if slash:
@@ -388,6 +392,15 @@ def _no_provider(model: str) -> str:
         return f"No key for {model}: set OPENROUTER_API_KEY{other} {_SET}."
     spec = next(map(find_provider, find_model_makers(model)), None)
     key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
+    prefix, colon, _ = model.partition(":")
+    if colon:  # of a provider that does not exist, or part of the model's name
+        close = _find_similar(prefix, configured)
+        hint = f" (did you mean {close}?)" if close else ""
+        return (
+            f"There is no provider {prefix!r}{hint}, and no configured provider or model server on "
+            f"this machine offers a model {model!r}. Set {key} {_SET}, or set model.base_url to "
+            "your own server."
+        )
     return (
         f"No configured provider offers the model {model!r}. Set {key} {_SET}, name the provider "
         "as provider:model, or set model.base_url to your own server. No model server on this "

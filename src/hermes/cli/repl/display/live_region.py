@@ -39,7 +39,9 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
         shown = fit_text(one_line(text, columns), columns - 10)
         lines.append(_mark_line((Style.DIM, "queued:"), shown, colour=colour, style=Style.DIM))
     if state.question is not None:
-        lines += state.question.render(columns, colour=colour)
+        note = state.question.describe_enter(state.prompt_text())
+        note = note if state.takes_answer else "one moment"
+        lines += state.question.render(columns, note, colour=colour)
     elif state.offered_title:
         for line in _offer_lines(state.offered_title, columns):
             lines.append(paint_line([(Style.WARNING, line)], colour=colour))

@@ -35,7 +35,7 @@ from prompt_toolkit.styles import Style
 from hermes.cli.repl.display.live_region import live_lines, status_line
 from hermes.cli.repl.input.paste_detection import PasteDetectingInput
 from hermes.cli.repl.markdown.styled_text import cell_width, fit_text
-from hermes.cli.repl.state import ScreenState
+from hermes.cli.repl.state import ANSWER_SECONDS, ScreenState
 from hermes.config.env import terminal_reflows
 
 if TYPE_CHECKING:
@@ -185,6 +185,8 @@ class Screen:
     def _begin_frame(self, _: object) -> None:
         self.output.in_frame = True
         self._drawn = asyncio.get_running_loop().time()
+        if self.state.note_drawing():
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, self.refresh)
         renderer, out = self.app.renderer, self.output
         out.write_raw("\x1b[?2026h")
         size = terminal_size()

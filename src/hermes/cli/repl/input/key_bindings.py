@@ -7,7 +7,13 @@ from typing import Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, Filter, is_searching, vi_insert_mode
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    emacs_insert_mode,
+    is_searching,
+    vi_insert_mode,
+)
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -39,6 +45,7 @@ class KeyActions(Protocol):
     def take_back_message(self) -> bool: ...
     def show_reasoning(self) -> None: ...
     def answer_question(self, key: str | None) -> None: ...
+    def press_answer_key(self, key: str) -> None: ...
     def close_picker(self, *, accept: bool) -> None: ...
     def accept_offer(self) -> bool: ...
     def clear_hint(self) -> None: ...
@@ -47,19 +54,16 @@ class KeyActions(Protocol):
 def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> KeyBindings:
     keys = KeyBindings()
     picking = Condition(lambda: state.picker is not None)
-    asking = Condition(
-        lambda: state.question is not None and not state.question.wants_text and editor.is_quiet()
-    )
+    asking = Condition(lambda: state.takes_answer and not editor.text)
     _bind_sending(keys, actions, ~picking & ~is_searching)
     _bind_stopping(keys, state, actions, picking)
     _bind_editing(keys, editor, actions, ~picking & ~is_searching)
     _bind_picking(keys, state, actions, picking)
 
-    @keys.add(Keys.Any, filter=asking & ~picking & ~is_searching)
-    def answer_by_key(event: KeyPressEvent) -> None:
-        key = event.data.lower()
-        if state.question is not None and key in state.question.keys:
-            actions.answer_question(key)
+    @keys.add(Keys.Any, filter=asking & ~picking & (emacs_insert_mode | vi_insert_mode))
+    def press_answer_key(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(event.data)
+        actions.press_answer_key(event.data)
 
     return keys
 
