@@ -93,7 +93,8 @@ async def test_the_yes_is_remembered_for_that_program_and_that_access(
             config = yaml.safe_load((r.home.path / "config.yaml").read_text())
         assert [a.call.id for a in asked] == ["c1", "c3", "c4", "c5"]
         assert asked[0].choices == ("once", "session", "always", "deny")
-        rule = {"decision": "allow", "prefix": ["make", "get"], "escalate": {"network": at}}
+        rule = {"decision": "allow", "prefix": ["make", "get"], "exact": True}
+        rule["escalate"] = {"network": at}
         assert yaml.safe_load(asked[0].rules[0]) == rule
         saved = config.get("approvals", {}).get("rules", [])
         assert (rule in saved) is (answer == "always")
@@ -272,6 +273,47 @@ async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -
             ["git", "-C", str(tmp_path / "r"), "branch"], check=True, capture_output=True, text=True
         )
         assert "main" in heads.stdout
+
+
+async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    """Commands in the sandbox can make repositories, and their hooks would run outside it."""
+    proof = tmp_path / "proof"
+    make = (
+        "mkdir evil && cd evil && git init -q . && git init -q --bare r && "
+        "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && "
+        f"printf '#!/bin/sh\\ntouch {proof}\\n' > .git/hooks/pre-push; "
+        "chmod +x .git/hooks/pre-push; git remote add o ./r"
+    )
+    plant = f"printf '#!/bin/sh\\ntouch {proof}\\n' > .git/hooks/pre-push || true"
+    steps = [
+        run("git push -q origin main", "c1"),
+        run(make, "c2"),
+        run(plant, "c3"),
+        run("cd evil && git push o HEAD:main", "c4"),
+        run("git -C evil push o HEAD:main", "c5"),
+        run("git push -q origin main", "c6"),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        git = ["git", "-C", str(r.home.work), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "r")], check=True)
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
+        r.session.interactions.user_present = True
+        turn = r.begin("go")
+        asked: list[Approval] = []
+        for answer in ("session", "deny", "deny"):
+            event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
+            assert isinstance(event, Approval)
+            asked.append(event)
+            r.session.interactions.answer_approval(event.id, answer)
+        await turn
+        assert [a.call.id for a in asked] == ["c1", "c4", "c5"]
+        assert not (r.home.work / ".git" / "hooks" / "pre-push").exists()
+    assert not proof.exists()
 
 
 async def test_packages_is_a_ready_made_grant(

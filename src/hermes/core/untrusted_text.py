@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from hermes.core.text import compile_pattern
 
@@ -16,6 +17,8 @@ _HIDDEN = (
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13})
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{5}\U000e007f"
 _SUSPECT = f"[{_HIDDEN}]"
+_NOT_PLAIN = re.compile(r"[^\t\n -~]")
+_MIXED = re.compile(r"[A-Za-z0-9_./-]*(?:[A-Za-z][Ͱ-ϿЀ-ԯ]|[Ͱ-ϿЀ-ԯ][A-Za-z])[A-Za-z0-9_./-]*")
 _FLAGS = frozenset({"gbeng", "gbsct", "gbwls"})
 """The regions whose flags are written in tags."""
 _JOINING = (
@@ -154,3 +157,19 @@ def _is_in_ranges(char: str, ranges: tuple[tuple[str, str], ...]) -> bool:
 
 def _escape_character(char: str) -> str:
     return f"<U+{ord(char):04X}>"
+
+
+def explain_misleading(text: str) -> str:
+    """Why a person could mistake this text for another one; empty when not."""
+    if text.isascii() and not _NOT_PLAIN.search(text):
+        return ""
+    for char in dict.fromkeys(text):
+        if char in "\t\n" or " " <= char <= "~":
+            continue
+        category = unicodedata.category(char)
+        if category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"):
+            return f"contains the invisible or control character U+{ord(char):04X}"
+        if category[0] in "LN" and unicodedata.normalize("NFKC", char).isascii():
+            return f"contains the look-alike {char!r} (U+{ord(char):04X})"
+    mixed = _MIXED.search(text)
+    return f"mixes alphabets in {mixed[0][:40]!r}" if mixed else ""

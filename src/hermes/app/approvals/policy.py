@@ -242,7 +242,9 @@ class Approvals:
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
         prefixes = judged.grants if access.unconfined else grant_prefixes(judged.acting)
-        known = self._rules().with_grants(prefixes) if access.unconfined else self._rules()
+        if access.unconfined and any(prefix[0] != "git" for prefix in prefixes):
+            prefixes = ()  # most programs obey files that confined commands may change
+        known = self._rules().with_grants(judged.grants) if access.unconfined else self._rules()
         rest = self._judge(params, known, sandboxed=not access.unconfined)
         ruled = self._is_ruled(judged, access)
         granted = Verdict(True, changes=True, access=access, network=_NETWORK in self._tools)
@@ -271,6 +273,8 @@ class Approvals:
         """Whether rules or earlier answers give these commands this access."""
         if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
             return True
+        if access.unconfined and not (self._cwd / ".git").exists():
+            return False  # a repository that a confined command makes here would be obeyed
         rules = self._book.rules.with_rules(self._escalations)
         return bool(judged.acting) and rules.grants_access(judged.acting, access)
 
@@ -407,9 +411,9 @@ def grant_prefixes(acting: Prefixes) -> Prefixes:
 
 
 def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
-    from hermes.exec.command_policy import CommandRule
+    from hermes.exec.command_policy import build_grant
 
-    return [CommandRule("allow", prefix, escalate=access) for prefix in prefixes]
+    return [build_grant(prefix, access) for prefix in prefixes]
 
 
 def _unread(judged: Judgement, params: Any) -> Verdict | None:

@@ -142,9 +142,13 @@ def describe_rule(rule: str) -> str:
     except yaml.YAMLError:
         data = None
     match data:
-        case {"decision": "allow", "prefix": [*words], **other} if other.keys() <= {"escalate"}:
+        case {"decision": "allow", "prefix": [*words], **other} if {*other} <= {
+            "escalate",
+            "exact",
+        }:
             if all(isinstance(word, str) for word in words):
                 access = msgspec.convert(other.get("escalate", {}), Access).describe()
                 also = f" to {access}" if access else ""
-                return f'"always" will allow every `{shlex.join(words)} …`{also}'
+                every, more = ("exactly", "") if other.get("exact") else ("every", " …")
+                return f'"always" will allow {every} `{shlex.join(words)}{more}`{also}'
     return f'"always" will save the rule: {rule}'

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 
+from hermes.core.untrusted_text import explain_misleading
 from hermes.exec.command_policy import types
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
-from hermes.exec.command_policy.prescan import explain_misleading
 from hermes.exec.command_policy.read_only import explain_private_read, is_read_only, read_plain_line
 from hermes.exec.command_policy.rules import CommandRules
 from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
-from hermes.exec.command_policy.words import UNKNOWN, display_argv
+from hermes.exec.command_policy.words import REMEMBERED_PREFIXES, UNKNOWN, display_argv, load_words
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
+    WRAPPERS,
+    abbreviates_option,
     program_name,
     simplify_command,
     unwrap_command,
@@ -30,23 +32,11 @@ _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
 _RUN_TIME = "parts of it are known only at run time"
-_WITH_SUBCOMMAND = frozenset(
-    "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba terraform tofu gh glab "
-    "heroku vercel netlify fly wrangler firebase brew rustup dotnet bundle gem composer mix dart "
-    "flutter rails npx make just task ansible vagrant nix pulumi cdk sam serverless".split()
-)
-_NOT_REMEMBERED = SHELLS.union(
-    "rm mv cp dd ln chmod chown tee truncate install shred find xargs env eval source . trap sudo "
-    "su doas curl wget ssh scp sftp ftp nc ncat socat telnet rsync rclone openssl mail sendmail "
-    "aws gcloud az docker podman nerdctl kubectl helm systemctl service crontab at batch mount apt "
-    "apt-get yum dnf pacman apk snap useradd usermod passwd visudo iptables nft sysctl gdb tmux "
-    "screen python python2 python3 node deno bun perl ruby php lua alias export".split()
-)
-"""Programs whose first words do not say what they do."""
-_GIT_RUNS = re.compile(
-    r"-c|--config.*|--exec-path=.*|--(?:upload-pack|receive-pack|exec|ext-diff|extcmd|template|"
-    r"open-files-in-pager|to-cmd|cc-cmd)(?:=.*)?|.*ext::.*|fd::.*|--output.*"
-)
+_WITH_SUBCOMMAND = load_words("programs with subcommands")
+_NOT_REMEMBERED = SHELLS | WRAPPERS | load_words("not remembered")
+"""Programs that run others, or whose words do not say what they do."""
+_GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
+_GIT_RUNS_OPTIONS = load_words("git options that run programs or write files")
 
 
 class CommandAnalyzer:
@@ -157,7 +147,9 @@ class CommandAnalyzer:
 
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
         acting = [simple for simple in plain or () if not is_read_only(simple)]
-        known = all(grant_prefix(simplify_command(s.argv)) and not _exceeds_rule(s) for s in acting)
+        known = all(
+            grant_prefix(simplify_command(s.argv)) and not self._exceeds_rule(s) for s in acting
+        )
         return tuple(simplify_command(simple.argv) for simple in acting) if known else ()
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
@@ -192,18 +184,22 @@ class CommandAnalyzer:
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"
             self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
-        elif reason := _exceeds_rule(simple):
+        elif reason := self._exceeds_rule(simple):
             self._ask(reason)
 
-
-def _exceeds_rule(simple: SimpleCommand) -> str:
-    """Why a rule about this program does not cover this use of it; empty when it does."""
-    words = simplify_command(simple.argv)
-    if words[0] == "git" and any(map(_GIT_RUNS.fullmatch, simple.argv)):
-        return "git is given a program to run or a file to write"
-    if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-        return "it publishes commits to another repository"
-    return ""
+    def _exceeds_rule(self, simple: SimpleCommand) -> str:
+        """Why a rule about this program does not cover this use of it; empty when it does."""
+        words = simplify_command(simple.argv)
+        if words[0] != "git":
+            return ""
+        if any(_GIT_RUNS.fullmatch(w) or abbreviates_option(w, *_GIT_RUNS_OPTIONS) for w in words):
+            return "git is given a program to run or a file to write"
+        options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
+        if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
+            return "git uses another repository, folder or setting than the project's own"
+        if words[1:2] == ("push",) and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
+            return "it publishes commits to another repository"
+        return ""
 
 
 def _describe_effect(argv: Argv) -> str:
@@ -214,16 +210,11 @@ def _describe_effect(argv: Argv) -> str:
 
 
 def grant_prefix(argv: Argv) -> Argv:
-    """The words of a command that an answer of "session" or "always" allows: the program and its
-    subcommand, or all of it where an argument may be code."""
-    name, words = argv[0], argv[1:]
-    if name in _NOT_REMEMBERED or "/" in name:
+    """The words of a command that an answer of "session" or "always" allows: a known program and
+    subcommand, else all of them; none where they do not say what happens."""
+    if re.sub(r"(?<=.)-?[\d.]+$", "", argv[0]) in _NOT_REMEMBERED or "/" in argv[0]:
         return ()
-    if name in _WITH_SUBCOMMAND:
-        return argv[:2] if words and not words[0].startswith("-") else ()
-    if any(" " in word or "\n" in word for word in words):
-        return argv
-    return argv[:2] if words and re.fullmatch(r"[A-Za-z][\w:-]*", words[0]) else argv[:1]
+    return next((argv[:size] for size in (1, 2) if argv[:size] in REMEMBERED_PREFIXES), argv)
 
 
 def _shorten_reason(reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +23,13 @@ _STATEMENTS = frozenset("pipeline list command redirected_statement subshell".sp
 _Targets: TypeAlias = dict[str, list[str]]
 """The redirections of one command: files it writes and reads, and texts it is fed."""
 _LEAVES = frozenset("comment raw_string ansi_c_string heredoc_start heredoc_end".split())
+
+
+def _find_output(simple: SimpleCommand) -> str:
+    """What a command prints, where that stands in the command line."""
+    between = {"echo": " ", "printf": "\n"}.get("".join(simple.argv[:1]), "")
+    printed = between.join(simple.argv[1:]) if between and not simple.writes else ""
+    return simple.feed if simple.argv == ("cat",) else re.sub(r"\A(?:-\w+\s)+", "", printed)
 
 
 @cache
@@ -63,6 +71,8 @@ class CommandReader:
         self.nodes_visited = 0
         self._home = user_home
         self._folder = folder
+        self._echoed = ""
+        """What the command before prints, in case it is piped into a shell."""
         root, self._source = parse_text(text)
         self.complete = not root.has_error
         self._pending: list[Node] = []
@@ -124,10 +134,10 @@ class CommandReader:
 
     def _append_command(self, argv: Argv, targets: _Targets) -> None:
         writes, reads, feed = (tuple(targets[kind]) for kind in ("writes", "reads", "feed"))
-        self.commands.append(SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed)))
-        argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
-        if argv[:1] in (("cd",), ("pushd",), ("popd",)):
-            self._folder = change_folder(argv, self._folder, self._home)
+        simple = SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed) or self._echoed)
+        self.commands.append(simple)
+        self._echoed = _find_output(simple)
+        self._folder = change_folder(argv, self._folder, self._home)
 
     def _read_redirect(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
         if node.type == "herestring_redirect":

@@ -1,19 +1,14 @@
-"""Recognises command lines that only read: known programs, known options, literal words.
-
-Nothing else lets a command run unasked without a sandbox. So a line is read here much more strictly
-than the shell reads it, and every option that is accepted is known.
-"""
+"""Recognises command lines that only read: known programs, known options, literal words."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from getopt import GetoptError, gnu_getopt
-from pathlib import Path
 
 from hermes.exec.command_policy.paths import PathZones, change_folder
 from hermes.exec.command_policy.types import Argv, SimpleCommand
-from hermes.exec.command_policy.words import UNKNOWN, unquote_word
+from hermes.exec.command_policy.words import UNKNOWN, compile_words, load_table, unquote_word
 from hermes.exec.command_policy.wrappers import program_name, simplify_command
 
 _MAX_PLAIN = 4000
@@ -35,11 +30,10 @@ _RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function in coproc".split()
 )
 _READS_FOLDERS = frozenset("grep egrep fgrep rg find tree du diff".split())
-_FIND_OPTION = re.compile(
-    r"-(?:i?name|i?path|type|maxdepth|mindepth|size|newer|[amc]time|[amc]min|not|o|a|and|or|print0?"
-    r"|empty|prune|perm|user|group|ls|printf|i?regex|xdev|depth|true|false|H|P|\d+)"
-)
+_FIND_OPTION = compile_words("find tests", "-(?:{})")
 _SED_PRINTS = re.compile(r"(?:(?:\d+|\$|/[\w .:=-]*/)(?:,(?:\d+|\$|\+\d+|/[\w .:=^-]*/))?p;?)+")
+_EVALUATED = re.compile(r"-v|.*[$`]|.*%[^%a-zA-Z]*n", re.DOTALL)
+"""Words with which `printf` and `test` set variables, or run what is in a variable's name."""
 _COLOR = re.compile(r"--colou?r(?:=\w+)?|--no-color")
 
 
@@ -66,8 +60,9 @@ def read_plain_line(
                 SimpleCommand(tuple(argv), folder, tuple(files["write"]), tuple(files["read"]))
             )
             argv, files = [], {"write": [], "read": []}
-            if found[0] in ("&&", ";", "\n") and commands[-1].argv[:1] == ("cd",):
-                folder = change_folder(commands[-1].argv, folder, user_home)
+            if found[0] not in ("|", "|&", "&"):
+                after = change_folder(commands[-1].argv, folder, user_home)
+                folder = after if found[0] != "||" or after == folder else None
         elif kind not in ("blank", "quiet"):
             return None
     if at < len(text) or target:
@@ -110,8 +105,8 @@ def is_read_only(command: SimpleCommand) -> bool:
 def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
     """Why what a read-only command reads needs a person; empty when it does not."""
     name = program_name(command.argv)
-    if name == "git" and not path_zones.in_workspace(command.folder or ""):
-        return "git obeys the settings of a repository outside the project folder"
+    if name == "git" and not path_zones.is_own_repository(command.folder):
+        return "git obeys the settings of a repository that is not the project's own"
     shape = _load_shapes().get((name,))
     if shape is not None and "!text" in shape[1] and not command.reads:
         return ""
@@ -126,7 +121,7 @@ def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
 
 def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
     if "!text" in long and not short:
-        return "-v" not in args  # of `printf` and `test`, it may run what is in a variable's name
+        return not any(map(_EVALUATED.match, args))
     known = [option for option in long if not option.startswith("!")]
     try:
         options, words = gnu_getopt([a for a in args if not _COLOR.fullmatch(a)], short, known)
@@ -139,17 +134,15 @@ def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
         return len(args) == 1 and not words
     if "!format" in long:
         return all(word.startswith("+") for word in words)
+    if "!processes" in long:  # `e` without a dash, or `-o environ`, shows environments
+        return "env" not in " ".join(args) and all(re.fullmatch(r"[aufwxlj\d]+", w) for w in words)
     return not words if "!none" in long else len(words) <= 1 if "!one" in long else True
 
 
 @cache
 def _load_shapes() -> dict[Argv, tuple[str, tuple[str, ...]]]:
     shapes: dict[Argv, tuple[str, tuple[str, ...]]] = {}
-    table = Path(__file__).with_name("read_only_programs.txt").read_text("utf-8")
-    for line in table.splitlines():
-        if line.startswith("#"):
-            continue
-        names, short, long = line.split("|")
+    for names, short, long in load_table("read-only programs"):
         shape = (short.replace("#", "0123456789"), tuple(long.split()))
         words = tuple(names.split())
         together = words[0] in ("git", "npm", "pip")

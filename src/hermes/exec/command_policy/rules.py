@@ -49,9 +49,12 @@ class CommandRules:
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
-def build_grant(prefix: tuple[str, ...]) -> CommandRule:
+def build_grant(prefix: tuple[str, ...], access: Access | None = None) -> CommandRule:
     """The rule for an answer of "session" or "always"."""
-    return CommandRule("allow", prefix, "allowed by an earlier answer")
+    from hermes.exec.command_policy.words import REMEMBERED_PREFIXES
+
+    exact = REMEMBERED_PREFIXES.isdisjoint((prefix[:1], prefix[:2]))
+    return CommandRule("allow", prefix, escalate=access, exact=exact)
 
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
@@ -60,7 +63,8 @@ def rule_to_data(rule: CommandRule) -> dict[str, Any]:
         "decision": rule.decision,
         "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
     }
-    extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
+    extra: dict[str, Any] = {"reason": rule.reason, "exact": rule.exact}
+    extra |= {"match": list(rule.match), "miss": list(rule.miss)}
     if rule.escalate is not None:
         extra["escalate"] = msgspec.json.decode(msgspec.json.encode(rule.escalate))  # no tuples
     return data | {key: value for key, value in extra.items() if value}

@@ -27,8 +27,12 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     escalate: Access | None = None
     """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
+    exact: bool = False
+    """Whether the prefix is the whole command."""
+
     def matches_command(self, argv: Argv) -> bool:
-        return len(argv) >= len(self.prefix) and all(
+        size = len(self.prefix)
+        return (len(argv) == size or (len(argv) > size and not self.exact)) and all(
             word == want if isinstance(want, str) else word in want
             for word, want in zip(argv, self.prefix, strict=False)
         )
@@ -60,9 +64,7 @@ class Judgement(Struct, frozen=True):
     """The prefixes that "session" and "always" would allow; empty when the answer must not be
     remembered."""
     understood: bool = True
-    """Whether every part was understood. If not, the hard denials could not be checked completely:
-    where nobody is asked (yolo), the command must not run if it names one of their programs
-    (`hard_denials.find_hard_program`)."""
+    """Whether every part was understood, so that the hard denials were checked completely."""
     commits: bool = False
     """Whether git writes to the repository."""
     acting: tuple[Argv, ...] = ()

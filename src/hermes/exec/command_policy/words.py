@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 UNKNOWN = "\0"
 """Stands in a word for a part that is known only at run time."""
@@ -12,9 +14,42 @@ _PIECE = re.compile(
       | (?P<plain>[^'"\\$*?\[\]]+|.)""",
     re.VERBOSE | re.DOTALL,
 )
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_MAX_BRACES = 32
 _VALUE = re.compile(r"\$\w+|\$\{\w+\}")
 _SPECIAL = re.compile(r"[\\'\"$*?\[\]]")
 _TILDE = re.compile(r"(\A|=)~(?=/|\Z)")
+
+
+@cache
+def _load_lists() -> dict[str, list[str]]:
+    text = Path(__file__).with_name("program_lists.txt").read_text("utf-8")
+    parts = (part.partition("]\n") for part in text.split("\n[")[1:])
+    return {name: rows.splitlines() for name, _, rows in parts}
+
+
+def load_words(name: str) -> frozenset[str]:
+    """One of the lists of words in program_lists.txt."""
+    return frozenset(" ".join(_load_lists()[name]).split())
+
+
+def compile_words(name: str, pattern: str) -> re.Pattern[str]:
+    """A pattern with the expressions of a list in the place of `{}`."""
+    return re.compile(pattern.format("|".join(sorted(load_words(name)))))
+
+
+def load_table(name: str) -> list[list[str]]:
+    """The rows and columns of one of its tables."""
+    return [row.split("|") for row in _load_lists()[name]]
+
+
+REMEMBERED_PREFIXES: frozenset[tuple[str, ...]] = frozenset(
+    (name, subcommand) if subcommand else (name,)
+    for names, subcommands in load_table("remembered prefixes")
+    for name in names.split()
+    for subcommand in subcommands.split() or ("",)
+)
+"""What an answer allows whatever follows; of all other commands it allows the exact words."""
 
 
 def unquote_word(source: str, user_home: str, wildcard: str = "") -> str:
@@ -37,6 +72,15 @@ def unquote_word(source: str, user_home: str, wildcard: str = "") -> str:
             text = wildcard or UNKNOWN
         parts.append(text)
     return "".join(parts)
+
+
+def expand_braces(word: str) -> list[str]:
+    """The words that `{a,b}` stands for, at most a few."""
+    words = [word]
+    while len(words) < _MAX_BRACES and (found := _BRACES.search(words[0])):
+        before, after = words[0][: found.start()], words[0][found.end() :]
+        words = [*words[1:], *(before + part + after for part in found[1].split(","))]
+    return words
 
 
 def expand_value(source: str, user_home: str) -> str:

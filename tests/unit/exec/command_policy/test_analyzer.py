@@ -81,6 +81,21 @@ def test_a_link_that_may_not_be_read_is_no_crash(monkeypatch: pytest.MonkeyPatch
 # Without a sandbox
 
 
+def test_git_is_free_only_in_the_projects_own_repository(tmp_path: Path):
+    """Others obey settings that a tool may have written, and those name programs to run."""
+    for folder in (".git", "src", "bare/objects", "bare/refs", "nested/.git"):
+        (tmp_path / "work" / folder).mkdir(parents=True)
+    (tmp_path / "work" / "bare" / "HEAD").write_text("ref: refs/heads/main")
+    (tmp_path / "work" / "out").symlink_to(tmp_path)
+
+    def judge(command: str) -> str:
+        return decision(command, workspace=tmp_path / "work", sandboxed=False)
+
+    assert judge("git status") == judge("cd src && git log") == "allow"
+    for folder in ("bare", "bare/objects", "nested", "out", "missing", ".."):
+        assert judge(f"cd {folder} && git status") == "ask", folder
+
+
 @pytest.mark.parametrize("command", corpus.READ_ONLY)
 def test_reading_needs_no_sandbox(command: str):
     found = verdict(command, sandboxed=False)
