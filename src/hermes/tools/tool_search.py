@@ -1,7 +1,5 @@
 """Finds tools that requests do not declare, and forwards calls to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from contextlib import suppress

@@ -2,11 +2,19 @@
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
 
 
+@command(
+    "background",
+    "answer a prompt in the background",
+    "PROMPT | stop ID",
+    aliases=("bg",),
+    never_waits=True,
+    surfaces="live",
+)
 async def start_background(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/background needs a prompt. /agents shows what is running.")
@@ -35,14 +43,3 @@ def _stop_prompts(ctx: CommandContext, wanted: str) -> Reply:
     for session in sessions:
         session.stop()
     return Reply(f"Stopped: {', '.join(s.id for s in sessions)}. What was done is kept.")
-
-
-COMMAND = Command(
-    "background",
-    "answer a prompt in the background",
-    start_background,
-    usage="PROMPT | stop ID",
-    aliases=("bg",),
-    never_waits=True,
-    surfaces="live",
-)

@@ -1,9 +1,10 @@
 """/status: the session, its model and its permissions."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.text import format_plural
 
 
+@command("status", "the session, its model and its permissions", never_waits=True)
 async def show_status(ctx: CommandContext, args: str) -> Reply:
     session, config = ctx.session, ctx.runtime.setup.config
     target = session.agent.providers[0].target
@@ -27,8 +28,3 @@ async def show_status(ctx: CommandContext, args: str) -> Reply:
         ("branch of", session.transcript.meta.parent),
     ]
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
-
-
-COMMAND = Command(
-    "status", "the session, its model and its permissions", show_status, never_waits=True
-)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
+from hermes.app.commands import CommandContext, Reply, command, require_idle, take_confirmation
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
 from hermes.app.session_records import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
 
+@command("undo", "undo the last turn: its messages and file changes", "[TURNS] [yes]")
 async def undo_turns(ctx: CommandContext, args: str) -> Reply:
     confirmed, words = take_confirmation(ctx, args)
     index = _first_index(ctx, words)
@@ -61,8 +62,3 @@ def _describe_messages(ctx: CommandContext, index: int) -> str:
     first = " ".join(undone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
     return f"Removes {format_plural(len(undone), 'message')}, starting with: {first}"
-
-
-COMMAND = Command(
-    "undo", "undo the last turn: its messages and file changes", undo_turns, usage="[TURNS] [yes]"
-)

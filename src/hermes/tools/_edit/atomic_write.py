@@ -1,7 +1,5 @@
 """Writes files atomically: a draft is complete on disk before it replaces a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

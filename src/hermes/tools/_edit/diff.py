@@ -1,7 +1,5 @@
 """A unified diff of two texts, bounded in size and in the time it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Edits several files: computes all changes first, then writes all of them or none."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

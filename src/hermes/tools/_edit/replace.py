@@ -1,7 +1,5 @@
 """Replaces a piece of a text, exactly or approximately; touches no file."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate

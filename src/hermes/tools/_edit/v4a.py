@@ -1,7 +1,5 @@
 """Parses V4A patches (`*** Begin Patch`) and unified diffs, and applies their hunks to a text."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

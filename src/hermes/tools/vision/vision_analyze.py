@@ -1,7 +1,5 @@
 """Asks a vision model about an image file or an image on the web."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from urllib.parse import urlsplit
