@@ -153,13 +153,9 @@ class Runtime:
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
-        meta = session.transcript.meta
+        meta, options = session.transcript.meta, session.options
         other = await self.open_session(
-            resume=resume,
-            source=meta.source,
-            key=meta.key,
-            cwd=Path(meta.cwd),
-            options=session.options,
+            resume=resume, source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=options
         )
         new, old = other.interactions, session.interactions
         new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose

@@ -21,12 +21,9 @@ async def start_background(ctx: CommandContext, args: str) -> Reply:
     match args.split():
         case ["stop", wanted]:
             return _stop_prompts(ctx, wanted)
-    mine = ctx.session
+    mine, meta = ctx.session, ctx.session.transcript.meta
     session = await ctx.runtime.open_session(
-        source=mine.transcript.meta.source,
-        key=mine.transcript.meta.key,
-        cwd=Path(mine.transcript.meta.cwd),
-        options=mine.options,
+        source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=mine.options
     )
     ctx.runtime.background_prompts.start_prompt(mine, session, user_message(args))
     return Reply(

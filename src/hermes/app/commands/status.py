@@ -9,17 +9,15 @@ async def show_status(ctx: CommandContext, args: str) -> Reply:
     session, config = ctx.session, ctx.runtime.setup.config
     target = session.agent.providers[0].target
     yolo = session.options.yolo
-    waiting = len(session.interactions.pending_approvals) + len(
-        session.interactions.pending_questions
-    )
+    interactions = session.interactions
+    waiting = len(interactions.pending_approvals) + len(interactions.pending_questions)
     activity = "working" if session.is_busy else "starting" if session.is_starting else "idle"
+    if waiting:
+        activity += f", waiting for {format_plural(waiting, 'answer')}"
     rows = [
         ("session", session.id),
         ("title", session.transcript.meta.title),
-        (
-            "state",
-            activity + (f", waiting for {format_plural(waiting, 'answer')}" if waiting else ""),
-        ),
+        ("state", activity),
         ("messages", str(len(session.transcript.history))),
         ("model", f"{target.model} ({target.provider})"),
         ("folder", session.transcript.meta.cwd),

@@ -13,21 +13,15 @@ from hermes.core.text import format_plural
 async def undo_turns(ctx: CommandContext, args: str) -> Reply:
     confirmed, words = take_confirmation(ctx, args)
     index = _first_index(ctx, words)
-    session, home = ctx.session, ctx.runtime.setup.home
-    found = await find_checkpoint_since(
-        ctx.runtime.store,
-        home,
-        session.transcript.meta,
-        index=index,
-        length=len(session.transcript.history),
-    )
-    workspace = Path(session.transcript.meta.cwd)
+    session, home, store = ctx.session, ctx.runtime.setup.home, ctx.runtime.store
+    meta, length = session.transcript.meta, len(session.transcript.history)
+    found = await find_checkpoint_since(store, home, meta, index=index, length=length)
+    workspace = Path(meta.cwd)
     if not confirmed:
-        preview = (
-            await preview_restore(workspace, home, found)
-            if found
-            else explain_no_files(workspace, home)
-        )
+        if found:
+            preview = await preview_restore(workspace, home, found)
+        else:
+            preview = explain_no_files(workspace, home)
         return Reply(f"{_describe_messages(ctx, index)}\n{preview}", confirm="Undo this?")
     lines = []
     if found:

@@ -13,8 +13,6 @@ _FOCUS_SCRIPT = """() => {
     return e ? (e.tagName + ' ' + (e.getAttribute('aria-label') || e.name || e.innerText || ''))
         .slice(0, 80) : '';
 }"""
-
-
 _KEY_ALIASES = {
     "ctrl": "Control",
     "cmd": "Meta",
