@@ -154,13 +154,9 @@ class Runtime:
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
-        meta = session.transcript.meta
+        meta, options = session.transcript.meta, session.options
         other = await self.open_session(
-            resume=resume,
-            source=meta.source,
-            key=meta.key,
-            cwd=Path(meta.cwd),
-            options=session.options,
+            resume=resume, source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=options
         )
         new, old = other.interactions, session.interactions
         new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
@@ -188,7 +184,7 @@ class Runtime:
         settings = await self._resolve_settings(options, source)
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
-        meta = known or self._create_meta(settings, cwd, (source, key), project_notes=False)
+        meta = known or self._create_meta(settings, cwd, (source, key), notes=False)
         session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
@@ -249,23 +245,11 @@ class Runtime:
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
     def _create_meta(
-        self,
-        settings: SessionSettings,
-        cwd: Path,
-        owner: tuple[str, str],
-        *,
-        project_notes: bool = True,
+        self, settings: SessionSettings, cwd: Path, owner: tuple[str, str], *, notes: bool = True
     ) -> SessionMeta:
-        agent = settings.agent
-        sandbox = describe_sandbox(settings.safety, agent.tools)
-        return create_session_meta(
-            self.setup,
-            agent,
-            cwd,
-            owner=owner,
-            command_place=self.backends.description or sandbox,
-            project_notes=project_notes,
-        )
+        agent, safety = settings.agent, settings.safety
+        place = self.backends.description or describe_sandbox(safety, agent.tools)
+        return create_session_meta(self.setup, agent, cwd, owner, place, notes=notes)
 
     async def _build_session(
         self,
@@ -321,9 +305,7 @@ class Runtime:
 
         if self._egress is None:
             self._egress = SharedEgressProxy(
-                self.setup.home,
-                lambda: self._open_web().fetcher.guard,
-                self._refused_hosts.append,
+                self.setup.home, lambda: self._open_web().fetcher.guard, self._refused_hosts.append
             )
         return await self._egress.open(expand_packages(hosts))
 

@@ -119,11 +119,8 @@ class SessionHost:
     def begin_turn(self, message: Message) -> Turn:
         """The turn that answers this message."""
         self._turn_running, self._checkpoint_saved = True, False
-        self._turn_start = (
-            take_first_words(message),
-            self.session_id,
-            len(self._transcript.history),
-        )
+        words, index = take_first_words(message), len(self._transcript.history)
+        self._turn_start = (words, self.session_id, index)
         return self._new_turn()
 
     def end_turn(self) -> None:
@@ -178,11 +175,7 @@ class SessionHost:
         return verdict
 
     def tool_context(
-        self,
-        call: ToolCall,
-        verdict: Verdict,
-        toolbox: Toolbox,
-        progress: Callable[[str], None],
+        self, call: ToolCall, verdict: Verdict, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> ToolContext:
         return ToolContext(
             call,

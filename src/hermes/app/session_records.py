@@ -58,38 +58,32 @@ def describe_sandbox(safety: Safety, tools: Collection[str]) -> str:
 
 
 def create_session_meta(
-    setup: Setup,
-    agent: Agent,
-    cwd: Path,
-    *,
-    owner: tuple[str, str],
-    command_place: str,
-    project_notes: bool = True,
+    setup: Setup, agent: Agent, cwd: Path, owner: tuple[str, str], place: str, *, notes: bool
 ) -> SessionMeta:
     """The record of a new session, with the system prompt it keeps for life. `owner`: its surface
-    and its conversation there. `project_notes`: whether to include the instructions in `cwd`."""
+    and its conversation there. `place`: where commands run. `notes`: whether to include the
+    instructions in `cwd`."""
     now = time.time()
     client = agent.providers[0] if agent.providers else None
     window = client.endpoint.context_length if client else None
     tiny = is_small_window(window)
-    notes = ""
-    if project_notes and not agent.small:
+    project_notes = ""
+    if notes and not agent.small:
         # A twelfth of a small window: a byte is about a quarter of a token.
         limit = min(MAX_BYTES, (window or 0) // 3) if tiny else MAX_BYTES
-        notes = read_trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
+        project_notes = read_trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
     system = build_system_prompt(
         cwd=cwd,
         tools=agent.tools,
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=PromptExtras(command_place, read_persona(setup.home).text, notes),
+        extras=PromptExtras(place, read_persona(setup.home).text, project_notes),
     )
-    source, key = owner
     return SessionMeta(
         id=create_session_id(now),
-        source=source,
-        key=key,
+        source=owner[0],
+        key=owner[1],
         cwd=str(cwd),
         system=system,
         model=client.target.model if client else "",

@@ -2,11 +2,18 @@
 
 from typing import get_args
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.events import Answer, Approval
 
 
+@command(
+    "approve",
+    "approve the pending request",
+    "[once|session|always] [ID]",
+    never_waits=True,
+    surfaces="live",
+)
 async def approve_pending(ctx: CommandContext, args: str) -> Reply:
     answer: Answer = "once"
     wanted = ""
@@ -33,13 +40,3 @@ def find_pending(ctx: CommandContext, wanted: str) -> Approval:
     if not found:
         raise ConfigError(f"No request {wanted} is waiting for approval.")
     return found[0]
-
-
-COMMAND = Command(
-    "approve",
-    "approve the pending request",
-    approve_pending,
-    usage="[once|session|always] [ID]",
-    never_waits=True,
-    surfaces="live",
-)

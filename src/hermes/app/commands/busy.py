@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.app.interactions import BusyMode
 from hermes.core.errors import ConfigError
 
@@ -13,6 +13,7 @@ _MEANING: dict[BusyMode, str] = {
 }
 
 
+@command("busy", "what Enter does while it works", "[queue|steer|interrupt]", surfaces="live")
 async def set_busy_mode(ctx: CommandContext, args: str) -> Reply:
     interactions = ctx.session.interactions
     if args:
@@ -24,12 +25,3 @@ async def set_busy_mode(ctx: CommandContext, args: str) -> Reply:
             raise ConfigError(f"/busy takes one of: {', '.join(_MEANING)}.")
     mode = interactions.busy_mode
     return Reply(f"Messages sent while it works: {_MEANING[mode]} ({mode}).")
-
-
-COMMAND = Command(
-    "busy",
-    "what Enter does while it works",
-    set_busy_mode,
-    usage="[queue|steer|interrupt]",
-    surfaces="live",
-)

@@ -4,7 +4,7 @@ from typing import get_args
 
 from msgspec import structs
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.app.commands._price import describe_reread_cost
 from hermes.core.errors import ConfigError
 from hermes.core.provider import Effort
@@ -12,6 +12,12 @@ from hermes.core.provider import Effort
 _WORDS: dict[str, Effort] = {"on": "medium", "off": "none"}
 
 
+@command(
+    "reasoning",
+    "show or set the reasoning effort",
+    f"[{'|'.join((*get_args(Effort), *_WORDS))}]",
+    surfaces="live",
+)
 async def set_effort(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
@@ -31,12 +37,3 @@ async def set_effort(ctx: CommandContext, args: str) -> Reply:
     before = session.agent
     ctx.runtime.adapt_session(session, structs.replace(session.options, effort=effort))
     return Reply(f"Reasoning effort: {effort}." + describe_reread_cost(session, before))
-
-
-COMMAND = Command(
-    "reasoning",
-    "show or set the reasoning effort",
-    set_effort,
-    usage=f"[{'|'.join((*get_args(Effort), *_WORDS))}]",
-    surfaces="live",
-)

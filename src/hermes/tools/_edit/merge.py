@@ -1,7 +1,5 @@
 """Merges an edit into the matching lines of a file; what the edit does not change stays."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

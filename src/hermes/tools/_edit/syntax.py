@@ -1,7 +1,5 @@
 """Checks whether the text of a file is valid in the language its name promises."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Searches earlier conversations and reads their messages in full."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

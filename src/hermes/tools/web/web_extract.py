@@ -1,7 +1,5 @@
 """Reads a web page or PDF as text, in parts when it is long."""
 
-from __future__ import annotations
-
 import time
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Searches the web through the configured service."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
