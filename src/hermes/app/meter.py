@@ -251,9 +251,6 @@ def estimate_prompt(request: Request) -> tuple[int, int]:
     return reported + int(since * ESTIMATE_MARGIN), cached
 
 
-# Which caps apply to a call, and the sentences about them
-
-
 def list_caps(budget: BudgetSection, entry: Entry) -> tuple[Cap, ...]:
     """The caps that apply to a call, in the order in which refusals name them."""
     if budget == _NO_CAPS:

@@ -114,8 +114,6 @@ class SessionHost:
         services.models = self
         transcript.on_first_answer = self._start_title
 
-    # -- for the session -------------------------------------------------------------------
-
     def begin_turn(self, message: Message) -> Turn:
         """The turn that answers this message."""
         self._turn_running, self._checkpoint_saved = True, False
@@ -214,8 +212,6 @@ class SessionHost:
             max_output=max_output,
             meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
         )
-
-    # -- inside ----------------------------------------------------------------------------
 
     def _new_turn(self) -> Turn:
         # A small model has its own prompt, and longer prompts only make it follow it less.

@@ -158,9 +158,6 @@ def find_turn_starts(messages: Sequence[Message]) -> list[int]:
     return [i for i, m in enumerate(messages) if m.role == "user" and m.kind == "normal"]
 
 
-# The checkpoint of a turn is found again by its label
-
-
 def strip_label_mark(label: str) -> str:
     """A checkpoint's label without the part that only serves to find it again."""
     return _MARK.sub("", label)

@@ -17,11 +17,10 @@ from hermes.core.events import Answer, Approval
 async def approve_pending(ctx: CommandContext, args: str) -> Reply:
     answer: Answer = "once"
     wanted = ""
+    choices = {choice: choice for choice in get_args(Answer) if choice != "deny"}
     for word in args.split():
-        for choice in get_args(Answer):
-            if word.lower() == choice and choice != "deny":
-                answer = choice
-                break
+        if word.lower() in choices:
+            answer = choices[word.lower()]
         else:
             wanted = word
     question = find_pending(ctx, wanted)

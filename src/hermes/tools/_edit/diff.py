@@ -1,6 +1,7 @@
 """A unified diff of two texts, bounded in size and in the time it takes."""
 
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 
 from msgspec import Struct
 
@@ -62,8 +63,6 @@ def _mark_line_ends(lines: Lines) -> list[str]:
 
 
 def _format_hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:
-    from difflib import SequenceMatcher
-
     matcher = SequenceMatcher(None, a, b, autojunk=len(a) > 2000)
     for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]

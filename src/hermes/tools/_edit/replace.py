@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from itertools import accumulate
 
 from msgspec import Struct
@@ -129,8 +130,6 @@ def _restore_ends(text: str, lines: Lines, first: int, last: int) -> str:
 
 
 def _replace_approximately(lines: Lines, old: str, new: str, *, every: bool) -> EditResult:
-    from difflib import SequenceMatcher
-
     fresh = new.split("\n")
     if old.endswith("\n"):
         old = old[:-1]

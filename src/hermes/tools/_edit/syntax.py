@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from sys import version_info
 from threading import Lock
@@ -60,13 +60,7 @@ _NODE = ExternalParser(
     re.compile(r"line (\S+): (.+)"),
     ignored_errors=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
 )
-_PARSERS: Mapping[str, ExternalParser] = {
-    ".sh": _BASH,
-    ".bash": _BASH,
-    ".js": _NODE,
-    ".mjs": _NODE,
-    ".cjs": _NODE,
-}
+_PARSERS = dict.fromkeys((".sh", ".bash"), _BASH) | dict.fromkeys((".js", ".mjs", ".cjs"), _NODE)
 
 
 def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:

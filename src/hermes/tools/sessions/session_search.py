@@ -93,6 +93,4 @@ def _render_message(message: Message) -> str:
                 out.append(f"[calls {name} {args}]")
             case Media(mime=mime):
                 out.append(f"[{mime}]")
-            case _:
-                pass
     return "\n".join(out)

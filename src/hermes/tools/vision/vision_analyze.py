@@ -58,7 +58,8 @@ async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError(f"{location} is not a PNG, JPEG, GIF or WebP image; nothing was asked.")
     if is_oversized(data):
         raise ToolError(f"{location} has too many pixels to be shown; make it smaller.")
-    picture = Media(mime, data, name=_get_file_name(location))
+    name = Path(urlsplit(location).path if _is_url(location) else location).name
+    picture = Media(mime, data, name=name[:100])
     answer = await ctx.services.models.consult(
         "vision",
         user_message(question, picture),
@@ -71,10 +72,6 @@ async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _is_url(location: str) -> bool:
     return location.strip().lower().startswith(("http:", "https:"))
-
-
-def _get_file_name(location: str) -> str:
-    return (Path(urlsplit(location).path).name if _is_url(location) else Path(location).name)[:100]
 
 
 async def _fetch_image(url: str, ctx: ToolContext) -> bytes:
