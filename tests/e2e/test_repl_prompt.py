@@ -134,9 +134,8 @@ async def test_an_answer_for_good_needs_enter(tmp_path: Path) -> None:
         home = Home.of(tmp_path, p)
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
-            await t.see("Allow it?")
-            t.type("a")  # too early to be an answer, and Enter as well
-            t.type(ENTER)
+            await t.see(READY)
+            t.type("a")
             await t.see("(Enter: always)", "❯ a")
             await asyncio.sleep(0.5)
             assert "git" not in (home.path / "config.yaml").read_text()
