@@ -231,15 +231,16 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
         return tool.asks
     if not (tool.sends if sends is None else sends):
         return ""
-    if "private" in tool.brings:
+    said = (
+        f"This session has read private files and untrusted text; {tool.name} could send data out"
+    )
+    if "private" in tool.brings and not (taint.private and taint.untrusted):
         # It reads while it runs, so one call can combine what two would have brought.
         taint |= Taint.from_sources(tool.brings)
+        said = f"{tool.name} could send data out: it can read your files and reach the network"
     if not (taint.private and taint.untrusted):
         return ""
-    return (
-        f"This session has read private files and untrusted text; {tool.name} could send data out. "
-        "Allow it only if you know what it sends and where."
-    )
+    return f"{said}. Allow it only if you know what it sends and where."
 
 
 def build_schema(params: type[Struct]) -> dict[str, Any]:
