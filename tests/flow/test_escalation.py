@@ -55,7 +55,10 @@ async def test_the_network_for_one_command(tmp_path: Path, tier: SandboxTier) ->
             asked = await answering(r, "once")
             reached, refused, without = await results(r)
         assert [a.choices for a in asked] == [("once", "deny")] * 2
-        assert f"it wants to reach {HOST}:{port}: the task needs it" in asked[0].summary
+        assert (
+            f'it wants to reach {HOST}:{port}: the model says "the task needs it"'
+            in asked[0].summary
+        )
         assert reached == "hello" and len(seen) == 1
         assert refused.startswith("403 ") and foreign == []
         assert "Error" in without
@@ -163,6 +166,14 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"write": ["../missing"]},
         {"write": [".git/hooks"]},
         {"write": ["."]},
+        {"write": ["../other/.git"]},
+        {"network": ["127.0.0.1:8765"]},
+        {"network": ["localhost"]},
+        {"network": ["10.0.0.1"]},
+        {"network": [""]},
+        {"network": ["*.com"]},
+        {"network": ["*"]},
+        {"network": ["http://a/b"]},
     ],
     ids=str,
 )
@@ -170,6 +181,7 @@ async def test_what_nobody_can_grant_is_not_asked(
     tmp_path: Path, escalate: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    (tmp_path / "other" / ".git").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     async with rig(tmp_path, [], options=ASK) as r:
         home = str(r.home.path)
@@ -178,6 +190,21 @@ async def test_what_nobody_can_grant_is_not_asked(
         assert await answering(r, "once") == []
         (text,) = await results(r)
     assert "Not run: this cannot be granted" in text
+
+
+async def test_a_rule_of_the_user_holds_without_a_sandbox(tmp_path: Path) -> None:
+    rules = [{"decision": "allow", "prefix": "touch"}]
+    config = {"sandbox": {"mode": "full-access"}, "approvals": {"rules": rules}}
+    async with rig(tmp_path, [run("touch a"), say("done")], options=ASK, config=config) as r:
+        assert await answering(r, "deny") == []
+        assert (r.home.work / "a").exists()
+
+
+async def test_a_question_says_nothing_false_about_a_new_session(tmp_path: Path) -> None:
+    config = {"sandbox": {"mode": "full-access"}}
+    async with rig(tmp_path, [run("make"), say("done")], options=ASK, config=config) as r:
+        (asked,) = await answering(r, "deny")
+    assert "has read" not in asked.summary and "it can read your files" in asked.summary
 
 
 async def test_no_approver_means_no(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,31 @@ async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> Non
         assert foreign == []
 
 
+async def test_a_refused_host_is_named_once_and_not_after_other_commands(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    async with site() as (port, _), site() as (other, _):
+        steps = [
+            call(command(f"touch sub/x; {fetch(other)}; exit 1", "c1")),
+            call(command(f"touch sub/x; echo {HOST}; exit 1", "c2")),
+            say("done"),
+        ]
+        async with session(tmp_path, steps, granted(port)) as r:
+            await answering(r, "session")
+            first, second = await results(r)
+    assert first.count("the sandbox refused") == 1
+    assert "the sandbox refused" not in second
+
+
+async def test_settings_of_git_are_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    for text in ("git config a.b c", "git remote add o ../x"):
+        async with rig(tmp_path, [call(command(text)), say("done")], options=ASK) as r:
+            subprocess.run(["git", "init", "-q", str(r.home.work)], check=True)
+            await r.turn()
+            (result,) = await results(r)
+        assert "does not let commands change git's settings" in result, result
+
+
 async def test_a_file_that_may_not_be_written(tmp_path: Path, tier: SandboxTier) -> None:
     there = tmp_path / "there"
     there.mkdir()
@@ -140,5 +166,7 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
         (asked,) = await answering(r, "once")
         failed, worked = await results(r)
     assert "escalate" in failed and worked == "(no output)"
-    assert asked.summary.startswith(f"it wants to write to {there}: the user wants it there")
+    assert asked.summary.startswith(
+        f'it wants to write to {there}: the model says "the user wants it there"'
+    )
     assert (there / "made").read_text() == "x\n"

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 from hermes.config.paths import cache_folder
 
 if TYPE_CHECKING:
+    from hermes.net.egress_proxy import Refusal
     from hermes.net.ssrf import SsrfGuard
 
 
 class SharedEgressProxy:
     """One per process, started by its first user. `get_guard` returns the check that every request
-    of Hermes itself passes too; `on_refusal` gets a sentence about every refused host."""
+    of Hermes itself passes too; `on_refusal` gets every refusal."""
 
     def __init__(
         self,
         home: Path,
         get_guard: Callable[[], SsrfGuard],
-        on_refusal: Callable[[str], None],
+        on_refusal: Callable[[Refusal], None],
     ) -> None:
         self._home = home
         self._get_guard = get_guard

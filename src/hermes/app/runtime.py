@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -52,10 +53,12 @@ from hermes.tools._services import (
     PROCESSES,
     REFUSED_HOSTS,
     STORE,
+    RefusedHost,
 )
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
+    from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class Runtime:
         self.store = store
         self.transport = transport
         self._child_env = build_child_env(setup.secrets)
-        self._refused_hosts: deque[str] = deque(maxlen=_MAX_REFUSED_HOSTS)
+        self._refused_hosts: deque[RefusedHost] = deque(maxlen=_MAX_REFUSED_HOSTS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said_texts: set[str] = set()
         self._web: WebAccess | None = None
@@ -297,6 +300,7 @@ class Runtime:
             confirm=agent.small,
             required=config.sandbox.required,
             unattended=config.web.unattended,
+            private_hosts=tuple(config.web.allow_hosts),
         )
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:
@@ -305,9 +309,16 @@ class Runtime:
 
         if self._egress is None:
             self._egress = SharedEgressProxy(
-                self.setup.home, lambda: self._open_web().fetcher.guard, self._refused_hosts.append
+                self.setup.home,
+                lambda: self._open_web().fetcher.guard,
+                self._note_refusal,
             )
         return await self._egress.open(expand_packages(hosts))
+
+    def _note_refusal(self, refusal: Refusal) -> None:
+        if refusal.host:
+            at = time.monotonic()
+            self._refused_hosts.append(RefusedHost(refusal.host, refusal.port, at))
 
     def _open_web(self) -> WebAccess:
         """The process's web access, opened by the first tool that uses it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from hermes.net.errors import EgressError
+from hermes.net.errors import EgressError, UnknownHostError
 from hermes.net.ssrf import SsrfGuard, connect_route
 from hermes.net.tls_hello import read_server_name
 from hermes.net.url import ParsedUrl, parse_url, split_host_port
@@ -74,6 +74,14 @@ class DomainList:
         return any((".".join(labels[i:]), port) in self._below for i in range(1, len(labels)))
 
 
+class Refusal(Struct, frozen=True):
+    """Why something was not fetched; with the host and port when they are not among the domains."""
+
+    reason: str
+    host: str = ""
+    port: int = 0
+
+
 class LoopbackProxy(Struct, frozen=True):
     """A proxy on loopback, for a program that cannot use a unix socket. Other users of this machine
     can reach the port, so it requires a password."""
@@ -95,10 +103,10 @@ async def serve_unix_proxy(
     domains: Collection[str] | None,
     guard: SsrfGuard,
     limits: ProxyLimits | None = None,
-    on_refusal: Callable[[str], None] | None = None,
+    on_refusal: Callable[[Refusal], None] | None = None,
 ) -> AsyncIterator[Path]:
     """Run a proxy and yield the path of its socket (0600, in `folder`, which is made 0700). Without
-    `domains` the whole internet is allowed; `on_refusal` gets the reason of each refusal."""
+    `domains` the whole internet is allowed; `on_refusal` gets each refusal."""
     _make_private_folder(folder)
     path = folder / SOCKET_NAME
     path.unlink(missing_ok=True)
@@ -118,7 +126,7 @@ async def serve_loopback_proxy(
     guard: SsrfGuard,
     limits: ProxyLimits | None = None,
     domains: Collection[str] | None = None,
-    on_refusal: Callable[[str], None] | None = None,
+    on_refusal: Callable[[Refusal], None] | None = None,
 ) -> AsyncIterator[LoopbackProxy]:
     """Run a proxy on a free port of 127.0.0.1; without `domains` the whole internet is allowed."""
     local = LoopbackProxy("", "hermes", secrets.token_urlsafe(24))
@@ -150,7 +158,7 @@ class _ProxyServer:
         guard: SsrfGuard,
         limits: ProxyLimits | None,
         login: LoopbackProxy | None = None,
-        on_refusal: Callable[[str], None] | None = None,
+        on_refusal: Callable[[Refusal], None] | None = None,
     ) -> None:
         self._domains = None if domains is None else DomainList(domains)
         """None: all names and ports; the SSRF guard still applies."""
@@ -201,7 +209,7 @@ class _ProxyServer:
             await _send_refusal(writer, refusal.status, str(refusal))
         except EgressError as error:
             if self._on_refusal is not None:
-                self._on_refusal(str(error))
+                self._on_refusal(Refusal(str(error)))
             await _send_refusal(writer, 403, str(error))
 
     async def _read_head(self, reader: asyncio.StreamReader) -> tuple[str, str, list[str]]:
@@ -230,9 +238,12 @@ class _ProxyServer:
         if self._domains is not None and (url.host, url.port) not in self._domains:
             text = f"{url.host}:{url.port} is not on this sandbox's list of allowed domains."
             if self._on_refusal is not None:
-                self._on_refusal(text)
+                self._on_refusal(Refusal(text, url.host, url.port))
             raise _ProxyRefusal(403, text)
-        route = await self._guard.check_url(url)
+        try:
+            route = await self._guard.check_url(url)
+        except UnknownHostError as error:
+            raise _ProxyRefusal(502, str(error)) from None
         try:
             sock = await connect_route(route)
         except EgressError as error:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from hermes.config.env import find_proxy
-from hermes.net.errors import EgressError
+from hermes.net.errors import EgressError, UnknownHostError
 from hermes.net.ip_ranges import IPAddress, is_disguised_ipv4, is_metadata_service, is_reachable
 from hermes.net.url import ParsedUrl, split_host_port
 
@@ -81,7 +81,7 @@ class SsrfGuard:
         except (OSError, ValueError, UnicodeError):
             found = []
         if not found and not optional:
-            raise EgressError(f"The name {url.host} cannot be resolved.")
+            raise UnknownHostError(f"The name {url.host} cannot be resolved.")
         return found
 
 

@@ -114,6 +114,7 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
     output = OutputCapture(
         LIMIT, ctx.workspace.outputs, name=ctx.output_prefix, watch=_watcher(ctx.progress)
     )
+    start = time.monotonic()
     try:
         backend = ctx.services.get(BACKEND)
         outcome = await (backend.run if backend else run_command)(command, output)
@@ -130,7 +131,7 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
 
         notes += describe_hits(command.policy.limits, outcome.limit_hits)
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
-        refused = ctx.services.get(REFUSED_HOSTS) or ()
+        refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
         notes += explain_walls(text, command, ctx.workspace.home, refused)
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")

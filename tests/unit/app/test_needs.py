@@ -13,6 +13,8 @@ from hermes.core.escalation import Access
         ("pip install -e .", Access(network=("packages",))),
         ("go get x", Access(network=("packages",))),
         ("git -C sub pull", Access(network=True)),
+        ("git clone git@a.example:x/y", Access(unconfined=True)),
+        ("git clone ssh://a.example/x", Access(unconfined=True)),
         ("git push origin main", Access(unconfined=True)),
         ("docker build .", Access(unconfined=True)),
         ("curl https://a.example/x http://b:81/", Access(network=("a.example", "b:81"))),
@@ -30,6 +32,13 @@ def test_needs(command: str, access: Access | None):
     found = find_need([("ls",), tuple(command.split())])
     assert (found[1] if found else None) == access
     assert found is None or found[0].startswith("it ")
+
+
+def test_git_fetches_by_ssh_without_the_proxy():
+    settings = '[remote "origin"]\n\turl = git@a.example:x/y.git\n'
+    for command, unconfined in (("git pull", True), ("git fetch https://a.example/x", None)):
+        found = find_need([tuple(command.split())], settings)
+        assert found is not None and found[1].unconfined is unconfined
 
 
 def test_only_installing_is_installing():

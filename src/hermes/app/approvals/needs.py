@@ -40,6 +40,8 @@ _NEEDS: dict[Argv, tuple[str, Access]] = {
     ("docker", "build"): ("it builds an image with the docker daemon", Access(unconfined=True)),
 }
 _URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
+_REMOTE = re.compile(r"://|^[\w.-]+@[\w.-]+:|^[./~]")
+_SSH = re.compile(r"(?:^|url\s*=\s*)(?:(?:git\+)?ssh://|[\w.-]+@[\w.-]+:)", re.MULTILINE)
 _LOCAL = re.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0)(?::\d+)?")
 
 
@@ -49,8 +51,9 @@ def downloads_packages(commands: Collection[Argv]) -> bool:
     return set(needs) == {_DOWNLOADS}
 
 
-def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
-    """What the first of these commands that cannot work inside the walls needs, and why."""
+def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Access] | None:
+    """What the first of these commands that cannot work inside the walls needs, and why. Git's
+    settings say where it fetches from: ssh cannot use the proxy."""
     from hermes.exec.command_policy.wrappers import simplify_command
 
     for argv in commands:
@@ -58,7 +61,9 @@ def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
         if need := _NEEDS.get(words[:2]):
-            return need
+            source = "\n".join(words) if any(map(_REMOTE.search, words)) else git_config
+            by_ssh = need[0] == _FETCHES and _SSH.search(source)
+            return (_FETCHES, Access(unconfined=True)) if by_ssh else need
         if words[:1] in (("curl",), ("wget",)):
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))

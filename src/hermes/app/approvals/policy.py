@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from hermes.app.approvals.needs import downloads_packages, find_need
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
-from hermes.core.escalation import PACKAGES, Access, Escalation
+from hermes.core.escalation import PACKAGES, Access, Escalation, explain_bad_host
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -67,6 +67,8 @@ class Safety(Struct, frozen=True):
     """Whether nothing runs unconfined, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
     """What may be fetched when nobody can be asked; seen: URLs that the conversation has shown."""
+    private_hosts: tuple[str, ...] = ()
+    """Hosts off the public internet that may be reached all the same."""
 
 
 class ApprovalSeams(Struct, frozen=True):
@@ -179,7 +181,11 @@ class Approvals:
         if self.safety.yolo:
             return _unread(judged, params) or self._will_run(judged, CHANGES)
         networked = confined and bool(self.safety.network) and self._backend_of(params) is None
-        tainted = needs_approval(taint, tool, sends=not confined) if taint.can_leak else ""
+        # Unconfined, only a rule allows what does more than read: it was made for this.
+        ruled = judged.decision == "allow" and not confined
+        tainted = ""
+        if taint.can_leak and not ruled:
+            tainted = needs_approval(taint, tool, sends=not confined)
         if judged.decision == "allow" and not tainted and not self.safety.confirm:
             verdict = await self._online(call, tool, taint) if networked else CHANGES
             return self._will_run(judged, verdict)
@@ -202,7 +208,7 @@ class Approvals:
         asked: Escalation | None = params.escalate
         elsewhere = self._backend_of(params) is not None
         if asked is None:
-            found = find_need(judged.commands)
+            found = find_need(judged.commands, self._read_git_config())
             if found is None or elsewhere or (found[1].unconfined and self.safety.required):
                 return None
             why, need = found
@@ -222,15 +228,27 @@ class Approvals:
             return _ELSEWHERE
         if asked.unconfined and self.safety.required:
             return _ALWAYS_CONFINED
+        hosts = asked.network if isinstance(asked.network, tuple) else ()
+        reasons = (explain_bad_host(host, self.safety.private_hosts) for host in hosts)
+        if reason := next(filter(None, reasons), ""):
+            return reason
         paths = [(path, True) for path in asked.write or ()]
         paths += [(path, False) for path in asked.read or ()]
         for path, write in paths:
             full = self._cwd / Path(path).expanduser()
             if full.resolve().is_relative_to(self._cwd.resolve()):
                 return f"{path} is in the working directory; what is read-only there stays so"
+            if write and ".git" in full.resolve().parts:
+                return f"programs that {path} names would run later with all your rights"
             if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
                 return reason
         return ""
+
+    def _read_git_config(self) -> str:
+        try:
+            return (self._cwd / ".git" / "config").read_text("utf-8", "replace")
+        except OSError:
+            return ""
 
     async def _escalate(
         self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint, escalation: Escalation
@@ -253,6 +271,8 @@ class Approvals:
         if self.safety.asking == "never-ask":
             return Verdict(False, f"it wants to {access.describe()}: {_NEVER}")
         why = " ".join(escalation.why.split())[:_LONGEST_WHY]
+        if params.escalate is not None:
+            why = 'the model says "{}"'.format(why.replace('"', "'"))
         reasons = (
             f"it wants to {access.describe()}: {why}",
             *(rest.reasons if rest.decision == "ask" else ()),

@@ -10,10 +10,15 @@ from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_pr
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
-from hermes.exec.command_policy.read_only import explain_private_read, is_read_only, read_plain_line
+from hermes.exec.command_policy.read_only import (
+    explain_private_read,
+    is_read_only,
+    is_reader,
+    read_plain_line,
+)
 from hermes.exec.command_policy.rules import CommandRules
 from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
-from hermes.exec.command_policy.words import REMEMBERED_PREFIXES, UNKNOWN, display_argv, load_words
+from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
@@ -32,11 +37,13 @@ _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
 _RUN_TIME = "parts of it are known only at run time"
-_WITH_SUBCOMMAND = load_words("programs with subcommands")
-_NOT_REMEMBERED = SHELLS | WRAPPERS | load_words("not remembered")
+_NOT_PLAIN = "it is not known to only read"
+_EFFECTS = LISTS.get_table("effects without a sandbox")
+_WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
+_NOT_REMEMBERED = SHELLS | WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
 _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
-_GIT_RUNS_OPTIONS = load_words("git options that run programs or write files")
+_GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
 
 class CommandAnalyzer:
@@ -75,11 +82,12 @@ class CommandAnalyzer:
 
     def _build_judgement(self, acting: tuple[Argv, ...], *, read_only: bool) -> Judgement:
         reasons = self._denials or [reason for reason, _ in self._questions]
+        shown = (r if len(r) <= _MAX_REASON else f"{r[: _MAX_REASON - 1]}…" for r in reasons)
         grants = [grant for _, grant in self._questions]
         remembered = bool(grants) and all(grants) and not self._denials
         return Judgement(
             "deny" if self._denials else "ask" if reasons else "allow",
-            tuple(dict.fromkeys(map(_shorten_reason, reasons)))[:_MAX_REASONS],
+            tuple(dict.fromkeys(shown))[:_MAX_REASONS],
             tuple(display_argv(simple.argv) for simple in self._commands if simple.argv),
             read_only and not reasons,
             tuple(dict.fromkeys(grants)) if remembered else (),
@@ -167,7 +175,8 @@ class CommandAnalyzer:
             self._check_plain(simple)
         if plain is None:
             effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
-            self._ask(f"{next(effects, _RUN_TIME)}, {_UNCONFINED}")
+            unknown = any(UNKNOWN in "".join(simple.argv) for simple in self._commands)
+            self._ask(f"{next(effects, _RUN_TIME if unknown else _NOT_PLAIN)}, {_UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
@@ -204,9 +213,10 @@ class CommandAnalyzer:
 
 def _describe_effect(argv: Argv) -> str:
     words = simplify_command(argv)
-    if words[:2] == ("git", "push"):
-        return "it publishes commits to another machine"
-    return "it publishes a package" if words[1:2] == ("publish",) else ""
+    if is_reader(words[:1]) and UNKNOWN in "".join(words):
+        return f"what {words[0]} reads is known only at run time"
+    text = " ".join(words[:20])
+    return next((effect for effect, *rest in _EFFECTS if re.match("|".join(rest), text)), "")
 
 
 def grant_prefix(argv: Argv) -> Argv:
@@ -215,7 +225,3 @@ def grant_prefix(argv: Argv) -> Argv:
     if re.sub(r"(?<=.)-?[\d.]+$", "", argv[0]) in _NOT_REMEMBERED or "/" in argv[0]:
         return ()
     return next((argv[:size] for size in (1, 2) if argv[:size] in REMEMBERED_PREFIXES), argv)
-
-
-def _shorten_reason(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"

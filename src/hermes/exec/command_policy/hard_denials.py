@@ -7,7 +7,7 @@ from itertools import chain
 
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.words import expand_braces, load_table, load_words
+from hermes.exec.command_policy.words import LISTS, expand_braces
 from hermes.exec.command_policy.wrappers import abbreviates_option, program_name
 
 _STOPS = "stops the machine"
@@ -15,15 +15,15 @@ _STOPPING = frozenset("shutdown reboot halt poweroff telinit killall5 kexec".spl
 _FORMATTING = frozenset("mke2fs mkswap mkntfs mkdosfs newfs wipefs blkdiscard".split())
 _DISKS = frozenset("fdisk sfdisk cfdisk gdisk sgdisk parted hdparm badblocks".split())
 _READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
-_SYSTEMCTL = load_words("systemctl stops")
-_DISK_WORDS = {name: words.split() for name, words in load_table("disk words")}
+_SYSTEMCTL = LISTS.get_words("systemctl stops")
+_DISK_WORDS = {name: words.split() for name, words in LISTS.get_table("disk words")}
 """Words with which these programs destroy a disk."""
-_EFFECTS = dict(load_table("effects on vital folders"))
+_EFFECTS = dict(LISTS.get_table("effects on vital folders"))
 """What these programs do to a vital folder."""
 _WRITERS = frozenset("cp install ln tee truncate dd".split())
 _EVERY_PROCESS = frozenset((".", ".*", "", "*", "^", "$"))
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
-_NAMES = load_words("other programs with denials").union(
+_NAMES = LISTS.get_words("other programs with denials").union(
     _STOPPING, _FORMATTING, _DISKS, _DISK_WORDS, _EFFECTS, _WRITERS
 )
 

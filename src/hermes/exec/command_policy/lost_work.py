@@ -6,16 +6,16 @@ import re
 
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv, SimpleCommand
-from hermes.exec.command_policy.words import load_table, load_words
+from hermes.exec.command_policy.words import LISTS
 from hermes.exec.command_policy.wrappers import abbreviates_option, program_name, simplify_command
 
-_GIT = {name: row for name, *row in load_table("git discards")}
+_GIT = {name: row for name, *row in LISTS.get_table("git discards")}
 """Letters or words, and long options, of a subcommand that discard something; what they do."""
 _FIND_ALL = re.compile(
     r"(?: -(?:delete|depth|xdev|m..depth \d+|type \w|i?name \*|exec(?:dir)? (?:\S*/)?rm .*))+",
     re.DOTALL,
 )
-_GIT_WRITES = load_words("git writes")
+_GIT_WRITES = LISTS.get_words("git writes")
 _DRY_RUN = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run")
 
 

@@ -8,18 +8,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.words import UNKNOWN, compile_words, load_words
+from hermes.exec.command_policy.words import LISTS, UNKNOWN
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
 )
-_VITAL = load_words("vital folders")
-_SECRET_NAMES = load_words("names that hold credentials")
-_SECRET_PAIRS = compile_words("paths that hold credentials", r"/(?:{})(?:[-/.]|$)")
+_VITAL = LISTS.get_words("vital folders")
+_SECRET_NAMES = LISTS.get_words("names that hold credentials")
+_SECRET_PAIRS = LISTS.compile_pattern("paths that hold credentials", r"/(?:{})(?:[-/.]|$)")
 _HOLDS_SECRETS = re.compile(
     r"/|/(?:home|root|Users|etc|proc|run)|.*/\.(?:config|local|local/share|docker)"
 )
-_CRITICAL = compile_words("paths nobody overwrites", r"/(?:{})(?:[-/.]|$)")
+_CRITICAL = LISTS.compile_pattern("paths nobody overwrites", r"/(?:{})(?:[-/.]|$)")
 _BROAD = re.compile(r"(.*/)(?:[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+)")
 """A wildcard that matches (nearly) everything in a folder."""
 _CLIMBS = re.compile(r"(?:\./)*\.\.(?:/+\.\.?)*/*(?:\*|\.\*)?|~[\w.-]+/*\*?")

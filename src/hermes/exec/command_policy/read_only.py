@@ -8,7 +8,7 @@ from getopt import GetoptError, gnu_getopt
 
 from hermes.exec.command_policy.paths import PathZones, change_folder
 from hermes.exec.command_policy.types import Argv, SimpleCommand
-from hermes.exec.command_policy.words import UNKNOWN, compile_words, load_table, unquote_word
+from hermes.exec.command_policy.words import LISTS, UNKNOWN, unquote_word
 from hermes.exec.command_policy.wrappers import program_name, simplify_command
 
 _MAX_PLAIN = 4000
@@ -30,7 +30,7 @@ _RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function in coproc".split()
 )
 _READS_FOLDERS = frozenset("grep egrep fgrep rg find tree du diff".split())
-_FIND_OPTION = compile_words("find tests", "-(?:{})")
+_FIND_OPTION = LISTS.compile_pattern("find tests", "-(?:{})")
 _SED_PRINTS = re.compile(r"(?:(?:\d+|\$|/[\w .:=-]*/)(?:,(?:\d+|\$|\+\d+|/[\w .:=^-]*/))?p;?)+")
 _EVALUATED = re.compile(r"-v|.*[$`]|.*%[^%a-zA-Z]*n", re.DOTALL)
 """Words with which `printf` and `test` set variables, or run what is in a variable's name."""
@@ -102,6 +102,11 @@ def is_read_only(command: SimpleCommand) -> bool:
     )
 
 
+def is_reader(program: Argv) -> bool:
+    """Whether this program only reads, with options that are known."""
+    return "!version" not in _load_shapes().get(program, ("", ("!version",)))[1]
+
+
 def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
     """Why what a read-only command reads needs a person; empty when it does not."""
     name = program_name(command.argv)
@@ -142,7 +147,7 @@ def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
 @cache
 def _load_shapes() -> dict[Argv, tuple[str, tuple[str, ...]]]:
     shapes: dict[Argv, tuple[str, tuple[str, ...]]] = {}
-    for names, short, long in load_table("read-only programs"):
+    for names, short, long in LISTS.get_table("read-only programs"):
         shape = (short.replace("#", "0123456789"), tuple(long.split()))
         words = tuple(names.split())
         together = words[0] in ("git", "npm", "pip")

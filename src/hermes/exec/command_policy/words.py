@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
+
+from hermes.core.word_lists import WordLists
 
 UNKNOWN = "\0"
 """Stands in a word for a part that is known only at run time."""
@@ -21,31 +22,10 @@ _SPECIAL = re.compile(r"[\\'\"$*?\[\]]")
 _TILDE = re.compile(r"(\A|=)~(?=/|\Z)")
 
 
-@cache
-def _load_lists() -> dict[str, list[str]]:
-    text = Path(__file__).with_name("program_lists.txt").read_text("utf-8")
-    parts = (part.partition("]\n") for part in text.split("\n[")[1:])
-    return {name: rows.splitlines() for name, _, rows in parts}
-
-
-def load_words(name: str) -> frozenset[str]:
-    """One of the lists of words in program_lists.txt."""
-    return frozenset(" ".join(_load_lists()[name]).split())
-
-
-def compile_words(name: str, pattern: str) -> re.Pattern[str]:
-    """A pattern with the expressions of a list in the place of `{}`."""
-    return re.compile(pattern.format("|".join(sorted(load_words(name)))))
-
-
-def load_table(name: str) -> list[list[str]]:
-    """The rows and columns of one of its tables."""
-    return [row.split("|") for row in _load_lists()[name]]
-
-
+LISTS = WordLists(Path(__file__).with_name("program_lists.txt"))
 REMEMBERED_PREFIXES: frozenset[tuple[str, ...]] = frozenset(
     (name, subcommand) if subcommand else (name,)
-    for names, subcommands in load_table("remembered prefixes")
+    for names, subcommands in LISTS.get_table("remembered prefixes")
     for name in names.split()
     for subcommand in subcommands.split() or ("",)
 )

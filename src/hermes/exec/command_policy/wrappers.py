@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.words import load_table
+from hermes.exec.command_policy.words import LISTS
 
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
 HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice stdbuf".split())
@@ -15,7 +15,7 @@ HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice stdbuf".split())
 _STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _OPTIONS: dict[str, tuple[str, int]] = {
     name: (valued, int(words))
-    for names, valued, words in load_table("wrappers")
+    for names, valued, words in LISTS.get_table("wrappers")
     for name in names.split()
 }
 """Options that take a value, and the number of words before the command."""

@@ -23,7 +23,7 @@ from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext, tool
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import open_bridge
-from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
+from hermes.net.egress_proxy import Refusal, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.ssrf import SsrfGuard
 from hermes.tools._services import BROWSER_SETTINGS, require_web
 from hermes.tools.browser._driver import start_driver
@@ -169,8 +169,8 @@ class Browser:
         proxy: ProxySettings = {"server": _RELAY_URL, "bypass": "<-loopback>"}
         return proxy, structs.replace(policy, network=str(path))
 
-    def _note_refusal(self, reason: str) -> None:
-        self.tabs.add_note(f"refused: {reason}")
+    def _note_refusal(self, refusal: Refusal) -> None:
+        self.tabs.add_note(f"refused: {refusal.reason}")
 
     async def _close_stuck_page(self) -> None:
         """Close the page that does not answer or, when that fails too, the browser."""

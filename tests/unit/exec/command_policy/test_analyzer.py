@@ -118,7 +118,13 @@ def test_the_reason_names_the_effect():
         "make deploy": "make deploy may change files",
         "cat ~/.ssh/id_rsa": "it reads /home/somebody/.ssh/id_rsa, which holds credentials",
         "echo x > out": "it writes out",
-        "cat $X": "cat may change files",
+        "cat $X": "what cat reads is known only at run time",
+        "ls *.md": "what ls reads is known only at run time",
+        "git reset --hard": "it discards changes",
+        "curl -s https://a.example": "it uses the network",
+        "python3 - <<'E'\nprint(1)\nE": "it is not known to only read",
+        "make # all": "it is not known to only read",
+        "make $(ls)": "parts of it are known only at run time",
     }.items():
         assert any(said in r for r in verdict(command, sandboxed=False).reasons), command
 
