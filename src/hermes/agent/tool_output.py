@@ -11,11 +11,7 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.text import replace_invalid, safe_name
 from hermes.core.tool import ToolResult
 from hermes.core.untrusted_text import make_inert
-from hermes.exec.process.output_files import (
-    find_outputs_root,
-    is_cleanup_due,
-    remove_old_outputs,
-)
+from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
 
 def build_content(
@@ -58,9 +54,8 @@ def limit_output(text: str, limit: int, whole: Path) -> str:
 
 
 def _save_output(text: str, path: Path) -> str:
-    root = find_outputs_root(path.parent)
-    if is_cleanup_due(root):
-        remove_old_outputs(root)
+    if is_cleanup_due(path.parent):
+        remove_old_outputs(path.parent)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -149,8 +149,7 @@ async def locate_outputs(store: Store, home: Path, meta: SessionMeta) -> Path:
         meta = above
     first = meta.parent or meta.id
     digest = hashlib.sha256("\0".join((meta.source, owner, first)).encode("utf-8", "replace"))
-    name = f"{safe_name(first, 'session')[:40]}-{digest.hexdigest()[:24]}"
-    return home / OUTPUTS_NAME / name
+    return home / OUTPUTS_NAME / f"{safe_name(first, '-')[:40]}-{digest.hexdigest()[:24]}"
 
 
 def find_turn_starts(messages: Sequence[Message]) -> list[int]:

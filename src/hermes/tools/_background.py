@@ -57,12 +57,7 @@ def report_output(state: ProcessState, *, placeholder: str = "(no new output)") 
 
 async def clean_up_outputs(ctx: ToolContext) -> None:
     """Remove the files of old outputs, when that is due."""
-    from hermes.exec.process.output_files import (
-        find_outputs_root,
-        is_cleanup_due,
-        remove_old_outputs,
-    )
+    from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
-    root = find_outputs_root(ctx.workspace.outputs)
-    if is_cleanup_due(root):
-        await asyncio.to_thread(remove_old_outputs, root)
+    if is_cleanup_due(ctx.workspace.outputs):
+        await asyncio.to_thread(remove_old_outputs, ctx.workspace.outputs)

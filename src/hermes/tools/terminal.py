@@ -126,10 +126,10 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
-    if command.policy is not None and any(outcome.limit_hits):
+    if any(outcome.limit_hits):
         from hermes.exec.sandbox.limits import describe_hits
 
-        notes += describe_hits(command.policy.limits, outcome.limit_hits)
+        notes += describe_hits(outcome.limit_hits)
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
         refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
         notes += explain_walls(text, command, ctx.workspace.home, refused)

@@ -20,6 +20,9 @@ from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _REF_KIND = r"refs/(?:stash$|(?:heads|tags|remotes)/)"
 """Other references change what git shows (refs/replace), or belong to programs."""
+_OTHER_KIND = (
+    "only branches, tags, the stash and remote branches are taken from the sandbox, not {!r}"
+)
 _REFERENCE = re.compile(rf"(?:{_SHA}|ref: (?={_REF_KIND})[^\x00-\x20\x7f]{{1,500}})\n?")
 _SHA_LINES = re.compile(rf"(?:{_SHA}\b[^\n\0]*\n?)*")
 _PACKED_REFS = re.compile(rf"(?:#[^\n\0]*\n|\^{_SHA}\n|{_SHA} refs/[^\x00-\x20\x7f]+\n)*")
@@ -59,7 +62,6 @@ _GIT_SETTINGS = """
     fsck.hasDotgit=error
 """.split()
 _GIT_SETTINGS += [f"fsck.{name}=ignore" for name in _IGNORED_MISTAKES]
-_MORE_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
 
 
 class ChangesRejected(Exception):
@@ -77,14 +79,6 @@ class _IndexEntry(NamedTuple):
     path: bytes
     is_submodule: bool
     hides_changes: bool
-
-
-class _OtherReference(ChangesRejected):
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            "only branches, tags, the stash and remote branches are taken from the sandbox, not "
-            f"{name[:100]!r}"
-        )
 
 
 def merge_changes(copy: OverlayCopy) -> None:
@@ -170,19 +164,19 @@ def _read_files(git: Path) -> Iterator[tuple[str, bytes | None]]:
 
 def _list_other_refs(name: str, data: bytes | None) -> Iterator[tuple[str, bytes]]:
     """Name and value of references in this file that are never merged."""
-    lines = data.splitlines() if data else []
-    if name == "packed-refs":
-        pairs = [line.partition(b" ") for line in lines if line[:1] not in (b"#", b"^")]
-        found = [(os.fsdecode(ref), value) for value, _, ref in pairs]
-    else:
-        found = [(name, line) for line in lines[:1] if name.startswith("refs/")]
-    yield from ((ref, value) for ref, value in found if not re.match(_REF_KIND, ref))
+    refs: list[tuple[str, bytes]] = []
+    if data and name == "packed-refs":
+        lines = (line for line in data.splitlines() if line[:1] not in (b"#", b"^"))
+        refs = [(os.fsdecode(line[line.find(b" ") + 1 :]), line.split(b" ")[0]) for line in lines]
+    elif data and name.startswith("refs/"):
+        refs = [(name, data.rstrip(b"\n"))]
+    yield from (ref for ref in refs if not re.match(_REF_KIND, ref[0]))
 
 
 def _check_other_refs(copy: OverlayCopy, now: Mapping[str, bytes]) -> None:
     before = dict(r for file in _read_files(copy.git) for r in _list_other_refs(*file))
     if changed := sorted(ref for ref, _ in before.items() ^ now.items()):
-        raise _OtherReference(changed[0])
+        raise ChangesRejected(_OTHER_KIND.format(changed[0][:100]))
 
 
 def _max_bytes(name: str) -> int:
@@ -202,7 +196,7 @@ def _validate_file(copy: OverlayCopy, name: str, data: bytes | None) -> bytes:
     elif name == "HEAD" or name.startswith("refs/"):
         _require_valid(_REFERENCE.fullmatch(text), name)
     if "/" in name and not re.match(rf"logs/HEAD$|(?:logs/)?{_REF_KIND}", name):
-        raise _OtherReference(name)
+        raise ChangesRejected(_OTHER_KIND.format(name[:100]))
     if "/" in name:
         _require_valid(_REF_NAME.fullmatch(name), name)
     return data
@@ -266,7 +260,7 @@ def _run_git(
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
-    environ = {**SAFE_GIT_ENVIRONMENT, **_MORE_ENVIRONMENT, **location, **(env or {})}
+    environ = {**SAFE_GIT_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})}
     try:
         done = subprocess.run(
             argv, input=data, capture_output=True, env=environ, cwd=copy.workspace,
@@ -286,11 +280,7 @@ def _run_git(
 def _copy_objects(copy: OverlayCopy) -> Path:
     """Copy new objects to a repository of their own, which no command sees, and return it."""
     incoming = copy.folder.parent / "incoming"
-    names = [
-        path.removeprefix("objects/") for path, _ in overlay.walk_files(copy.folder, "objects")
-    ]
-    is_sha256 = any(len(name) > 64 and _OBJECT_NAME.fullmatch(name) for name in names)
-    hashing = "sha256" if is_sha256 else "sha1"
+    hashing = _run_git(copy, "rev-parse", "--show-object-format").decode().strip()
     words = ("init", "--quiet", "--bare", "--template=", f"--object-format={hashing}")
     _run_git(copy, *words, str(incoming), location={})
     for path, folder in overlay.walk_files(copy.folder, "objects"):

@@ -13,17 +13,13 @@ _PREFIX = "hermes-"
 _CONTROLLERS = ("memory", "pids")
 _SUPERVISORS = 20
 """Processes of ours that a session may have besides those of its commands."""
-_TRIES = 5
-
-
-# A session has a group with the limits, and each of its commands a group in that one.
 
 
 def join_groups(session: str) -> list[str]:
     """Create groups and move this process into them, without limits yet; [] where we may not.
 
-    Moving a process takes the kernel up to 20 ms, so it is done ahead of time. `session`: whose
-    commands are limited together; empty: this one alone.
+    A session has a group with the limits, and each of its commands a group in that one; without a
+    session a command is limited alone. Moving takes the kernel up to 20 ms, so it is done early.
     """
     joined: list[str] = []
     wanted = set(_CONTROLLERS)
@@ -60,12 +56,10 @@ def set_limits(groups: list[str], memory: int, processes: int) -> bool:
 def count_hits(groups: list[str]) -> tuple[int, int]:
     """How many processes in these groups were killed for want of memory, and how often one could
     not be started."""
-    oom_files = [
-        f"{group}/{n}" for group in groups for n in ("memory.events", "memory.oom_control")
-    ]
+    memory = [f"{g}/memory.{n}" for g in groups for n in ("events", "oom_control")]
     # Linux counts in the group of the process, since 6.10 in that of the limit.
-    fork_files = [f"{g}/pids.events" for group in groups for g in (group, os.path.dirname(group))]
-    return _sum_counts(oom_files, "oom_kill "), _sum_counts(fork_files, "max ")
+    forks = [f"{g}/pids.events" for group in groups for g in (group, os.path.dirname(group))]
+    return _sum_counts(memory, "oom_kill "), _sum_counts(forks, "max ")
 
 
 def _sum_counts(paths: list[str], label: str) -> int:
@@ -105,7 +99,7 @@ def _write_limit(groups: list[str], names: tuple[str, ...], value: int) -> bool:
     for group in groups:
         for name in names:
             with contextlib.suppress(OSError):
-                _write_number(f"{group}/{name}", value)
+                _write_value(f"{group}/{name}", value)
                 done = True
     return done
 
@@ -116,19 +110,16 @@ def _is_alive(pid: str) -> bool:
 
 def _create_and_enter(group: str) -> bool:
     session = os.path.dirname(group)
-    for _ in range(_TRIES):
+    for _ in range(5):
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(session, 0o755)
                 _write_limit([session], ("memory.use_hierarchy",), 1)  # before Linux 5.11
             for name in _CONTROLLERS:
-                with (
-                    contextlib.suppress(OSError),
-                    open(f"{session}/cgroup.subtree_control", "w") as f,
-                ):
-                    f.write(f"+{name}")
+                with contextlib.suppress(OSError):
+                    _write_value(f"{session}/cgroup.subtree_control", f"+{name}")
             os.mkdir(group, 0o755)
-            _write_number(f"{group}/cgroup.procs", 0)
+            _write_value(f"{group}/cgroup.procs", 0)
         except FileNotFoundError:  # the session's last command has ended just now
             continue
         except OSError:
@@ -146,10 +137,10 @@ def leave_groups(groups: list[str]) -> None:
             os.rmdir(os.path.dirname(group))
 
 
-def _write_number(path: str, value: int) -> None:
+def _write_value(path: str, value: int | str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, b"%d" % value)
+        os.write(fd, str(value).encode())
     finally:
         os.close(fd)
 

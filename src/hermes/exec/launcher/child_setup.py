@@ -49,7 +49,7 @@ class ChildSetup:
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
         self._has_cgroup_limits = False
-        self._hits = (0, 0)
+        self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
 
@@ -74,7 +74,6 @@ class ChildSetup:
         for folder in sorted({os.path.dirname(path) for path in links}):
             paths = [path for path in links if os.path.dirname(path) == folder]
             self._link_folders.append((paths, hold_links(folder, paths)))
-        self._hits = cgroup.count_hits(self._groups)
         if limits := self._instructions.get("cgroup_limits"):
             self._has_cgroup_limits = cgroup.set_limits(self._groups, *limits)
         if self.is_wrapped:

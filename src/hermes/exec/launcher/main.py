@@ -30,8 +30,7 @@ _MAX_FDS = 4
 
 
 def main() -> NoReturn:
-    """Serve the socket on file descriptor 0: each name of a session carries the descriptors of one
-    command."""
+    """Serve the socket on file descriptor 0: each message carries the descriptors of a command."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()

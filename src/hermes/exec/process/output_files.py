@@ -17,13 +17,9 @@ _next_check: dict[Path, float] = {}
 """When each folder is cleaned up next: a server runs for weeks."""
 
 
-def find_outputs_root(folder: Path) -> Path:
-    """The folder of all conversations' outputs, given the folder of one."""
-    return folder.parent if folder.parent.name == OUTPUTS_NAME else folder
-
-
 def is_cleanup_due(folder: Path) -> bool:
     """Whether it is time to clean up; True once per interval."""
+    folder = _find_root(folder)
     now = time.monotonic()
     if now < _next_check.get(folder, now):
         return False
@@ -32,7 +28,9 @@ def is_cleanup_due(folder: Path) -> bool:
 
 
 def remove_old_outputs(folder: Path, *, days: float = KEEP_DAYS, most: int = MAX_BYTES) -> int:
-    """Remove files older than `days`, then the oldest above `most` bytes; returns how many."""
+    """Remove files of all conversations that are older than `days`, then the oldest above `most`
+    bytes; returns how many."""
+    folder = _find_root(folder)
     found: list[tuple[float, int, str]] = []
     oldest = time.time() - days * 86400
     for above, _, names in os.walk(folder):
@@ -52,3 +50,8 @@ def remove_old_outputs(folder: Path, *, days: float = KEEP_DAYS, most: int = MAX
                 Path(path).unlink()
                 removed += 1
     return removed
+
+
+def _find_root(folder: Path) -> Path:
+    """The folder of all conversations, given the folder of one."""
+    return folder.parent if folder.parent.name == OUTPUTS_NAME else folder

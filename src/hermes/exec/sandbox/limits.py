@@ -36,10 +36,10 @@ def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
     }
 
 
-def describe_hits(limits: ResourceLimits, hits: tuple[int, int]) -> Iterator[str]:
+def describe_hits(hits: tuple[int, int]) -> Iterator[str]:
     """Notes about the limits that a command hit: of memory, of processes."""
     killed, refused = hits
-    together = "together the commands of this session may have"
+    limits, together = ResourceLimits(), "together the commands of this session may have"
     if killed:
         memory = _find_memory_limit(limits) / _GB
         yield f"[{killed} process(es) killed for want of memory: {together} {memory:.1f} GB]"

@@ -42,6 +42,7 @@ SAFE_GIT_ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
 }
 """For every git that we run ourselves: no settings of the user or the machine, no questions."""
 _GIT_ENVIRONMENT = {
@@ -49,7 +50,6 @@ _GIT_ENVIRONMENT = {
     "GIT_CONFIG_SYSTEM": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_AUTHOR_NAME": "hermes",
     "GIT_AUTHOR_EMAIL": "hermes@localhost",
     "GIT_COMMITTER_NAME": "hermes",

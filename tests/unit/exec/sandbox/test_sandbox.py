@@ -219,7 +219,7 @@ async def test_limits_hold_for_the_commands_of_a_session_together(
     if not any(outcome.limit_hits):  # the kernel has chosen the other one
         outcome, text = await first
     assert outcome.limit_hits[hit] > 0 and outcome.limit_hits[1 - hit] == 0
-    (note,) = describe_hits(limits, outcome.limit_hits)
+    (note,) = describe_hits(outcome.limit_hits)
     assert "together the commands of this session may have" in note
     first.cancel()
     await asyncio.wait([first])
