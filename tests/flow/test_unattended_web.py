@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from hermes.app.agents import Options
 from hermes.app.approvals.seen_urls import SeenUrls
@@ -134,6 +135,15 @@ def test_a_url_is_seen_when_it_stands_there_whole(text: str, url: str, seen: boo
     urls = SeenUrls()
     urls.read_history(History([user_message(text)]))
     assert (url in urls) == seen
+
+
+def test_messages_that_the_user_did_not_write_show_nothing() -> None:
+    """A summary, or a question that quotes the model's own answer."""
+    urls = SeenUrls()
+    written = user_message("https://a.example/x")
+    kinds: list[Any] = ["summary", "injected"]
+    urls.read_history(History([structs.replace(written, kind=kind) for kind in kinds]))
+    assert "https://a.example/x" not in urls
 
 
 async def test_patch_shows_lines_of_the_file(tmp_path: Path) -> None:
