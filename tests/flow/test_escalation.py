@@ -200,6 +200,17 @@ async def test_a_rule_of_the_user_holds_without_a_sandbox(tmp_path: Path) -> Non
         assert (r.home.work / "a").exists()
 
 
+async def test_a_rule_may_give_a_program_all_rights(tmp_path: Path, tier: SandboxTier) -> None:
+    """Also where there is no repository, which matters to git alone."""
+    rule = {"decision": "allow", "prefix": "touch", "escalate": {"unconfined": True}}
+    config = {"approvals": {"rules": [rule, {"decision": "allow", "prefix": "touch"}]}}
+    outside = tmp_path / "outside"
+    steps = [run(f"touch {outside}", unconfined=True), say("done")]
+    async with rig(tmp_path, steps, options=ASK, config=config) as r:
+        assert await answering(r, "deny") == []
+    assert outside.exists()
+
+
 async def test_a_question_says_nothing_false_about_a_new_session(tmp_path: Path) -> None:
     config = {"sandbox": {"mode": "full-access"}}
     async with rig(tmp_path, [run("make"), say("done")], options=ASK, config=config) as r:

@@ -145,6 +145,10 @@ async def test_a_file_that_is_hidden(
     assert "nobody can change that" in result and "credentials" in result
 
 
+async def test_reading_is_not_called_writing(tmp_path: Path, tier: SandboxTier) -> None:
+    assert "write to" not in await run_one(tmp_path, "cat /etc/shadow")
+
+
 async def test_other_failures_are_not_blamed_on_the_sandbox(
     tmp_path: Path, tier: SandboxTier
 ) -> None:

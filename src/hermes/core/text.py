@@ -1,9 +1,13 @@
-"""Text that every wire and every store accepts."""
+"""Text that every wire and every store accepts, and lists of words kept in files."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
@@ -33,3 +37,22 @@ def format_plural(number: int, thing: str, things: str = "") -> str:
 def safe_name(text: str, fallback: str) -> str:
     """Part of a file name from any text: no separators, no dots, at most 64 characters."""
     return _UNSAFE_IN_NAME.sub("_", text)[:64] or fallback
+
+
+class WordLists:
+    """The lists of one file. `[name]` begins a list; the rows of a table have columns, separated by
+    bars."""
+
+    def __init__(self, file: Path) -> None:
+        parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
+        self._rows = {name: rows.splitlines() for name, _, rows in parts}
+
+    def get_words(self, name: str) -> frozenset[str]:
+        return frozenset(" ".join(self._rows[name]).split())
+
+    def get_table(self, name: str) -> list[list[str]]:
+        return [row.split("|") for row in self._rows[name]]
+
+    def compile_pattern(self, name: str, pattern: str) -> re.Pattern[str]:
+        """A pattern with the expressions of a list in the place of `{}`."""
+        return re.compile(pattern.format("|".join(sorted(self.get_words(name)))))

@@ -293,7 +293,8 @@ class Approvals:
         """Whether rules or earlier answers give these commands this access."""
         if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
             return True
-        if access.unconfined and not (self._cwd / ".git").exists():
+        by_git = any(argv[0] == "git" for argv in judged.acting)
+        if access.unconfined and by_git and not (self._cwd / ".git").exists():
             return False  # a repository that a confined command makes here would be obeyed
         rules = self._book.rules.with_rules(self._escalations)
         return bool(judged.acting) and rules.grants_access(judged.acting, access)

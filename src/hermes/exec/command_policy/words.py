@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hermes.core.word_lists import WordLists
+from hermes.core.text import WordLists
 
 UNKNOWN = "\0"
 """Stands in a word for a part that is known only at run time."""
