@@ -12,7 +12,7 @@ import pytest
 
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, call, run_hermes, say
-from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, terminal
+from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
 READY = "(Enter: no)"
@@ -167,6 +167,17 @@ async def test_paste_of_five_thousand_lines(tmp_path: Path) -> None:
         assert t.screen.count("row 4999") == 0
 
 
+async def type_until(t: Terminal, text: str, expected: str) -> None:
+    """Type until what it completes to is offered: the files may be listed only after the key."""
+    t.type(text)
+    for _ in range(30):
+        try:
+            return await t.until(lambda: expected in t.screen, expected, timeout=2)
+        except AssertionError:
+            t.type("\x7f" + text[-1])
+    raise AssertionError(f"never offered: {expected}")
+
+
 async def test_files_folders_and_images(tmp_path: Path) -> None:
     async with Provider([say("seen")]) as p:
         home = Home.of(tmp_path, p)
@@ -178,15 +189,13 @@ async def test_files_folders_and_images(tmp_path: Path) -> None:
         (home.work / "sub").mkdir()
         (home.work / "sub" / "inner.txt").write_text("x")
         async with terminal(home) as t:
-            t.type("see @no")
-            await t.see("notes.txt")
+            await type_until(t, "see @no", "notes.txt")
             t.type(TAB)
             await t.see("see @notes.txt")
             t.type(" and @sub and ")
             await t.paste(str(home.work / "pic.png"))
             await t.see("[image pic.png]")
-            t.type(" @")
-            await t.see("sub/inner.txt")
+            await type_until(t, " @", "sub/inner.txt")
             assert "secret.log" not in t.screen
             t.type("\x7f" + ENTER)
             await t.see("seen")

@@ -18,13 +18,19 @@ def get_environment() -> Mapping[str, str]:
     return os.environ
 
 
+_OF_MAKE = frozenset("MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MAKE_TERMOUT MAKE_TERMERR".split())
+"""Of a `make` that started us: a `make` in a command is none of its children."""
+
+
 def build_child_env(secrets: Secrets, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment for child processes, without any variable that names or contains a secret."""
     values = secrets.redactable_values()
     kept = {
         name: value
         for name, value in environ.items()
-        if not secrets.must_hide(name) and not any(secret in value for secret in values)
+        if not secrets.must_hide(name)
+        and name not in _OF_MAKE
+        and not any(secret in value for secret in values)
     }
     kept[CHILD_MARK] = "1"
     return kept
