@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +68,9 @@ async def run_one(tmp_path: Path, text: str, **more: Any) -> str:
 async def test_no_network_is_an_immediate_error_that_says_so(
     tmp_path: Path, tier: SandboxTier, text: str
 ) -> None:
-    start = time.monotonic()
     result = await run_one(tmp_path, text)
     assert "the sandbox has no network" in result or "not found" in result, result
     assert "escalate {network: [hosts], why}" in result or "not found" in result
-    assert time.monotonic() - start < 30, "nothing waits for what cannot come"
 
 
 async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
