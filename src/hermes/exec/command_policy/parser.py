@@ -108,6 +108,10 @@ class CommandReader:
     def _read_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
         redirects = [child for child in node.children if child.type in _REDIRECTS]
+        words = any(len(child.children_by_field_name("destination")) > 1 for child in redirects)
+        while words and body is not None and body.type in ("list", "pipeline"):  # the last one's
+            self._pending += body.named_children[:-1]
+            body = body.named_children[-1]
         simple = body is not None and body.type == "command"
         self._pending += [] if body is None or simple else [body]
         self._add_command(body if simple else None, redirects)

@@ -73,6 +73,7 @@ cd / && rm -rf *
 cd ~; rm -rf .
 > f rm -rf ~
 rm > f -rf ~
+git stash drop && rm > f -rf ~
 echo 'rm -rf /' | sh
 printf '%s\n' 'rm -rf /' | sudo bash -s
 env -S 'rm -rf /'
