@@ -361,7 +361,7 @@ async def test_packages_is_a_ready_made_grant(
     async with site() as (port, seen):
         monkeypatch.setenv("PIP_INDEX_URL", f"http://{HOST}:{port}/simple")
         config = {**open_to(port), "sandbox": {"network": {"allow": ["packages"]}}}
-        monkeypatch.setenv("PATH", f"{tmp_path}/work/sub:{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", f"{tmp_path / 'work' / 'sub'}:{os.environ['PATH']}")
         get = f"python3 fetch.py http://{HOST}:{port}/"
         steps = [
             run("cd . && pip install x", "c1"),
