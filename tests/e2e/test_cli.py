@@ -54,7 +54,7 @@ def run(tmp_path: Path, home: Path) -> Run:
             **(env or {}),
         }
         done = subprocess.run(
-            command, input=stdin, capture_output=True, env=environ, cwd=tmp_path, timeout=30
+            command, input=stdin, capture_output=True, env=environ, cwd=tmp_path, timeout=90
         )
         result = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in result.err + result.out

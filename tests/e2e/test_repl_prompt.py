@@ -343,7 +343,7 @@ async def test_in_tmux(tmp_path: Path) -> None:
             return (await child.communicate())[0].decode()
 
         async def seen(text: str) -> str:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while text not in (shown := await tmux("capture-pane", "-p", "-S", "-")):
                     await asyncio.sleep(0.05)
             return shown

@@ -278,7 +278,7 @@ terminal("sleep {mark}")
 """
     async with rig(tmp_path, [call(script(code))]) as r:
         turn = r.begin()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(90):
             while len(naming(mark)) < 2:
                 await asyncio.sleep(0.02)
         r.session.interrupt()

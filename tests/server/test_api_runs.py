@@ -336,7 +336,7 @@ async def test_stop_kills_the_tool(tmp_path: Path) -> None:
     work = call(("c1", "terminal", {"command": "touch begun; sleep 300; touch after"}))
     async with api(tmp_path, [work]) as a:
         run = await start_run(a)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not (a.home.work / "begun").exists():
                 await asyncio.sleep(0.02)
         await a.post(f"{RUNS}/{run}/stop")
@@ -481,7 +481,7 @@ async def test_an_approval_is_denied_after_a_while(
     async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
         run = await start_run(a)
         await gate.reached()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while (await get_state(a, run))["status"] != "running":
                 await asyncio.sleep(0)  # clients see the stored state
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": "once"})).status == 409

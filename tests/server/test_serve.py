@@ -45,7 +45,7 @@ class ServeProcess:
             return await r.read()
 
     async def wait(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             return await self.process.wait()
 
     async def stop(self) -> int:
@@ -55,7 +55,7 @@ class ServeProcess:
     async def wait_until_closed(self) -> None:
         """Wait until the port no longer accepts connections."""
         _, _, port = self.url.rpartition(":")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", int(port))
@@ -74,7 +74,7 @@ async def serve(
     assert process.stderr is not None
     told = ""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while "listening on" not in told:
                 line = (await process.stderr.readline()).decode()
                 assert line, told
@@ -234,7 +234,7 @@ async def test_stopping_ends_tools_and_their_streams(home: Home, provider: Provi
     async with serve(home) as s, aiohttp.ClientSession() as http:
         url = s.url + "/v1/chat/completions"
         async with http.post(url, json=body, headers=headers) as answer:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not (home.work / "pid").exists():
                     await asyncio.sleep(0.02)
             s.process.send_signal(signal.SIGTERM)
@@ -256,7 +256,7 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     async with serve(home) as s, _stream_response(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 _, told = await s.call("GET", f"/v1/runs/{run}")
                 if told["last_event"] == "message.delta":

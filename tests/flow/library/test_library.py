@@ -238,7 +238,7 @@ async def test_a_function_may_run_out_of_items(opening: Opening) -> None:
 
     steps = (call(("a", "take_next", {})), say("ok"))
     async with opening(*steps, tools=[take_next]) as (agent, provider):
-        assert (await asyncio.wait_for(agent.run("go"), 20)).text == "ok"
+        assert (await asyncio.wait_for(agent.run("go"), 90)).text == "ok"
     assert "StopIteration" in last_results(provider)[0]
 
 
