@@ -29,6 +29,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("gate")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in the background; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _DATABASE = re.compile(r"\.db(-wal|-shm|-journal)?$")
 _opened: list[str] = []
 _watching = True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Coroutine
-from contextlib import asynccontextmanager
+import os
+import signal
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +14,8 @@ from hermes.config import paths
 from hermes.config.env import get_environment, is_inside_agent
 
 if TYPE_CHECKING:
+    import asyncio
+
     from hermes.config.load import Setup
     from hermes.core.store import Store
 
@@ -22,7 +26,27 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Runs asynchronous work to its end; a command that only explains itself needs no asyncio."""
     import asyncio
 
-    return asyncio.run(work)
+    async def run() -> T:
+        with _wake_on_signals(asyncio.get_running_loop()):
+            return await work
+
+    return asyncio.run(run())
+
+
+@contextmanager
+def _wake_on_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """A signal that comes just before the loop begins to wait would wait with it."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    loop.add_reader(reader, os.read, reader, 4096)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        loop.remove_reader(reader)
+        os.close(reader)
+        os.close(writer)
 
 
 def locate_home(profile: str) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from msgspec import structs
 
 from hermes.app.model_probe import ping_model
 from hermes.app.runtime import Runtime
+from hermes.cli.startup import run_async
 from hermes.config import dotenv
 from hermes.config.load import Setup
 from hermes.config.update import apply_changes
@@ -95,7 +95,7 @@ def check_key(setup: Setup, provider: NamedProvider, key: str, model: str) -> st
     variable = provider.usual_variable
     setup = structs.replace(setup, secrets=setup.secrets.with_variable(variable, key))
     choice = ModelChoice(model, provider.name, "", variable)
-    return asyncio.run(_call_provider(setup, provider, choice))
+    return run_async(_call_provider(setup, provider, choice))
 
 
 async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelChoice) -> str:

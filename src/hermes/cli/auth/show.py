@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
+from hermes.cli.startup import run_async
 from hermes.cli.terminal.tables import align_columns
 from hermes.cli.terminal.text import print_report
 from hermes.config import paths
@@ -52,7 +52,7 @@ def _list_credentials(setup: Setup, provider: NamedProvider | None) -> list[Stor
 def _find_answering(setup: Setup, provider: NamedProvider | None) -> tuple[str, str]:
     """(the model that would be called, "") or ("", what is missing)."""
     choice = ModelChoice() if provider is None else ModelChoice(provider=provider.name)
-    choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
+    choice = run_async(choose_model(setup.config, setup.secrets, choice))
     try:
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
     except ConfigError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from argparse import Namespace
 from hermes.cli.auth.secret_input import read_key
 from hermes.cli.main import print_stderr
 from hermes.cli.model.selection import ModelSelection, save_selection
+from hermes.cli.startup import run_async
 from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.config import dotenv
 from hermes.config.load import Setup, load_setup
@@ -78,7 +78,7 @@ def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
         async with Transport() as transport:
             return await Prober(transport, key).probe_address(url, api_mode)
 
-    return asyncio.run(probe_url())
+    return run_async(probe_url())
 
 
 def _confirm_version(found: Probe, *, attended: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from getpass import getpass
 
@@ -13,7 +12,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.model.candidates import Candidate, find_candidates, guess_variable
 from hermes.cli.model.custom import pick_listed_model, probe_endpoint
-from hermes.cli.startup import load_checked_setup
+from hermes.cli.startup import load_checked_setup, run_async
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.text import one_line
 from hermes.config import dotenv, paths
@@ -73,7 +72,7 @@ def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
 
 
 def _try_candidates(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
-    found = asyncio.run(find_candidates(setup))
+    found = run_async(find_candidates(setup))
     if found:
         print("Found:")
     for number, candidate in enumerate(found, 1):
@@ -99,10 +98,10 @@ def _requested_candidate(setup: Setup, request: SetupRequest) -> Candidate:
     provider = "local" if request.embedded else request.provider
     choice = ModelChoice(request.model, provider, request.base_url, request.key_env)
     if not request.base_url and not request.model and provider in provider_index().local_servers:
-        servers = asyncio.run(find_servers([provider]))
+        servers = run_async(find_servers([provider]))
         choice = servers[0].model_choice if servers else choice
     elif not provider:
-        choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
+        choice = run_async(choose_model(setup.config, setup.secrets, choice))
     label = ":".join(filter(None, (choice.provider, choice.model)))
     return Candidate("requested", choice, label or request.base_url or request.key_env)
 
@@ -190,7 +189,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
         else:
             print(f"Testing {candidate.label} ...", flush=True)
 
-    greeting = asyncio.run(greet_model(setup, candidate.choice, prepare_endpoint))
+    greeting = run_async(greet_model(setup, candidate.choice, prepare_endpoint))
     if greeting.error:
         print_stderr(greeting.error)
         return ""

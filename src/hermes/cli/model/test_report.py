@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from msgspec import structs
@@ -10,6 +9,7 @@ from msgspec import structs
 from hermes.app.model_probe import FEATURES, ModelTrial, examine_model
 from hermes.app.runtime import Runtime
 from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.startup import run_async
 from hermes.cli.terminal.download import ensure_available, is_embedded_endpoint
 from hermes.cli.terminal.text import one_line, print_report
 from hermes.config.load import Setup
@@ -22,7 +22,7 @@ _STATE_MARKS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
 def report_test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -> int:
     """Tests the model and prints the result; returns the exit status."""
-    trial = asyncio.run(_test_model(setup, choice, cache=cache))
+    trial = run_async(_test_model(setup, choice, cache=cache))
     print_report(_trial_object(trial), _format_trial(trial), json=json)
     if trial.error:
         print_stderr(trial.error)
