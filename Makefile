@@ -13,19 +13,23 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
+.PHONY: help run test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, e.g. make run ARGS="chat -q hello", make test ARGS="-k store -x"'
 
-# Without a terminal and without words there is nobody to talk to: it talks by itself.
+# Without arguments and without a terminal there is no user to answer: the demo runs instead.
 run: $(VENV)/.run $(VENV)/.local ## run the product
 	@set -- $(ARGS); if [ $$# -eq 0 ] && ! [ -t 0 ]; then set -- demo; fi; exec $(BIN)/hermes "$$@"
 
 test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not heavy" $(ARGS)
+
+e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, Docker
+	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
+	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 
 test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it once
 	$(BIN)/hermes model pull

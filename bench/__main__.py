@@ -76,6 +76,8 @@ ROWS = (
     Row("tools", "tools_growth", "step 400 compared with step 20", "x", at_most=1.3),
     Row("sandbox", "sandbox_start", "sandbox start: added to a command", at_most=40),
     Row("sandbox", "sandbox_command", "  a command, wall"),
+    Row("sandbox", "judge_large", "  judging a command of up to 128 KB, CPU", at_most=50),
+    Row("sandbox", "judge_memory", "  memory for that", "MB", at_most=20),
     Row("sandbox", "sandbox_probe", "  canary, once until something changes"),
     Row("store", "append_cpu", "append a message, CPU", faster=3),
     Row("store", "append_wall", "  the same, wall"),

@@ -5,6 +5,7 @@ Both go through the same launcher, so what is left is the walls; plain bash is `
 
 import asyncio
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -17,6 +18,11 @@ from hermes.exec.sandbox import SandboxPolicy, SandboxTier, build_policy
 from hermes.exec.sandbox_probe import probe_tier
 
 ROUNDS = 60
+LARGE = (
+    "ls -la foo && git status | grep bar\n", "rm -rf a/b/c ", "find . -exec rm {} \\; ", "sudo ",
+    "echo a | |", "echo ((a)) ", "echo $(a) ", "x=1; ", "$a", "a\\\n", "for i in a; do ", "$(", ";",
+    "cat <<E\n", "[[ ! ", "{a,b}", "a",
+)  # fmt: skip
 ENV = {"PATH": os.defpath, "HOME": str(Path.home())}
 
 
@@ -31,7 +37,34 @@ async def once(folder: Path, policy: SandboxPolicy | None, tier: SandboxTier | N
     return took
 
 
+def judge_large_commands() -> None:
+    """The slowest judgement of a command of up to 128 KB, and the memory that all of them took."""
+    from hermes.exec.command_policy import CommandRules, judge_command
+
+    def judge(text: str) -> float:
+        begin = time.process_time()
+        judge_command(
+            text,
+            workspace=Path("/srv/w"),
+            home=Path("/srv/h"),
+            rules=CommandRules(),
+            sandboxed=True,
+        )
+        return (time.process_time() - begin) * 1e3
+
+    judge("ls")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    slowest = max(
+        min(judge(unit * (size // len(unit))) for _ in range(3))
+        for unit in LARGE
+        for size in (2048, 8192, 16384, 131072)
+    )
+    emit("judge_large", slowest)
+    emit("judge_memory", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
 async def main() -> None:
+    judge_large_commands()
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
         for folder in ("work", "home"):

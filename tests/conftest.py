@@ -29,6 +29,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("gate")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in the background; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _DATABASE = re.compile(r"\.db(-wal|-shm|-journal)?$")
 _opened: list[str] = []
 _watching = True
@@ -104,6 +106,8 @@ _LONGEST = (
     "unit/exec/command_policy",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
+_HEAVY = (*_LONGEST[:4], "flow/test_backend_docker")
+"""Minutes of kills and fuzzing, a browser, a daemon: `make e2e` runs them, `make test` does not."""
 _PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
 """Files that several workers share, and what a case's name says about its share."""
 
@@ -112,8 +116,12 @@ def _rank(item: pytest.Item) -> int:
     return next((n for n, name in enumerate(_LONGEST) if name in item.nodeid), len(_LONGEST))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
+    for item in items:
+        if any(name in item.nodeid for name in _HEAVY):
+            item.add_marker("heavy")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from os import PathLike
@@ -21,6 +21,8 @@ from hermes.app.session import Session as LiveSession
 from hermes.app.structured_output import OutputError, PromptRun, build_format
 from hermes.config.env import get_environment
 from hermes.config.load import Setup, load_setup
+from hermes.config.schema import Count, Dollars
+from hermes.config.validate import field_types, find_wrong_option
 from hermes.core import events, message
 from hermes.core.errors import ConfigError, HermesError, StoreError, ToolError
 from hermes.core.events import Notice, Question, TextDelta
@@ -43,6 +45,24 @@ ApprovalMode: TypeAlias = Literal["ask", "smart", "never-ask"]
 Decision: TypeAlias = bool | Literal["once", "session", "deny"]
 """True and "once" allow a call, "session" also allows similar calls until the session is closed."""
 _SOURCE = "library"
+_FOLDER = (str, PathLike, "a path")
+_FUNCTION = (Callable, "a function")
+_OPTION_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("model", "provider", "base_url", "api_key_env", "api_mode", "profile"), str),
+    "instructions": str,
+    "toolsets": tuple[str, ...],
+    "tools": (Iterable, "a list of functions"),
+    "cwd": _FOLDER,
+    "home": _FOLDER,
+    "max_turns": Count,
+    "effort": Effort,
+    "budget_usd": Dollars,
+    "approvals": ApprovalMode,
+    "yolo": bool,
+    "approve": _FUNCTION,
+    "ask": _FUNCTION,
+}
+"""What each option of an Agent may be, besides None."""
 
 log = logging.getLogger("hermes")
 log.addHandler(logging.NullHandler())
@@ -202,7 +222,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             has read private data and untrusted text. "write" changes something: it needs approval.
         needs_approval: Every call needs approval.
         timeout: Seconds until a call is given up.
+
+    Raises:
+        TypeError: An option cannot be used.
     """
+    if wrong := find_wrong_option(field_types(FunctionOptions), options):
+        raise TypeError(f"@hermes.tool: {wrong}")
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__hermes_tool__ = FunctionOptions(**options)  # type: ignore[attr-defined]
@@ -255,7 +280,7 @@ class Session(_Runner):
         self._approve = approve
         self._ask = ask
         self._note = live.agent.note
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         live.interactions.user_present = approve is not None
         live.interactions.on_approval = self._answer_approval if approve else None
         live.interactions.on_question = self._answer_question if ask else None
@@ -267,6 +292,7 @@ class Session(_Runner):
 
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
+        _check_text("The prompt", prompt)
         run = PromptRun(self._live, message.user_message(prompt), build_format(output))
         if self._note:
             yield Notice("model", self._note)
@@ -283,34 +309,37 @@ class Session(_Runner):
         yield _make_result(self._live, run)
 
     def steer(self, text: str) -> bool:
-        """Guide the running turn: the model reads this after its current step. False when no turn
-        is running."""
-        if self._live.is_busy:
-            self._live.submit(message.user_message(text), "steer")
-        return self._live.is_busy
+        """Guide the running turn: the model reads this after its current step, or as the next
+        message if that was the last one. False, and nothing happens, when no turn is running."""
+        _check_text("The text", text)
+        if not self._live.is_steerable:
+            return False
+        self._live.submit(message.user_message(text), "steer")
+        return True
 
     def interrupt(self) -> None:
-        """Stop the running turn; its result says "interrupted"."""
+        """Stop the running turn; its result says "interrupted". What it had not read of `steer`
+        comes before the next prompt."""
         self._live.stop()
 
     async def _answer_approval(self, approval: events.Approval) -> events.Answer:
-        decision = await self._call_back(self._approve, _publish_event(approval))
-        if decision == "session" and "session" in approval.choices:
-            return "session"
-        return "once" if decision is True or decision in ("once", "session") else "deny"
+        parse = partial(_parse_decision, choices=approval.choices)
+        return await self._call_back(self._approve, _publish_event(approval), parse) or "deny"
 
     async def _answer_question(self, question: Question) -> str | None:
-        reply = await self._call_back(self._ask, question)
-        return None if reply is None else str(reply)
+        return await self._call_back(self._ask, question, lambda r: None if r is None else str(r))
 
-    async def _call_back(self, answer: Callable[..., Any] | None, question: Any) -> Any:
+    async def _call_back(
+        self, answer: Callable[..., Any] | None, question: Any, parse: Callable[[Any], T]
+    ) -> T | None:
         """Ask the program; what it raises ends the turn, and is raised where it waits for it."""
         assert answer is not None
         try:
-            return await call_function(answer, question)
-        except Exception as error:  # noqa: BLE001 - raised by `stream`
+            return parse(await call_function(answer, question))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised by `stream`
             self._failure = error
             self._live.interrupt()
+            return None
 
 
 class Agent(_Runner):
@@ -343,7 +372,8 @@ class Agent(_Runner):
 
     Raises:
         TypeError: A function cannot be used as a tool.
-        ConfigError: The configuration or an option cannot be used; raised by `async with`.
+        ConfigError: An option has a wrong value. `async with` raises it, too, when the
+            configuration cannot be used.
     """
 
     def __init__(  # noqa: PLR0913 - a keyword per option
@@ -368,14 +398,11 @@ class Agent(_Runner):
         approve: Approve | None = None,
         ask: Ask | None = None,
     ) -> None:
+        if wrong := find_wrong_option(_OPTION_TYPES, locals()):
+            raise ConfigError(wrong)
+        choice = (model, provider, base_url, api_key_env, api_mode)
         self._options = Options(
-            choice=ModelChoice(
-                model=model or "",
-                provider=provider or "",
-                base_url=base_url or "",
-                api_key_env=api_key_env or "",
-                api_mode=api_mode or "",
-            ),
+            choice=ModelChoice(*(value or "" for value in choice)),
             toolsets=None if toolsets is None else tuple(toolsets),
             max_turns=max_turns,
             yolo=yolo,
@@ -385,12 +412,18 @@ class Agent(_Runner):
             _load_setup,
             profile or "",
             home,
-            api_key_env,
+            api_key_env or "",
             terminal={"cwd": None if cwd is None else str(cwd)},
             approvals={"mode": approvals},
             budget={"session_usd": budget_usd},
         )
-        self._tools = tuple(map(_make_tool, tools))
+        default = FunctionOptions()
+        self._tools = tuple(make_tool(f, getattr(f, "__hermes_tool__", default)) for f in tools)
+        names = [tool.name for tool in self._tools]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise TypeError(
+                f"Two tools are named {twice}. Set another with @hermes.tool(name=...)."
+            )
         self._instructions = instructions
         self._approve = approve
         self._ask = ask
@@ -410,7 +443,7 @@ class Agent(_Runner):
             runtime.agents.own_tools = self._tools
             # What cannot be used is said now, not by the first turn.
             self._folder = runtime.working_folder
-            runtime.agents.get_agent(await runtime.agents.settle_model(self._options), _SOURCE)
+            runtime.agents.get_agent(await runtime.agents.choose_model(self._options), _SOURCE)
             self._closer = stack.pop_all()
         self._runtime = runtime
         return self
@@ -427,6 +460,8 @@ class Agent(_Runner):
         runtime = self._runtime
         if runtime is None:
             raise RuntimeError("Open the agent first: async with hermes.Agent() as agent")
+        if resume is not None:
+            _check_text("resume", resume)
         live = await runtime.open_session(
             resume=resume or "", source=_SOURCE, cwd=self._folder, options=self._options
         )
@@ -477,13 +512,7 @@ def run_sync(prompt: str, *, output: Any = str, agent: Agent | None = None) -> R
 # -- between the public values and those inside --------------------------------------------
 
 
-def _make_tool(function: Callable[..., Any]) -> Any:
-    return make_tool(function, getattr(function, "__hermes_tool__", FunctionOptions()))
-
-
-def _load_setup(
-    profile: str, home: Folder | None, key: str | None, **changes: dict[str, Any]
-) -> Setup:
+def _load_setup(profile: str, home: Folder | None, key: str, **changes: dict[str, Any]) -> Setup:
     """The user's configuration with other settings in some sections; None: as configured."""
     environ = get_environment() if home is None else {**get_environment(), "HERMES_HOME": str(home)}
     setup = load_setup(profile, environ, keys=[key] if key else [])
@@ -492,6 +521,24 @@ def _load_setup(
         section = structs.replace(getattr(setup.config, name), **new)
         setup = structs.replace(setup, config=structs.replace(setup.config, **{name: section}))
     return setup
+
+
+def _check_text(what: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {value!r}.")
+
+
+def _parse_decision(decision: Any, *, choices: Sequence[str]) -> events.Answer:
+    match decision:
+        case bool():
+            return "once" if decision else "deny"
+        case "session":
+            return "session" if "session" in choices else "once"
+        case "once" | "deny":
+            return cast("events.Answer", decision)
+    raise TypeError(
+        f'approve returned {decision!r}. It must return True, False, "once", "session" or "deny".'
+    )
 
 
 def _publish_event(event: events.TurnEvent) -> Event | None:
@@ -504,9 +551,8 @@ def _publish_event(event: events.TurnEvent) -> Event | None:
         case events.ToolStarted(call=call):
             return ToolStarted(call.id, call.name, _parse_arguments(call))
         case events.ToolDone(result=done, duration=seconds):
-            return ToolCompleted(
-                done.call_id, done.name, done.text, done.error, round(seconds * 1000)
-            )
+            took = round(seconds * 1000)
+            return ToolCompleted(done.call_id, done.name, done.text, done.error, took)
         case events.Approval(id=id, call=call, summary=reason, command=command):
             choices = tuple(choice for choice in event.choices if choice != "always")
             return ApprovalRequest(id, call.name, _parse_arguments(call), reason, command, choices)
@@ -526,7 +572,7 @@ def _parse_arguments(call: message.ToolCall) -> dict[str, Any]:
 def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
     """The end of the last turn, with what all turns did and used."""
     last = run.results[-1]
-    spent = sum((result.usage for result in run.results), message.Usage())
+    used = sum((result.usage for result in run.results), message.Usage())
     target = last.target or live.agent.providers[0].target
     messages = [each for result in run.results for each in result.messages]
     returns = [p for m in messages for p in m.parts if isinstance(p, message.ToolReturn)]
@@ -543,10 +589,8 @@ def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
             for call in each.calls
         ),
         model_calls=sum(result.model_calls for result in run.results),
-        usage=Usage(
-            spent.input, spent.output, spent.cache_read, spent.cache_write, spent.reasoning
-        ),
-        cost_usd=spent.cost,
+        usage=Usage(used.input, used.output, used.cache_read, used.cache_write, used.reasoning),
+        cost_usd=used.cost,
         model=target.model,
         provider=target.provider,
         _output=run.output,

@@ -54,7 +54,7 @@ def run(tmp_path: Path, home: Path) -> Run:
             **(env or {}),
         }
         done = subprocess.run(
-            command, input=stdin, capture_output=True, env=environ, cwd=tmp_path, timeout=30
+            command, input=stdin, capture_output=True, env=environ, cwd=tmp_path, timeout=90
         )
         result = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in result.err + result.out
@@ -114,6 +114,11 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
         (("chta",), "unknown command chta; did you mean chat?"),
         (("session", "list"), "did you mean sessions?"),
         (("zzz",), "unknown command zzz; see hermes --help"),
+        (("foo",), "unknown command foo; see hermes --help"),
+        (
+            ("tools", "list", "--platform", "nope"),
+            "no platform nope; use one of api, cli, library,",
+        ),
         (("gateway",), "unknown command gateway"),
         (("--verbose",), "unknown option --verbose"),
         (("--plian",), "did you mean --plain?"),

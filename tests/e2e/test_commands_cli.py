@@ -52,7 +52,7 @@ async def on_a_terminal(
 
     loop.add_reader(master, read)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await ended.wait()
             code = await process.wait()
     finally:

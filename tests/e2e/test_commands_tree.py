@@ -162,7 +162,7 @@ def complete(script: Path, *words: str) -> list[str]:
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
-        ["bash", "--norc", "-c", code], capture_output=True, text=True, check=True, timeout=10
+        ["bash", "--norc", "-c", code], capture_output=True, text=True, check=True, timeout=90
     )
     assert done.stderr == ""
     return done.stdout.split()
@@ -199,11 +199,11 @@ def test_a_shell_accepts_its_script(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"there is no {shell}")
     file = tmp_path / "script"
     file.write_text(text, encoding="utf-8")
-    subprocess.run([found, "-n", str(file)], check=True, timeout=10, capture_output=True)
+    subprocess.run([found, "-n", str(file)], check=True, timeout=90, capture_output=True)
 
 
 def test_the_installed_program_prints_the_same_script(bash_script: Path) -> None:
     done = subprocess.run(
-        [*program(), "completion", "bash"], capture_output=True, text=True, check=True, timeout=20
+        [*program(), "completion", "bash"], capture_output=True, text=True, check=True, timeout=90
     )
     assert done.stdout == bash_script.read_text(encoding="utf-8")

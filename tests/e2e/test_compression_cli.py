@@ -92,7 +92,7 @@ async def stored(home: Home) -> tuple[list[tuple[str, list[Message]]], str]:
 
 
 async def test_any_id_of_the_conversation_goes_on_with_it(tmp_path: Path) -> None:
-    reader = Reader(24)
+    reader = Reader(21)
     async with Provider(then=reader) as p:
         home = make_home(tmp_path, p)
         ran = await run_hermes(["chat", "-q", TASK, "--output", "json"], home)

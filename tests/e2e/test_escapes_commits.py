@@ -181,6 +181,31 @@ ODD = {
     "packed branches that are none": "echo x > .git/packed-refs",
     "an index that is none": "echo x > .git/index",
     "an object that is missing": "git commit -q --allow-empty -m x; rm -rf .git/objects/??",
+    "a forged object": "echo good > new; git add new; git commit -qm new\n"
+    "O=.git/objects/$(git rev-parse HEAD:new | sed 's,^..,&/,'); chmod +w $O\n"
+    "python3 -Ic 'import sys, zlib\n"
+    'open(sys.argv[1], "wb").write(zlib.compress(b"blob 5\\0evil\\n"))\' $O',
+    "a forged object that only the index names": "echo good > new; git add new\n"
+    "O=.git/objects/$(git rev-parse :new | sed 's,^..,&/,'); chmod +w $O\n"
+    "python3 -Ic 'import sys, zlib\n"
+    'open(sys.argv[1], "wb").write(zlib.compress(b"blob 5\\0evil\\n"))\' $O',
+    "a pack whose index names other objects": "echo good > new; git add new; git commit -qm new\n"
+    "git repack -qd; P=$(ls .git/objects/pack/*.idx); chmod +w $P; python3 -Ic 'import sys\n"
+    "from hashlib import sha1\n"
+    'data = bytearray(open(sys.argv[1], "rb").read()[:-20]); data[1032] ^= 1\n'
+    'open(sys.argv[1], "wb").write(data + sha1(data).digest())\' $P\n'
+    "git commit -q --allow-empty -m x",
+    "a tree that names .git": "B=$(git rev-parse HEAD:file)\n"
+    "T=$(printf '100644 blob %s\\t.GIT\\n' $B | git mktree)\n"
+    "git update-ref refs/heads/x $(git commit-tree -m x $T)",
+    "another object in the place of one": "git commit -q --allow-empty -m x\n"
+    "git replace HEAD $(git commit-tree -m evil HEAD^{tree})",
+    "the same in packed branches": "echo $(git rev-parse HEAD) refs/replace/$(git rev-parse HEAD) "
+    ">> .git/packed-refs",
+    "notes": "git notes add -m x",
+    "a HEAD that is no branch": "echo 'ref: refs/replace/x' > .git/HEAD",
+    "a file whose changes are hidden": "git update-index --skip-worktree file",
+    "a file taken for unchanged": "git update-index --assume-unchanged file",
 }
 
 
@@ -331,3 +356,41 @@ async def test_work_with_a_submodule_goes_on(world: World, tier: None) -> None:
     why = await world.inside("echo more >> file; git add -A; git commit -qm more")
     assert why == "" and "more" in world.outside("git log --format=%s")
     assert world.outside("git status --porcelain") == ""
+
+
+async def test_references_of_the_user_stay_as_they_are(world: World, tier: None) -> None:
+    world.outside("git notes add -m mine; git tag old; git update-index --assume-unchanged file")
+    script = "git pack-refs --all; git commit -q --allow-empty -m more; git branch new"
+    assert await world.inside(script) == ""
+    assert world.outside("git notes show HEAD^").strip() == "mine"
+    assert world.outside("git branch --list new --format='%(subject)'").strip() == "more"
+    assert world.outside("git ls-files -v file") == "h file\n"
+    assert "refs/notes/commits" in await world.inside("git notes remove HEAD^; git tag newer")
+    assert world.outside("git notes show HEAD^; git tag").split() == ["mine", "old"]
+
+
+async def test_packs_are_taken_over(world: World, tier: None) -> None:
+    script = (
+        "for i in 1 2 3; do echo $i > new; git add new; git commit -qm $i; done; git repack -qd"
+    )
+    assert await world.inside(script) == ""
+    assert world.outside("git log --format=%s -3; git fsck --full --no-dangling").split() == [
+        "3",
+        "2",
+        "1",
+    ]
+    assert list((world.work / ".git/objects/pack").glob("*.pack"))
+
+
+@pytest.mark.parametrize("path", ["../missing.inc", "../missing/deeper/settings.inc"])
+async def test_settings_that_are_included_may_be_missing(
+    world: World, tier: None, path: str
+) -> None:
+    world.outside(f"git config include.path {path}")
+    script = "git status --porcelain && echo more >> file && git commit -qam more"
+    assert await world.inside(script) == ""
+    assert world.outside("git log -1 --format=%s").strip() == "more"
+    planted = f"mkdir -p .git/../missing/deeper; {CONFIG} > .git/{path}"
+    await world.inside(f"{EVIL}{planted}")
+    world.outside("git status")
+    assert not world.canary.exists()

@@ -196,11 +196,11 @@ async def test_a_reader_that_does_not_read_cannot_hold_back_a_signal(tmp_path: P
         )  # fmt: skip
         os.close(write)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while not provider.requests or provider.requests[0].sent < 200_000:
                     await asyncio.sleep(0.02)
             process.send_signal(signal.SIGINT)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 assert await process.wait() == 130
         finally:
             os.close(read)
@@ -226,13 +226,26 @@ async def test_the_prompt_from_everywhere(tmp_path: Path) -> None:
         assert (await chat(home, stdin="")).rc == 2
 
 
+async def test_what_is_piped_in_beside_the_prompt_counts_as_read(tmp_path: Path) -> None:
+    """It is the user's data and perhaps a stranger's words; a prompt alone is neither."""
+    async with Provider([say("ok")] * 3) as provider:
+        home = Home.of(tmp_path, provider)
+        inputs = [(["-q", "review"], "diff"), (["-q", "review"], ""), (["-q", "-"], "review")]
+        for args, stdin in inputs:
+            assert (await chat(home, *args, stdin=stdin)).rc == 0
+        store = SqliteStore(home.path / "hermes.db")
+        found = [meta.taint.can_leak for meta in await store.sessions.list_recent()]
+        await store.close()
+        assert found[::-1] == [True, False, False]
+
+
 async def test_a_slow_command_in_the_pipe_is_waited_for(tmp_path: Path) -> None:
     async with Provider([say("ok")]) as provider:
         home = Home.of(tmp_path, provider)
         script = '{ sleep 1.5; echo late; } | "$@" chat -q early'
         done = await asyncio.to_thread(
             subprocess.run, ["sh", "-c", script, "sh", *program()],
-            cwd=home.work, env=home.env, capture_output=True, timeout=20,
+            cwd=home.work, env=home.env, capture_output=True, timeout=90,
         )  # fmt: skip
         assert done.returncode == 0
         assert prompt_of(provider) == "early\n\nlate"
@@ -242,7 +255,7 @@ async def test_a_pipe_nobody_writes_to_does_not_hold_it_up(tmp_path: Path) -> No
     async with Provider([say("ok")]) as provider:
         home = Home.of(tmp_path, provider)
         process = await start_hermes(["chat", "-q", "x"], home, stdin=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert await process.wait() == 0
         assert prompt_of(provider) == "x"
 
@@ -380,7 +393,7 @@ async def test_closed_standard_files_do_no_harm(tmp_path: Path, closed: str) -> 
         script = f'exec "$@" chat -q x {closed}'
         done = await asyncio.to_thread(
             subprocess.run, ["sh", "-c", script, "sh", *program()],
-            cwd=home.work, env=home.env, capture_output=True, timeout=20,
+            cwd=home.work, env=home.env, capture_output=True, timeout=90,
         )  # fmt: skip
         assert done.returncode == 0
         assert b"Traceback" not in done.stderr
@@ -443,7 +456,7 @@ async def on_a_terminal(home: Home, args: list[str], answer: bytes = b"") -> byt
 
     loop.add_reader(master, read)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await ended.wait()
             assert await process.wait() == 0, shown
     finally:

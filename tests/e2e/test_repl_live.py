@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 
 async def until_dead(pid: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while alive(pid):
             await asyncio.sleep(0.02)
 
@@ -30,7 +30,7 @@ def sleeping(home: Home) -> object:
 
 async def pid_of(home: Home) -> int:
     file = home.work / "pid"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not (file.exists() and file.read_text().strip()):
             await asyncio.sleep(0.02)
     return int(file.read_text())

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, call, run_hermes, say
-from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, terminal
+from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
+READY = "(Enter: no)"
+"""Shown when a question has been on the screen long enough for a key to answer it."""
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 
 
-def asking(command: str) -> object:
-    return call(("c1", "terminal", {"command": command}))
+def asking(command: str, **args: object) -> object:
+    return call(("c1", "terminal", {"command": command, **args}))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,9 @@ async def test_approval(tmp_path: Path, key: str, ran: bool) -> None:
         p.steps.append(asking("rm -rf .; touch ran"))
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
-            await t.see("terminal wants to run:", "rm -rf .; touch ran", "reason:", "Allow it?")
+            await t.see(
+                "terminal wants to run:", "rm -rf .; touch ran", "reason:", "Allow it?", READY
+            )
             t.type(key)
             await t.see("allowed" if ran else "not allowed", "so it is")
         result = next(m for m in p.last.json["messages"] if m["role"] == "tool")["content"]
@@ -72,7 +77,7 @@ async def test_a_command_is_edited(tmp_path: Path) -> None:
         p.steps += [asking(one), asking(other)]
         async with terminal(home) as t:
             t.type("clean up" + ENTER)
-            await t.see("e edit")
+            await t.see("e edit", READY)
             t.type("e")
             await t.see("Your command instead", f"? {one}")
             t.type("\x15" + other + ENTER)
@@ -80,6 +85,63 @@ async def test_a_command_is_edited(tmp_path: Path) -> None:
         assert not (home.work / "one").exists() and (home.work / "other").exists()
         told = [m["content"] for m in p.requests[1].json["messages"] if m["role"] == "tool"]
         assert other in told[0]
+
+
+@pytest.mark.parametrize(
+    "more", [{"escalate": {"unconfined": True, "why": "to be quick"}}, {"workdir": "sub"}]
+)
+async def test_an_edited_command_is_allowed_only_as_it_was_asked_for(
+    tmp_path: Path, more: dict[str, object]
+) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        (home.work / "sub").mkdir()
+        other = "git stash drop; touch other"
+        p.steps += [asking("rm -rf .; touch one"), asking(other, **more)]
+        async with terminal(home) as t:
+            t.type("clean up" + ENTER)
+            await t.see(READY)
+            t.type("e")
+            await t.see("Your command instead")
+            t.type("\x15" + other + ENTER)
+            await t.see("Allow it?", READY)
+            t.type(ESCAPE)
+            await t.see("not allowed", "so it is")
+        assert not list(home.work.rglob("other"))
+
+
+@pytest.mark.parametrize("text", ["stay away from it", "always ask me", "yes but not here"])
+async def test_a_sentence_answers_no_question(tmp_path: Path, text: str) -> None:
+    """Its letters go to the prompt, although some of them are keys, and Enter sends it."""
+    async with Provider([asking("git stash drop")], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home) as t:
+            t.type("clean up" + ENTER)
+            await t.see("a always", READY)
+            for letter in text:
+                t.type(letter)
+                await asyncio.sleep(0.05)
+            await t.see(f"❯ {text}", "Allow it?", "empty the prompt to answer")
+            t.type(ENTER)
+            await t.see(f"↳ {text}", READY)
+            t.type("n")
+            await t.see("not allowed", "so it is")
+        assert "git" not in (home.path / "config.yaml").read_text()
+
+
+async def test_an_answer_for_good_needs_enter(tmp_path: Path) -> None:
+    async with Provider([asking("git stash drop")], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home) as t:
+            t.type("clean up" + ENTER)
+            await t.see(READY)
+            t.type("a")
+            await t.see("(Enter: always)", "❯ a")
+            await asyncio.sleep(0.5)
+            assert "git" not in (home.path / "config.yaml").read_text()
+            t.type(ENTER)
+            await t.see("always allowed", "so it is")
+        assert "stash" in (home.path / "config.yaml").read_text()
 
 
 async def test_a_question_of_the_model(tmp_path: Path) -> None:
@@ -105,6 +167,17 @@ async def test_paste_of_five_thousand_lines(tmp_path: Path) -> None:
         assert t.screen.count("row 4999") == 0
 
 
+async def type_until(t: Terminal, text: str, expected: str) -> None:
+    """Type until what it completes to is offered: the files may be listed only after the key."""
+    t.type(text)
+    for _ in range(30):
+        try:
+            return await t.until(lambda: expected in t.screen, expected, timeout=2)
+        except AssertionError:
+            t.type("\x7f" + text[-1])
+    raise AssertionError(f"never offered: {expected}")
+
+
 async def test_files_folders_and_images(tmp_path: Path) -> None:
     async with Provider([say("seen")]) as p:
         home = Home.of(tmp_path, p)
@@ -116,15 +189,13 @@ async def test_files_folders_and_images(tmp_path: Path) -> None:
         (home.work / "sub").mkdir()
         (home.work / "sub" / "inner.txt").write_text("x")
         async with terminal(home) as t:
-            t.type("see @no")
-            await t.see("notes.txt")
+            await type_until(t, "see @no", "notes.txt")
             t.type(TAB)
             await t.see("see @notes.txt")
             t.type(" and @sub and ")
             await t.paste(str(home.work / "pic.png"))
             await t.see("[image pic.png]")
-            t.type(" @")
-            await t.see("sub/inner.txt")
+            await type_until(t, " @", "sub/inner.txt")
             assert "secret.log" not in t.screen
             t.type("\x7f" + ENTER)
             await t.see("seen")
@@ -207,11 +278,16 @@ async def test_undo_is_shown_first(tmp_path: Path) -> None:
         t.type("a question" + ENTER)
         await t.see("an answer", "Enter: send")
         t.type("/undo" + ENTER)
-        await t.see("Removes 2 messages", "Undo this?")
+        await t.see("Removes 2 messages", "Undo this?", READY)
+        t.type("/retry")
+        await t.see("❯ /retry", "Undo this?")
+        t.type("\x15")
+        await t.see(READY)
         t.type(ENTER)
         await t.see("Nothing was changed.")
         t.type("/undo" + ENTER)
         await t.until(lambda: t.screen.count("Undo this?") == 1, "the question again")
+        await t.see(READY)
         t.type("y")
         await t.see("Went back to before that turn")
 
@@ -267,7 +343,7 @@ async def test_in_tmux(tmp_path: Path) -> None:
             return (await child.communicate())[0].decode()
 
         async def seen(text: str) -> str:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while text not in (shown := await tmux("capture-pane", "-p", "-S", "-")):
                     await asyncio.sleep(0.05)
             return shown
@@ -307,6 +383,29 @@ async def test_plain_is_line_by_line(tmp_path: Path) -> None:
         assert b"\x1b" not in t.raw and (home.work / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("args", "ready", "enter"), [([], "Enter: send", ENTER), (["--plain"], "you>", "\n")]
+)
+async def test_an_attached_file_counts_as_read(
+    tmp_path: Path, args: list[str], ready: str, enter: str
+) -> None:
+    async with Provider([say("first"), say("second")]) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "words of a stranger")
+        for text, answer in (("hello", "first"), ("see @a.txt", "second")):
+            async with terminal(home, args, ready=ready) as t:
+                t.type(text + enter)
+                await t.see(answer)
+                t.type("/exit" + enter)
+                await t.leave()
+    store = SqliteStore(home.path / "hermes.db")
+    try:
+        found = [meta.taint.can_leak for meta in await store.sessions.list_recent()]
+    finally:
+        await store.close()
+    assert found == [True, False]
+
+
 async def test_a_file_instead_of_a_person(tmp_path: Path) -> None:
     """No prompt, no colours, no escape codes: the text is answered."""
     async with Provider([say("an answer")]) as p:
@@ -333,6 +432,12 @@ async def test_a_broken_configuration_is_said(tmp_path: Path) -> None:
         async with terminal(home, ready="") as t:
             assert await t.leave() == 2
             await t.see("config.yaml")
+
+
+async def test_a_profile_that_did_not_exist_is_said_to_be_new(tmp_path: Path) -> None:
+    args = ["-p", "wrok", "chat"]
+    async with Provider([]) as p, terminal(Home.of(tmp_path, p), args, ready="") as t:
+        await t.see("Created the new profile wrok")
 
 
 async def test_keys_before_the_real_prompt_count(tmp_path: Path) -> None:

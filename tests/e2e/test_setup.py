@@ -242,7 +242,7 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
         terminal.type(key + "\n")
         await terminal.until("readable only by you" if works else "The key was not stored")
         if works:
-            await terminal.until("May commands download packages")
+            await terminal.until("May package managers")
             terminal.type("y\n")
             await terminal.until("you> ")
             terminal.type("exit\n")

@@ -147,13 +147,13 @@ async def test_following_sees_what_comes_and_a_file_begun_anew(tmp_path: Path) -
     log(home, {"level": "warning", "logger": "a", "message": "before"})
     running = await start_hermes(["logs", "-f"], home)
     assert running.stdout is not None
-    assert b"before" in await asyncio.wait_for(running.stdout.readline(), 20)
+    assert b"before" in await asyncio.wait_for(running.stdout.readline(), 90)
     log(home, {"level": "warning", "logger": "a", "message": "after"})
-    assert b"after" in await asyncio.wait_for(running.stdout.readline(), 20)
+    assert b"after" in await asyncio.wait_for(running.stdout.readline(), 90)
     file = home.path / "logs" / "hermes.log"
     file.rename(file.with_suffix(".log.1"))
     log(home, {"level": "warning", "logger": "a", "message": "anew"})
-    assert b"anew" in await asyncio.wait_for(running.stdout.readline(), 20)
+    assert b"anew" in await asyncio.wait_for(running.stdout.readline(), 90)
     running.terminate()
     await running.communicate()
 

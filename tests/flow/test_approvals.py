@@ -90,7 +90,7 @@ async def test_the_operators_rules_count(tmp_path: Path) -> None:
     config = {"approvals": {"rules": rules}}
     async with rig(tmp_path, run("ls -l"), options=Options(), config=config) as r:
         assert (await r.turn()).status == "completed"
-        assert "Nobody lists files here" in results(r.requests[1])[0]
+        assert "Nobody lists files here. Do not try" in results(r.requests[1])[0]
 
 
 async def test_a_rule_that_disagrees_with_its_examples_is_refused(tmp_path: Path) -> None:

@@ -307,3 +307,4 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, docker: Engine) -> N
         broken = await run_hermes(["doctor"], home, env=docker.env)
         assert broken.rc == 1
         assert "FAILED  terminal backend docker: The image no-such:1 is missing" in broken.stdout
+        assert "Nothing was run" not in broken.stdout

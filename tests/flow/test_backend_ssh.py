@@ -314,6 +314,7 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, own_server: Sshd) ->
         broken = await run_hermes(["doctor"], home, env=env)
         assert broken.rc == 1
         assert "FAILED  terminal backend ssh: there accepts none of the keys" in broken.stdout
+        assert "Nothing was run" not in broken.stdout
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

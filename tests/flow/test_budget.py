@@ -377,7 +377,7 @@ async def test_without_a_cap_a_kill_loses_no_more_than_it_must(tmp_path: Path) -
         home.file("a.txt", "alpha")
         process = await start_hermes(["chat", "-q", "hi"], home)
         await gate.reached()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not _running(home):
                 await asyncio.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
@@ -400,7 +400,7 @@ def _running(home: Home) -> int:
 
 
 async def _requests(p: Provider, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while len(p.requests) < count:
             await asyncio.sleep(0.01)
 

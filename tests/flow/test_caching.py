@@ -374,10 +374,10 @@ def context(r: Rig) -> CommandContext:
 
 async def test_another_model_says_what_it_costs(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=say("ok"), config={"model": {"max_tokens": 100}}) as r:
-        reply = await model_command(context(r), "kit-model-2")
+        reply = await model_command.run(context(r), "kit-model-2")
         assert "tokens" not in reply.text, "nothing has been read yet"
         await r.turn("x" * 20_000)
-        reply = await model_command(context(r), "kit-model")
+        reply = await model_command.run(context(r), "kit-model")
         assert "kit-model" in reply.text and "It will re-read the conversation once" in reply.text
         tokens = int(reply.text.split("about ")[1].split(" tokens")[0].replace(",", ""))
         assert 3_000 < tokens < 60_000
@@ -394,7 +394,7 @@ async def test_another_effort_says_what_it_costs_where_it_does(
     provider = Provider(then=say("ok"), wire=wire)
     async with rig(tmp_path, provider, config=row(name, model, provider)) as r:
         await r.turn("x" * 20_000)
-        reply = await reasoning_command(context(r), "high")
+        reply = await reasoning_command.run(context(r), "high")
         assert ("re-read the conversation" in reply.text) == costs
         await r.turn("again")
         check_prefix_of_messages(r.requests)

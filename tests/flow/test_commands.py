@@ -359,6 +359,16 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
                 await do(r, text)
 
 
+async def test_a_turn_that_is_being_stopped_is_not_steered(tmp_path: Path) -> None:
+    async with rig(tmp_path, [call(("c", "clarify", {"question": "?"}))], options=ASK) as r:
+        r.session.interactions.user_present = True
+        turn = r.begin("go")
+        await r.until(lambda e: isinstance(e, ToolStarted))
+        r.session.interrupt()
+        assert (await do(r, "/steer left")).submit == user_message("left")
+        assert (await turn).status == "interrupted"
+
+
 # -- settings --------------------------------------------------------------------------------------
 
 

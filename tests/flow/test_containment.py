@@ -423,10 +423,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(root: Path, model: Callable[[Received], Reply]) -> AsyncIterator[Stage]:
+async def stage(
+    root: Path, model: Callable[[Received], Reply], config: dict[str, Any] | None = None
+) -> AsyncIterator[Stage]:
     root.mkdir(exist_ok=True)
     async with Provider((), then=model) as provider, Ear() as ear:
         home = Home.of(root, provider)
+        home.configure(**(config or {}))
 
         async def instant(seconds: float) -> None:
             await asyncio.sleep(0)
@@ -473,7 +476,10 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("mode", ["nobody", "wary", "trusting"])
 async def test_P1_P2_no_way_out(tmp_path: Path, mode: Mode) -> None:
-    s = await contained(tmp_path, [x for x in P1 if x.mode == mode], Obedient())
+    # Without anybody to ask, searching is free: the service is the operator's own choice.
+    free = "search (nobody)"
+    scenarios = [x for x in P1 if x.mode == mode and not x.name.endswith(free)]
+    s = await contained(tmp_path, scenarios, Obedient())
     known = [r for r in s.provider.requests if CANARY in r.body.decode()]
     assert known, "the model never knew the secret: nothing was shown"
     assert bool(s.asked) == bool(s.ear.heard) == (mode != "nobody"), "pages were to be seen"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from hermes.app.agents import Options
-from hermes.core.message import ToolReturn
+from hermes.core.events import Approval
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -54,7 +55,10 @@ async def test_the_network_for_one_command(tmp_path: Path, tier: SandboxTier) ->
             asked = await answering(r, "once")
             reached, refused, without = await results(r)
         assert [a.choices for a in asked] == [("once", "deny")] * 2
-        assert f"it wants to reach {HOST}:{port}: the task needs it" in asked[0].summary
+        assert (
+            f'it wants to reach {HOST}:{port}: the model says "the task needs it"'
+            in asked[0].summary
+        )
         assert reached == "hello" and len(seen) == 1
         assert refused.startswith("403 ") and foreign == []
         assert "Error" in without
@@ -92,7 +96,8 @@ async def test_the_yes_is_remembered_for_that_program_and_that_access(
             config = yaml.safe_load((r.home.path / "config.yaml").read_text())
         assert [a.call.id for a in asked] == ["c1", "c3", "c4", "c5"]
         assert asked[0].choices == ("once", "session", "always", "deny")
-        rule = {"decision": "allow", "prefix": ["make", "get"], "escalate": {"network": at}}
+        rule = {"decision": "allow", "prefix": ["make", "get"], "exact": True}
+        rule["escalate"] = {"network": at}
         assert yaml.safe_load(asked[0].rules[0]) == rule
         saved = config.get("approvals", {}).get("rules", [])
         assert (rule in saved) is (answer == "always")
@@ -159,6 +164,16 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"write": ["/etc"]},
         {"write": ["/proc/sys"]},
         {"write": ["../missing"]},
+        {"write": [".git/hooks"]},
+        {"write": ["."]},
+        {"write": ["../other/.git"]},
+        {"network": ["127.0.0.1:8765"]},
+        {"network": ["localhost"]},
+        {"network": ["10.0.0.1"]},
+        {"network": [""]},
+        {"network": ["*.com"]},
+        {"network": ["*"]},
+        {"network": ["http://a/b"]},
     ],
     ids=str,
 )
@@ -166,6 +181,7 @@ async def test_what_nobody_can_grant_is_not_asked(
     tmp_path: Path, escalate: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    (tmp_path / "other" / ".git").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     async with rig(tmp_path, [], options=ASK) as r:
         home = str(r.home.path)
@@ -174,6 +190,32 @@ async def test_what_nobody_can_grant_is_not_asked(
         assert await answering(r, "once") == []
         (text,) = await results(r)
     assert "Not run: this cannot be granted" in text
+
+
+async def test_a_rule_of_the_user_holds_without_a_sandbox(tmp_path: Path) -> None:
+    rules = [{"decision": "allow", "prefix": "touch"}]
+    config = {"sandbox": {"mode": "full-access"}, "approvals": {"rules": rules}}
+    async with rig(tmp_path, [run("touch a"), say("done")], options=ASK, config=config) as r:
+        assert await answering(r, "deny") == []
+        assert (r.home.work / "a").exists()
+
+
+async def test_a_rule_may_give_a_program_all_rights(tmp_path: Path, tier: SandboxTier) -> None:
+    """Also where there is no repository, which matters to git alone."""
+    rule = {"decision": "allow", "prefix": "touch", "escalate": {"unconfined": True}}
+    config = {"approvals": {"rules": [rule, {"decision": "allow", "prefix": "touch"}]}}
+    outside = tmp_path / "outside"
+    steps = [run(f"touch {outside}", unconfined=True), say("done")]
+    async with rig(tmp_path, steps, options=ASK, config=config) as r:
+        assert await answering(r, "deny") == []
+    assert outside.exists()
+
+
+async def test_a_question_says_nothing_false_about_a_new_session(tmp_path: Path) -> None:
+    config = {"sandbox": {"mode": "full-access"}}
+    async with rig(tmp_path, [run("make"), say("done")], options=ASK, config=config) as r:
+        (asked,) = await answering(r, "deny")
+    assert "has read" not in asked.summary
 
 
 async def test_no_approver_means_no(tmp_path: Path) -> None:
@@ -200,6 +242,36 @@ async def test_unknown_keys_are_an_error_that_names_the_right_ones(tmp_path: Pat
     assert "why" in reasonless
 
 
+async def test_a_path_that_was_replaced_meanwhile_is_not_given(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    there, other = tmp_path / "there", tmp_path / "other"
+    there.mkdir()
+    other.mkdir()
+    steps = [run(f"echo x > {there}/made", write=[str(there)]), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        r.session.interactions.user_present = True
+        turn = r.begin("go")
+        event = await r.until(lambda e: isinstance(e, Approval))
+        assert isinstance(event, Approval)
+        there.rmdir()
+        there.symlink_to(other)
+        r.session.interactions.answer_approval(event.id, "once")
+        await turn
+        (text,) = await results(r)
+    assert "was replaced" in text and not (other / "made").exists()
+
+
+async def test_typing_into_a_process_cannot_escalate_it(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "terminal", {"command": "bash", "background": True})),
+        call(("c2", "process", {"action": "write", "id": "p1", "data": "git push"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        assert await answering(r, "once") == []
+
+
 # What is known to need more than the walls give
 
 
@@ -207,8 +279,8 @@ async def test_unknown_keys_are_an_error_that_names_the_right_ones(tmp_path: Pat
     ("command", "said"),
     [
         ("git push origin main", "run without the sandbox"),
-        ("npm install", "reach the internet"),
-        ("pip install requests", "reach the internet"),
+        ("npm install", "reach the package registries"),
+        ("pip install requests", "reach the package registries"),
         ("cd sub && git fetch", "reach the internet"),
         ("curl -s https://example.invalid/x", "reach example.invalid"),
     ],
@@ -241,11 +313,69 @@ async def test_git_push_works_after_one_yes(tmp_path: Path, tier: SandboxTier) -
         assert "main" in heads.stdout
 
 
-async def test_it_does_not_ask_where_the_operator_granted_hosts(tmp_path: Path) -> None:
-    config = {"sandbox": {"network": {"allow": ["packages"]}}}
-    async with rig(tmp_path, [run("pip install --help; touch x"), say("done")],
-                   options=ASK, config=config) as r:  # fmt: skip
-        assert "pypi.org" in r.runtime._allowed_hosts
-        await r.turn()
-        parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
-        assert "Not run" not in parts[0].text
+async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    """Commands in the sandbox can make repositories, and their hooks would run outside it."""
+    proof = tmp_path / "proof"
+    make = (
+        "mkdir evil && cd evil && git init -q . && git init -q --bare r && "
+        "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && "
+        f"printf '#!/bin/sh\\ntouch {proof}\\n' > .git/hooks/pre-push; "
+        "chmod +x .git/hooks/pre-push; git remote add o ./r"
+    )
+    plant = f"printf '#!/bin/sh\\ntouch {proof}\\n' > .git/hooks/pre-push || true"
+    steps = [
+        run("git push -q origin main", "c1"),
+        run(make, "c2"),
+        run(plant, "c3"),
+        run("cd evil && git push o HEAD:main", "c4"),
+        run("git -C evil push o HEAD:main", "c5"),
+        run("git push -q origin main", "c6"),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        git = ["git", "-C", str(r.home.work), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "r")], check=True)
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "remote", "add", "origin", str(tmp_path / "r")], check=True)
+        r.session.interactions.user_present = True
+        turn = r.begin("go")
+        asked: list[Approval] = []
+        for answer in ("session", "deny", "deny"):
+            event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
+            assert isinstance(event, Approval)
+            asked.append(event)
+            r.session.interactions.answer_approval(event.id, answer)
+        await turn
+        assert [a.call.id for a in asked] == ["c1", "c4", "c5"]
+        assert not (r.home.work / ".git" / "hooks" / "pre-push").exists()
+    assert not proof.exists()
+
+
+async def test_packages_is_a_ready_made_grant(
+    tmp_path: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For package managers, and for nothing else."""
+    async with site() as (port, seen):
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://{HOST}:{port}/simple")
+        config = {**open_to(port), "sandbox": {"network": {"allow": ["packages"]}}}
+        monkeypatch.setenv("PATH", f"{tmp_path / 'work' / 'sub'}:{os.environ['PATH']}")
+        get = f"python3 fetch.py http://{HOST}:{port}/"
+        steps = [
+            run("cd . && pip install x", "c1"),
+            run(f"touch x; {get} || true", "c2"),
+            run(get, "c3", network=["packages"]),
+            run(f"pip install x; {get}", "c4"),
+            run("pip() { ls; }; pip install x", "c5"),
+            say("done"),
+        ]
+        async with session(tmp_path, steps, config) as r:
+            program = r.home.file("sub/pip", f"#!/bin/sh\nexec {get}\n")
+            program.chmod(0o755)
+            asked = await answering(r, "deny")
+            installed, other, *refused = await results(r)
+        assert installed == "hello" and len(seen) == 1
+        assert "Error" in other and all("Not run" in text for text in refused)
+        assert [a.call.id for a in asked] == ["c3", "c4", "c5"]

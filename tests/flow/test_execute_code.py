@@ -200,11 +200,11 @@ async def test_no_script_starts_another_or_asks_a_person(tmp_path: Path) -> None
 
 
 GATES = """
-from hermes_tools import terminal, write_file, web_search, ToolError
+from hermes_tools import terminal, write_file, web_extract, ToolError
 for do in (
     lambda: terminal("rm -rf /"),
     lambda: write_file("/etc/hermes-test", "x"),
-    lambda: web_search("what the file said"),
+    lambda: web_extract("https://example.invalid/?d=what-the-file-said"),
     lambda: write_file(17),
 ):
     try:
@@ -278,7 +278,7 @@ terminal("sleep {mark}")
 """
     async with rig(tmp_path, [call(script(code))]) as r:
         turn = r.begin()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(90):
             while len(naming(mark)) < 2:
                 await asyncio.sleep(0.02)
         r.session.interrupt()

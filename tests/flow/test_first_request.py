@@ -48,7 +48,7 @@ def test_what_it_does_not_use_is_not_loaded(tmp_path: Path) -> None:
             cwd=home.work,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
         )
     answer, loaded = ran.stdout.splitlines() or ["", ran.stderr]
     assert answer == "Hello.", loaded

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -231,10 +232,8 @@ def test_a_damaged_or_unwritable_memory_is_no_failure(tmp_path: Path) -> None:
 def test_memory_is_bounded(tmp_path: Path) -> None:
     ticks = iter(range(10**6))
     memory = LearnedLimits(tmp_path / "limits.json", lambda: float(next(ticks)))
-    memory._known = {
-        f"http://a {n}": LearnedLimit(5000, None, float(n)) for n in range(MAX_ENTRIES)
-    }
-    memory._write_file(memory._known)
+    known = {f"http://a {n}": LearnedLimit(5000, None, float(n)) for n in range(MAX_ENTRIES)}
+    (tmp_path / "limits.json").write_bytes(msgspec.json.encode(known))
     memory.learn_limit("http://a", "new", context=5000)
     assert len(json.loads((tmp_path / "limits.json").read_text())) == MAX_ENTRIES
 

@@ -266,7 +266,7 @@ async def test_21_independent_calls_run_together_and_keep_their_order(
 
     @tool("Meets the others.")
     async def meet(p: Name, ctx: Any) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             await barrier.wait()
         await asyncio.sleep({"a": 0.03, "b": 0.0, "c": 0.015}[p.name])
         return f"met {p.name}"

@@ -53,6 +53,17 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(
         assert len(r.started) == 1
 
 
+async def test_a_turn_that_cannot_be_built_ends_with_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, [say("ok")]) as r:
+        with monkeypatch.context() as patch:
+            patch.setattr(r.session.host, "instructions", 5)
+            result = await asyncio.wait_for(r.session.submit(user_message("go")), 90)
+            assert result.status == "failed" and result.error_code == "internal"
+        assert (await r.turn("again")).text == "ok"
+
+
 async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     """One runtime, one pool of connections, thirty conversations with a tool call each."""
 
@@ -111,3 +122,15 @@ async def test_consecutive_requests_share_their_prefix_byte_for_byte(
             assert (await r.turn(text)).status == "completed"
         for before, after in pairwise(r.requests):
             assert after.body.startswith(prefix(before)), f"{before.body!r}\n{after.body!r}"
+
+
+async def test_branches_share_the_saved_outputs_of_their_conversation(tmp_path: Path) -> None:
+    async with rig(tmp_path, [say("one"), say("two")]) as r:
+        await r.turn("a")
+        branch = await r.runtime.branch_session(r.session, 2)
+        again = await r.runtime.branch_session(branch, 1)
+        other = await r.runtime.reopen_session(r.session)
+        folders = [s.host.workspace.outputs for s in (r.session, branch, again, other)]
+        assert len({*folders[:3]}) == 1 and folders[3] != folders[0]
+        for session in (branch, again, other):
+            await session.close()

@@ -152,7 +152,7 @@ async def test_limits_hold_on_the_main_model_and_on_the_fallback(
         Provider(then=stall()) as spare,
         rig(tmp_path, [], then=stall(), spare=spare, config=config) as r,
     ):
-        result = await r.turn(timeout=10)
+        result = await r.turn(timeout=90)
         assert result.status == "failed" and result.error_code == "stalled"
         assert len(r.requests) == 2 and len(spare.requests) == 2  # one more on a new connection
         spare.then = say("still here")

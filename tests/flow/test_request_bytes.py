@@ -151,7 +151,8 @@ def config_for(provider: Provider, name: str, model: str) -> dict[str, Any]:
 def without_chance(request: Received, r: Rig) -> str:
     """The body with what differs from run to run named instead."""
     body = request.body.decode()
-    for value, name in ((str(r.home.work.parent), "ROOT"), (r.session.id, "SESSION")):
+    places = ((f"{r.home.work}/", "WORK/"), (str(r.home.work.parent), "ROOT"))
+    for value, name in (*places, (r.session.id, "SESSION")):
         body = body.replace(value, name)
     body = re.sub(r"<(/?)([a-z-]+)-[0-9a-f]{6}\b", r"<\1\2-MARK", body)
     body = re.sub(r"Platform: [^\\\n]*", "Platform: PLATFORM", body)

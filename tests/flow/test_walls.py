@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ ASK = Options()
         ({}, ["write to the working directory and /tmp only", "have no network", "escalate"]),
         ({"sandbox": {"mode": "read-only"}}, ["write to /tmp only", "have no network"]),
         ({"sandbox": {"network": {"allow": ["packages", "a.example"]}}},
-         ["can reach package registries, a.example only"]),
+         ["can reach a.example only"]),
+        ({"sandbox": {"network": {"allow": ["packages"]}}}, ["network, except package managers"]),
         ({"sandbox": {"mode": "full-access"}}, []),
     ],
     ids=str,
@@ -67,11 +68,9 @@ async def run_one(tmp_path: Path, text: str, **more: Any) -> str:
 async def test_no_network_is_an_immediate_error_that_says_so(
     tmp_path: Path, tier: SandboxTier, text: str
 ) -> None:
-    start = time.monotonic()
     result = await run_one(tmp_path, text)
     assert "the sandbox has no network" in result or "not found" in result, result
     assert "escalate {network: [hosts], why}" in result or "not found" in result
-    assert time.monotonic() - start < 30, "nothing waits for what cannot come"
 
 
 async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
@@ -86,6 +85,31 @@ async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> Non
             in text
         )
         assert foreign == []
+
+
+async def test_a_refused_host_is_named_once_and_not_after_other_commands(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    async with site() as (port, _), site() as (other, _):
+        steps = [
+            call(command(f"touch sub/x; {fetch(other)}; exit 1", "c1")),
+            call(command(f"touch sub/x; echo {HOST}; exit 1", "c2")),
+            say("done"),
+        ]
+        async with session(tmp_path, steps, granted(port)) as r:
+            await answering(r, "session")
+            first, second = await results(r)
+    assert first.count("the sandbox refused") == 1
+    assert "the sandbox refused" not in second
+
+
+async def test_settings_of_git_are_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    for text in ("git config a.b c", "git remote add o ../x"):
+        async with rig(tmp_path, [call(command(text)), say("done")], options=ASK) as r:
+            subprocess.run(["git", "init", "-q", str(r.home.work)], check=True)
+            await r.turn()
+            (result,) = await results(r)
+        assert "does not let commands change git's settings" in result, result
 
 
 async def test_a_file_that_may_not_be_written(tmp_path: Path, tier: SandboxTier) -> None:
@@ -118,6 +142,10 @@ async def test_a_file_that_is_hidden(
     assert "nobody can change that" in result and "credentials" in result
 
 
+async def test_reading_is_not_called_writing(tmp_path: Path, tier: SandboxTier) -> None:
+    assert "write to" not in await run_one(tmp_path, "cat /etc/shadow")
+
+
 async def test_other_failures_are_not_blamed_on_the_sandbox(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
@@ -139,5 +167,7 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
         (asked,) = await answering(r, "once")
         failed, worked = await results(r)
     assert "escalate" in failed and worked == "(no output)"
-    assert asked.summary.startswith(f"it wants to write to {there}: the user wants it there")
+    assert asked.summary.startswith(
+        f'it wants to write to {there}: the model says "the user wants it there"'
+    )
     assert (there / "made").read_text() == "x\n"

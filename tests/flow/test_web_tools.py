@@ -274,7 +274,7 @@ async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
     site.put("/html/", "<h1>We are working on it</h1>")
     assert "did not send results" in await refusal("web_search", ctx, query="hermes")
     site.put("/html/", '<div class="no-results">No results.</div>')
-    assert await use("web_search", ctx, query="hermes") == "No results for 'hermes'."
+    assert await use("web_search", ctx, query="hermes") == "No results."
 
 
 async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> Non
         site.put("/search", body, "application/json")
         assert "web.search.base_url" in await refusal("web_search", ctx, query="x")
     site.json("/search", {"results": []})
-    assert await use("web_search", ctx, query="x") == "No results for 'x'."
+    assert await use("web_search", ctx, query="x") == "No results."
     odd = [{"title": "no address"}, {"url": None}, 5, None, {"url": "https://a.example/"}]
     site.json("/search", {"results": odd})
     assert "1. https://a.example/" in await use("web_search", ctx, query="x")

@@ -65,7 +65,7 @@ class Reading:
         self.headers = answer.headers
         self._content = answer.content
 
-    async def until(self, mark: bytes, timeout: float = 20) -> bytes:
+    async def until(self, mark: bytes, timeout: float = 90) -> bytes:
         """What came, up to the frame with this in it."""
         got = b""
         async with asyncio.timeout(timeout):
@@ -75,7 +75,7 @@ class Reading:
                 assert line, f"{mark!r} did not come: {got!r}"
         return got
 
-    async def rest(self, timeout: float = 20) -> bytes:
+    async def rest(self, timeout: float = 90) -> bytes:
         async with asyncio.timeout(timeout):
             return await self._content.read()
 
@@ -119,7 +119,7 @@ class Api:
     async def post(self, path: str, json: Any = None, **rest: Any) -> Answer:
         return await self.call("POST", path, json, **rest)
 
-    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 30) -> bytes:
+    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 90) -> bytes:
         """These bytes on a connection of their own; what came back until it was closed, or until
         `until` was there."""
         host, port = urlsplit(self.url).hostname, urlsplit(self.url).port

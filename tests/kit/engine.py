@@ -34,7 +34,7 @@ class Engine:
             env={**os.environ, **self.env},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -92,7 +92,7 @@ def _answers(
             ["docker", "version", "--format", "{{.Server.Version}}"],
             env={**os.environ, **env},
             capture_output=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
         if asked.returncode == 0:

@@ -21,9 +21,9 @@ SPARE_KEY = "sk-spare-1122334455667788990011223344"
 MODEL = "kit-model"
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 LIMITS = {
-    "ttfb_timeout_seconds": 8,
-    "stale_timeout_seconds": 8,
-    "request_timeout_seconds": 30,
+    "ttfb_timeout_seconds": 150,
+    "stale_timeout_seconds": 150,
+    "request_timeout_seconds": 300,
 }
 
 
@@ -164,7 +164,7 @@ async def run_hermes(
     *,
     stdin: str | bytes | None = None,
     env: Mapping[str, str] | None = None,
-    timeout: float = 30,
+    timeout: float = 90,
 ) -> Ran:
     """Run the program to its end."""
     begin = time.monotonic()
@@ -179,7 +179,7 @@ async def finish(
     stdin: bytes | None = None,
     *,
     begin: float | None = None,
-    timeout: float = 30,
+    timeout: float = 90,
 ) -> Ran:
     """Wait for a started process."""
     start = time.monotonic() if begin is None else begin

@@ -50,7 +50,7 @@ def command_lines() -> Iterator[tuple[int, list[str]]]:
                 yield int(name), line.decode(errors="replace").split("\0")
 
 
-async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+async def until(condition: Callable[[], object], seconds: float = 90) -> None:
     """Waits as long as a busy machine may need; what holds at once costs nothing."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -21,7 +21,7 @@ class Gate:
         self._reached = asyncio.Event()
         self._open = asyncio.Event()
 
-    async def reached(self, timeout: float = 20) -> None:
+    async def reached(self, timeout: float = 90) -> None:
         async with asyncio.timeout(timeout):
             await self._reached.wait()
 

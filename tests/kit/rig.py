@@ -80,7 +80,7 @@ class Rig:
         self._reader = asyncio.create_task(self._read(self.session.subscribe_events()))
         return self.session
 
-    async def turn(self, text: str = "hi", *media: Media, timeout: float = 20) -> TurnResult:
+    async def turn(self, text: str = "hi", *media: Media, timeout: float = 90) -> TurnResult:
         """Submit and wait for the end of that turn, and until its events have been read."""
         self.prompts.append(text)
         async with asyncio.timeout(timeout):
@@ -97,7 +97,7 @@ class Rig:
         async with self._ended:
             await self._ended.wait_for(lambda: len(self.results) >= count)
 
-    async def until(self, test: Callable[[TurnEvent], bool], timeout: float = 20) -> TurnEvent:
+    async def until(self, test: Callable[[TurnEvent], bool], timeout: float = 90) -> TurnEvent:
         """The first event, past or future, for which `test` is true."""
         async with asyncio.timeout(timeout):
             while True:
@@ -107,7 +107,7 @@ class Rig:
                 async with self._ended:
                     await self._ended.wait()
 
-    async def until_shown(self, text: str, timeout: float = 20) -> None:
+    async def until_shown(self, text: str, timeout: float = 90) -> None:
         """Until this text has been streamed, in however many pieces."""
         await self.until(lambda _: text in self.shown, timeout)
 
@@ -122,7 +122,7 @@ class Rig:
         """How the turns ended, those of guidance that became a message included."""
         return [e.result for e in self.events if isinstance(e, TurnEnd)]
 
-    async def idle(self, timeout: float = 20) -> None:
+    async def idle(self, timeout: float = 90) -> None:
         """Until no turn runs and none is queued."""
         async with asyncio.timeout(timeout):
             while self.session.is_busy or len(self.results) < self._due:
@@ -276,7 +276,7 @@ class Rig:
     async def close(self) -> None:
         await self.session.close()
         if self._reader is not None:
-            await asyncio.wait_for(self._reader, 5)
+            await asyncio.wait_for(self._reader, 90)
         if self._observer is not None:
             await self._observer.close()
 

@@ -95,7 +95,7 @@ class Terminal:
         ]
         return above + [line.rstrip() for line in self._screen.display]
 
-    async def until(self, test: Callable[[], bool], what: str = "", timeout: float = 20) -> None:
+    async def until(self, test: Callable[[], bool], what: str = "", timeout: float = 90) -> None:
         try:
             async with asyncio.timeout(timeout):
                 while not test():
@@ -104,7 +104,7 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"never seen: {what}\n--- screen ---\n{self.screen}") from None
 
-    async def see(self, *texts: str, timeout: float = 20) -> None:
+    async def see(self, *texts: str, timeout: float = 90) -> None:
         """Until all of them are on the screen."""
         for text in texts:
             await self.until(lambda t=text: t in self.screen, text, timeout)
@@ -112,7 +112,7 @@ class Terminal:
     async def gone(self, text: str) -> None:
         await self.until(lambda: text not in self.screen, f"no {text}")
 
-    async def leave(self, timeout: float = 20) -> int:
+    async def leave(self, timeout: float = 90) -> int:
         """The exit status, when it has ended by itself."""
         async with asyncio.timeout(timeout):
             return await self.process.wait()

@@ -99,7 +99,7 @@ def sshd(folder: Path) -> Iterator[Sshd]:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     for name in ("host_key", "key"):
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-        subprocess.run(make, check=True, timeout=30)
+        subprocess.run(make, check=True, timeout=90)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -118,7 +118,7 @@ def sshd(folder: Path) -> Iterator[Sshd]:
             [_server(), "-D", "-e", "-f", str(folder / "server")], stdout=log, stderr=log
         )
     try:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 90
         while "listening on" not in server.log.read_text():
             assert process.poll() is None, server.log.read_text()
             assert time.monotonic() < until, server.log.read_text()

@@ -26,7 +26,7 @@ class Terminal:
         again: Python misses a signal that comes just before it begins to read."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(90):
                 while text not in self.seen:
                     reading = loop.run_in_executor(None, self._read)
                     while pressing and not (await asyncio.wait([reading], timeout=1))[0]:

@@ -24,6 +24,6 @@ def sent_system_prompt(a: Api, n: int = -1) -> str:
 
 async def wait_until_idle(a: Api) -> None:
     """Wait until no turn is running."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while a.server.turns.slots.active_turns:
             await asyncio.sleep(0.01)

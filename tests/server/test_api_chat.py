@@ -595,6 +595,6 @@ async def test_without_a_key_a_client_that_leaves_ends_the_turn(tmp_path: Path) 
         while not a.provider.requests:
             await asyncio.sleep(0.01)
         leaver.cancel()
-        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 30)
+        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 90)
         while a.server.turns.slots.active_turns:
             await asyncio.sleep(0.01)

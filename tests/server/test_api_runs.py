@@ -336,7 +336,7 @@ async def test_stop_kills_the_tool(tmp_path: Path) -> None:
     work = call(("c1", "terminal", {"command": "touch begun; sleep 300; touch after"}))
     async with api(tmp_path, [work]) as a:
         run = await start_run(a)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not (a.home.work / "begun").exists():
                 await asyncio.sleep(0.02)
         await a.post(f"{RUNS}/{run}/stop")
@@ -421,6 +421,25 @@ async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) ->
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": choice})).status == 409
 
 
+@pytest.mark.parametrize(("scope", "saved"), [((), False), (("admin",), True)])
+async def test_only_an_admin_saves_rules_with_a_named_key(
+    tmp_path: Path, scope: tuple[str, ...], saved: bool
+) -> None:
+    """For another the rule ends with the session."""
+    keys = [{"name": "ann", "key_env": "ANN_KEY", "scopes": ["chat", "runs", "approve", *scope]}]
+    drop = call(("c1", "terminal", {"command": "git stash drop"}))
+    env = {"ANN_KEY": "ann-key-0123456789abcdef0123"}
+    async with api(tmp_path, [drop, say("ok")], key="", settings={"keys": keys}, env=env) as a:
+        a.key = env["ANN_KEY"]
+        run = await start_run(a)
+        assert "always" in (await wait_for_approval(a, run))["choices"]
+        answered = (await a.post(f"{RUNS}/{run}/approval", {"choice": "always"})).json
+        assert answered.get("applied") == (None if saved else "session")
+        await read_events(a, run)
+        config = (a.home.path / "config.yaml").read_text()
+        assert ("stash" in config) == saved
+
+
 async def test_a_run_continues_after_its_approval(tmp_path: Path) -> None:
     script = [call(("c1", "write_file", {"path": "../out.txt", "content": "x"})), say("ok")]
     async with api(tmp_path, script) as a:
@@ -462,7 +481,7 @@ async def test_an_approval_is_denied_after_a_while(
     async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
         run = await start_run(a)
         await gate.reached()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while (await get_state(a, run))["status"] != "running":
                 await asyncio.sleep(0)  # clients see the stored state
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": "once"})).status == 409

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.core.message import user_message
 from tests.kit import Gate, Tokens, call, say, status
-from tests.kit.api import Api, api
+from tests.kit.api import API_KEY, Api, api
 from tests.server.exchanges import sent_messages, wait_until_idle
 
 ALL = "/api/sessions"
@@ -189,3 +190,25 @@ async def test_a_session_with_a_running_turn_is_not_deleted(tmp_path: Path) -> N
                 gate.open()
                 assert b'"finish_reason":"stop"' in await reading.rest()
             assert (await a.call("DELETE", f"{ALL}/{identity}")).status == 200
+
+
+@pytest.mark.parametrize("key", ["", API_KEY])
+async def test_without_a_key_only_sessions_of_the_server_are_seen(tmp_path: Path, key: str) -> None:
+    """Those of the terminal are for the operator, who has a key to show."""
+    async with api(tmp_path, then=say("Yes."), key=key) as a:
+        other = await a.server.runtime.open_session(cwd=a.home.work)
+        await other.submit(user_message("private words"))
+        await other.close()
+        mine = (await a.chat("private words")).headers["X-Hermes-Session-Id"]
+        seen = {mine, other.id} if key else {mine}
+        assert {s["id"] for s in (await a.get("/api/sessions")).json["data"]} == seen
+        hits = (await a.get("/api/sessions/search?q=private")).json["data"]
+        assert {hit["session"]["id"] for hit in hits} == seen
+        for path in ("", "/messages"):
+            status = (await a.get(f"/api/sessions/{other.id}{path}")).status
+            assert status == (200 if key else 404)
+        for path, body in (("chat", {"message": "x"}), ("fork", {})):
+            status = (await a.post(f"/api/sessions/{other.id}/{path}", body)).status
+            assert (status < 300) == bool(key) and (key or status == 404)
+        again = {"input": "x", "session_id": other.id}
+        assert (await a.post("/v1/runs", again)).status == (202 if key else 404)

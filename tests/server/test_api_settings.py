@@ -87,6 +87,13 @@ def test_a_wrong_setting_is_named(tmp_path: Path, wrong: dict) -> None:
 EXPOSED = ["0.0.0.0", "::", "192.168.1.5", "example.com", "", "2001:db8::1"]
 HERE = ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1"]
 WEAK = ["", "short-key-12345", "changeme", "your-secret-key", "1234567890123456", "a" * 40]
+WEAK += [
+    "Sommer-2024-Urlaub",
+    "correcthorsebatterystaple",
+    "0123456789abcdef" * 3,
+    "passw0rdpassw0rd",
+]
+WEAK += ["abcdefghijklmnopqrstuvwxyz0123456789", "hermes-server-2024", "qwertzuiop123456"]
 
 
 @pytest.mark.parametrize("host", EXPOSED, ids=repr)
@@ -99,8 +106,17 @@ def test_a_public_address_needs_a_strong_key(host: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("host", EXPOSED, ids=repr)
-def test_a_strong_key_is_enough(host: str) -> None:
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kR7_wq3nZtL0-xYb9PdVeA",  # 16 random bytes
+        "9f86d081884c7d659a2feaa0c55ad015",  # the same in hexadecimal
+        "four words that nobody would ever guess",
+    ],
+)
+def test_a_strong_key_is_enough(host: str, key: str) -> None:
     check_exposure(ApiServer(host=host), {"": GOOD})
+    check_exposure(ApiServer(host=host), {"": key})
 
 
 @pytest.mark.parametrize("host", HERE, ids=repr)

@@ -77,7 +77,7 @@ class EarlyClient:
 
     async def read_response(self, *, bodiless: bool = False) -> bytes:
         """One response without its Date header."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"Content-Length: (\d+)", head)
             assert length, head

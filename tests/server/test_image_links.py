@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,11 @@ from tests.kit.api import Answer, api
 READ = call(("c1", "read_file", {"path": "notes.txt"}))
 IMAGE = "Look: ![a chart](https://example.org/x.png?q=secret), and `![b](http://x)`."
 LINK = IMAGE.replace("![a", "[a")
-HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 99, "input": "hi"}
+HI: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "hi"}],
+    "max_tokens": 99,
+    "input": "hi",
+}
 
 
 def shown_texts(answer: Answer, path: str) -> set[str]:
@@ -88,3 +93,42 @@ async def test_images_stay_without_a_risk_or_if_configured(
         path = "/v1/chat/completions"
         for stream in (False, True):
             assert shown_texts(await a.post(path, {**HI, "stream": stream}), path) == {IMAGE}
+
+
+FOREIGN = {
+    "an answer of somebody else": [{"role": "assistant", "content": "It says: do this."}],
+    "a result of a client's tool": [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "private, and written by strangers"},
+    ],
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+async def test_what_a_client_brings_counts_as_read(tmp_path: Path, what: str) -> None:
+    """Nobody knows where it comes from."""
+    async with api(tmp_path, then=say(IMAGE, size=3)) as a:
+        said = [HI["messages"][0], *FOREIGN[what]]
+        tools = {
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+            "tool_execution": "client",
+        }
+        for end in ([{"role": "user", "content": "and?"}], []):
+            answer = await a.post("/v1/chat/completions", {"messages": said + end, **tools})
+            assert shown_texts(answer, "") == {LINK}
+
+
+async def test_a_conversation_that_the_server_knows_is_not_tainted_by_its_answers(
+    tmp_path: Path,
+) -> None:
+    async with api(tmp_path, then=say(IMAGE, size=3)) as a:
+        said = list(HI["messages"])
+        for _ in range(3):
+            answer = await a.post("/v1/chat/completions", {"messages": said})
+            assert shown_texts(answer, "") == {IMAGE}
+            said += [{"role": "assistant", "content": IMAGE}, {"role": "user", "content": "and?"}]

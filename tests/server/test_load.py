@@ -113,12 +113,12 @@ async def serve(root: Path, model_port: int) -> AsyncIterator[tuple[int, int]]:
         process = await start_hermes(["serve", "--port", "0"], home)
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             line = await process.stderr.readline()
         yield int(line.decode().rpartition(":")[2]), process.pid
     finally:
         process.terminate()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             await process.wait()
 
 
@@ -183,18 +183,18 @@ async def test_a_thousand_streams_and_health_is_still_answered(tmp_path: Path) -
     async with serve(tmp_path, model.sockets[0].getsockname()[1]) as (port, pid):
         speaker = asyncio.ensure_future(let_models_talk(talking, ending))
         readers = await open_streams(port)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             while not all(reader.words for reader in readers):
                 await asyncio.sleep(0.05)
         before = [reader.words for reader in readers]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             await check_health(port, 100)
             while any(r.words == was for r, was in zip(readers, before, strict=True)):
                 await asyncio.sleep(0.05)
         size = read_peak_memory(pid)
         ending.set()
         await speaker
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             await asyncio.gather(*(reader.done for reader in readers))
         for reader in readers:
             reader.transport.close()

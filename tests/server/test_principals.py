@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ConfigError
-from tests.kit import Gate, Tokens, say
+from tests.kit import Gate, Received, Reply, Tokens, call, say
 from tests.kit.api import api
+from tests.kit.bodies import messages
 from tests.server.exchanges import sent_messages
 from tests.server.key_owners import ANN, BOB, ENV, SETTINGS
 
@@ -42,6 +43,39 @@ async def test_conversation_names_belong_to_a_key(tmp_path: Path) -> None:
         again = {"input": "x", "session_id": "shared-name"}
         assert (await a.post("/v1/runs", again, key=BOB)).status == 404
         assert len(a.provider.requests) == 3
+
+
+async def test_saved_outputs_belong_to_a_conversation_of_a_key(tmp_path: Path) -> None:
+    """Long outputs are saved to files, which only their own conversation can read."""
+
+    def obey(request: Received) -> Reply:
+        last = messages(request)[-1]
+        if last.role == "tool":
+            return say(last.results[0][1])
+        return _make_call(last.text)
+
+    async with api(tmp_path, then=obey, key="", settings=SETTINGS, env=ENV) as a:
+        here = {"X-Hermes-Session-Id": "here"}
+        await a.chat("terminal seq 1 60000", key=ANN, headers=here)
+        (saved,) = (a.home.path / "outputs").rglob("*.txt")
+        for order in (f"read_file {saved}", f"search_files {saved.parent}"):
+            for key, headers in ((BOB, {}), (BOB, {"X-Hermes-Session-Id": "other"}), (ANN, {})):
+                answer = await a.chat(order, key=key, headers=headers)
+                assert (
+                    "belongs to the agent itself" in answer.json["choices"][0]["message"]["content"]
+                )
+            answer = await a.chat(order, key=ANN, headers=here)
+            assert "59999" in answer.json["choices"][0]["message"]["content"]
+
+
+def _make_call(order: str) -> Reply:
+    name, _, about = order.partition(" ")
+    arguments = {
+        "terminal": {"command": about},
+        "read_file": {"path": about, "offset": 59_900},
+        "search_files": {"path": about, "pattern": "59999"},
+    }
+    return call(("c1", name, arguments[name]))
 
 
 async def test_idempotency_keys_belong_to_a_key(tmp_path: Path) -> None:

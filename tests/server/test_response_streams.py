@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_gets_an_incomplete_response(tmp_path: Path) 
         async with a.open_stream("POST", PATH, body) as reading:
             got = await reading.until(b"Half")
         identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
-        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 30)
+        await asyncio.wait_for(a.provider.requests[0].gone.wait(), 90)
         await wait_until_idle(a)
         stored = (await a.get(f"{PATH}/{identity}")).json
         assert stored["status"] == "incomplete" and text_of(stored) == "Half"
@@ -111,7 +111,7 @@ async def test_a_client_that_leaves_while_a_tool_is_silent(tmp_path: Path) -> No
     async with api(tmp_path, [say("Wait. ") + work, say("On.")]) as a:
         async with a.open_stream("POST", PATH, {"input": "alpha", "stream": True}) as reading:
             got = await reading.until(b"function_call_arguments.done")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not (a.home.work / "begun").exists():
                     await asyncio.sleep(0.02)
         await wait_until_idle(a)

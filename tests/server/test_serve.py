@@ -18,6 +18,7 @@ import pytest
 from tests.kit import Gate, Home, call, run_hermes, say, start_hermes
 from tests.kit.home import KEY
 from tests.kit.server import Provider
+from tests.server.other_user import NOBODY, get_status
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +45,7 @@ class ServeProcess:
             return await r.read()
 
     async def wait(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             return await self.process.wait()
 
     async def stop(self) -> int:
@@ -54,7 +55,7 @@ class ServeProcess:
     async def wait_until_closed(self) -> None:
         """Wait until the port no longer accepts connections."""
         _, _, port = self.url.rpartition(":")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", int(port))
@@ -73,7 +74,7 @@ async def serve(
     assert process.stderr is not None
     told = ""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while "listening on" not in told:
                 line = (await process.stderr.readline()).decode()
                 assert line, told
@@ -146,12 +147,24 @@ async def test_the_key_may_come_from_dot_env(home: Home) -> None:
         assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
 
 
+async def test_without_a_key_only_the_same_user_is_let_in(home: Home) -> None:
+    async with serve(home, key="") as s:
+        assert (await s.call("GET", "/v1/models"))[0] == 200
+        for path, status in (("/v1/models", 401), ("/api/sessions", 401), ("/health", 200)):
+            assert await asyncio.to_thread(get_status, NOBODY, s.url, path) == status
+            assert await asyncio.to_thread(get_status, os.geteuid(), s.url, path) == 200
+    async with serve(home) as s:
+        key = f"Authorization: Bearer {SECRET}"
+        assert await asyncio.to_thread(get_status, NOBODY, s.url, "/v1/models", key) == 200
+
+
 REFUSED = {
     "no key": ("--host", "0.0.0.0", {}),
     "no key, all of IPv6": ("--host", "::", {}),
     "a short key": ("--host", "0.0.0.0", {"API_SERVER_KEY": "short-key-12345"}),
     "a placeholder": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-secret-key"}),
     "a longer one": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-api-key-here-0123"}),
+    "a word and a year": ("--host", "0.0.0.0", {"API_SERVER_KEY": "Sommer-2024-Urlaub"}),
     "one letter": ("--host", "0.0.0.0", {"API_SERVER_KEY": "a" * 40}),
     "by its variable": ("--port", "0", {"API_SERVER_HOST": "0.0.0.0"}),
 }
@@ -221,7 +234,7 @@ async def test_stopping_ends_tools_and_their_streams(home: Home, provider: Provi
     async with serve(home) as s, aiohttp.ClientSession() as http:
         url = s.url + "/v1/chat/completions"
         async with http.post(url, json=body, headers=headers) as answer:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not (home.work / "pid").exists():
                     await asyncio.sleep(0.02)
             s.process.send_signal(signal.SIGTERM)
@@ -243,7 +256,7 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     async with serve(home) as s, _stream_response(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 _, told = await s.call("GET", f"/v1/runs/{run}")
                 if told["last_event"] == "message.delta":

@@ -241,7 +241,7 @@ class TestSmuggling:
             "127.0.0.1", int(shared.url.rpartition(":")[2])
         )
         writer.write(request)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(body)
             assert status_of(await reader.read()) == 200

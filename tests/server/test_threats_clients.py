@@ -12,6 +12,7 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,44 @@ async def test_R12_a_hundred_requests_with_one_key_run_once(tmp_path: Path) -> N
             answers = await asyncio.gather(*(run_once(c, work) for c in calls))
             assert len({x.body for x in answers}) == 1
         assert runs == 50
+
+
+async def test_R12_a_look_before_the_answer_was_stored_does_not_run_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aiohttp import web
+    from aiohttp.test_utils import make_mocked_request
+
+    from hermes.server.http.call import ApiCall
+    from hermes.server.http.principals import Principal
+
+    async with api(tmp_path) as a:
+        objects, looks, answered = a.server.runtime.store.objects, 0, asyncio.Event()
+        look = objects.get
+
+        async def look_slowly(*args: Any, **options: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            found = await look(*args, **options)
+            if looks > 1:
+                await answered.wait()
+            return found
+
+        monkeypatch.setattr(type(objects), "get", lambda self, *args, **o: look_slowly(*args, **o))
+        runs = 0
+
+        async def work() -> web.Response:
+            nonlocal runs
+            runs += 1
+            return web.json_response({"run": runs})
+
+        request = make_mocked_request("POST", CHAT, headers={"Idempotency-Key": "k"})
+        calls = [ApiCall(request, Principal(), {}, b"{}") for _ in range(2)]
+        run_once = a.server.services.idempotency.run_once
+        first, second = (asyncio.ensure_future(run_once(call, work)) for call in calls)
+        await first
+        answered.set()
+        assert (await second).body == (await first).body and runs == 1
 
 
 async def test_R12_a_hundred_chats_with_one_key_run_once(tmp_path: Path) -> None:

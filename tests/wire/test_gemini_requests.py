@@ -21,8 +21,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.gemini import build_url
-from hermes.llm.wire.gemini_encoder import UNSIGNED
+from hermes.llm.wire.gemini import UNSIGNED, build_url
 from tests.wire.gemini_frames import WIRE, call, chunk
 from tests.wire.talk import TOOLS, Talk, target, whole
 

@@ -39,10 +39,13 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
         key=provider.credentials.key_source or "the key of " + target.provider,
         wait=_format_duration(failure.retry_after),
         near=f" Near names: {', '.join(near)}." if near else "",
+        kept=KEPT,
         said="{said}",
     )
     room = LIMIT - len(fixed) + len("{said}") - len("It said: .")
     said = " ".join(failure.message.split()).removeprefix(f"cannot reach {host}: ")
+    if not any(map(str.isalnum, said)):  # an empty object, for example
+        said = ""
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
     elif said and said[-1] not in ".!?…":
@@ -64,78 +67,57 @@ def _format_duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-_DEFAULT = f"The call to {{provider}} failed. {{said}} {KEPT} Send the message again."
+_DEFAULT = "The call to {provider} failed. {said} {kept} Send the message again."
 _LOGIN = (
-    "{provider} does not accept the login any more. {said} "
-    + KEPT
-    + " Run hermes auth login {provider} and send the message again."
+    "{provider} does not accept the login any more. {said} {kept} Run hermes auth login {provider} "
+    "and send the message again."
 )
 _NO_KEY = (
-    "{provider} wants a key, and none is set for it. {said} "
-    + KEPT
-    + " Put one into a variable (environment or .env), name that in model.api_key_env and send the "
-    "message again."
+    "{provider} wants a key, and none is set for it. {said} {kept} Put one into a variable "
+    "(environment or .env), name that in model.api_key_env and send the message again."
 )
 _SENTENCES: dict[Kind, str] = {
-    Kind.AUTH: "{provider} rejected the key from {key}. {said} "
-    + KEPT
-    + " Put a valid key in {key} (environment or .env) and send the message again.",
-    Kind.FORBIDDEN: "{provider} refused access to {model} for the key from {key}. {said} "
-    + KEPT
-    + " Check the plan, region and permissions of that key, or choose another model.",
+    Kind.AUTH: "{provider} rejected the key from {key}. {said} {kept} Put a valid key in {key} "
+    "(environment or .env) and send the message again.",
+    Kind.FORBIDDEN: "{provider} refused access to {model} for the key from {key}. {said} {kept} "
+    "Check the plan, region and permissions of that key, or choose another model.",
     Kind.BILLING: "The account behind {key} at {provider} has no credit or quota left. {said} "
-    + KEPT
-    + " Check the balance there, or use another key or model.",
+    "{kept} Check the balance there, or use another key or model.",
     Kind.RATE_LIMITED: "{provider} limits the rate of requests; it wants us to wait {wait}. "
-    "{said} " + KEPT + " Send the message again after that.",
-    Kind.OVERLOADED: "{provider} is overloaded, also after several tries. {said} "
-    + KEPT
-    + " Send the message again later, or set fallback_providers.",
-    Kind.SERVER: "{provider} failed on its side, also after several tries. {said} "
-    + KEPT
-    + " Send the message again later, or set fallback_providers.",
-    Kind.NETWORK: "cannot reach {host}, also after several tries. {said} "
-    + KEPT
-    + " Check the network and model.base_url, then send the message again.",
-    Kind.STALLED: "{host} stopped answering, also after several tries. {said} "
-    + KEPT
-    + " Send the message again; slow models may need a larger stale_timeout_seconds.",
-    Kind.TLS: "The TLS certificate of {host} cannot be trusted. {said} "
-    + KEPT
-    + " Nothing was sent. Check the address, the clock and the proxy, or set SSL_CERT_FILE.",
-    Kind.REDIRECT: "{host} redirects to another address; the key was not sent there. {said} "
-    + KEPT
-    + " Set model.base_url to the final address.",
-    Kind.NOT_API: "{host} answered, but not as an API: a web page or a proxy. {said} "
-    + KEPT
-    + " Check model.base_url (most end in /v1) and the network.",
-    Kind.CONTEXT_OVERFLOW: "The conversation is too long for {model}. {said} "
-    + KEPT
-    + " Start a new session, or choose a model with a larger context.",
-    Kind.PAYLOAD_TOO_LARGE: "The request is too large for {host}. {said} "
-    + KEPT
-    + " Send smaller images or start a new session.",
-    Kind.MODEL_NOT_FOUND: "{provider} does not know the model {model}.{near} {said} "
-    + KEPT
-    + " Choose another with --model or model.default.",
-    Kind.WRONG_PATH: "{host} has no such API path (404). {said} "
-    + KEPT
-    + " Check model.base_url: most end in /v1.",
-    Kind.CONTENT_POLICY: "{provider} refused this for its content policy. {said} "
-    + KEPT
-    + " Word the request differently or use another model.",
-    Kind.EMPTY: "{model} returned an empty answer several times. "
-    + KEPT
-    + " Send the message again or choose another model.",
+    "{said} {kept} Send the message again after that.",
+    Kind.OVERLOADED: "{provider} is overloaded, also after several tries. {said} {kept} Send the "
+    "message again later, or set fallback_providers.",
+    Kind.SERVER: "{provider} failed on its side, also after several tries. {said} {kept} Send the "
+    "message again later, or set fallback_providers.",
+    Kind.NETWORK: "cannot reach {host}, also after several tries. {said} {kept} Check the network "
+    "and model.base_url, then send the message again.",
+    Kind.STALLED: "{host} stopped answering, also after several tries. {said} {kept} Send the "
+    "message again; slow models may need a larger stale_timeout_seconds.",
+    Kind.TLS: "The TLS certificate of {host} cannot be trusted. {said} {kept} Nothing was sent. "
+    "Check the address, the clock and the proxy, or set SSL_CERT_FILE.",
+    Kind.REDIRECT: "{host} redirects to another address; the key was not sent there. {said} {kept} "
+    "Set model.base_url to the final address.",
+    Kind.NOT_API: "{host} answered, but not as an API: a web page or a proxy. {said} {kept} Check "
+    "model.base_url (most end in /v1) and the network.",
+    Kind.CONTEXT_OVERFLOW: "The conversation is too long for {model}. {said} {kept} Start a new "
+    "session, or choose a model with a larger context.",
+    Kind.PAYLOAD_TOO_LARGE: "The request is too large for {host}. {said} {kept} Send smaller "
+    "images or start a new session.",
+    Kind.MODEL_NOT_FOUND: "{provider} does not know the model {model}.{near} {said} {kept} Choose "
+    "another with --model or model.default.",
+    Kind.WRONG_PATH: "{host} has no such API path (404). {said} {kept} Check model.base_url: most "
+    "end in /v1.",
+    Kind.CONTENT_POLICY: "{provider} refused this for its content policy. {said} {kept} Word the "
+    "request differently or use another model.",
+    Kind.EMPTY: "{model} returned an empty answer several times. {kept} Send the message again or "
+    "choose another model.",
     Kind.NO_TERMINAL: "{provider} did not emit a terminal response, also after several tries. "
-    + KEPT
-    + " Send the message again.",
+    "{kept} Send the message again.",
     Kind.ANSWER_TOO_LARGE: "The answer of {model} exceeded the size cap and was cut; what arrived "
     "is kept. Ask for a shorter answer.",
     Kind.TRUNCATED_CALL: TRUNCATED
     + "; the cut tool call was not run, everything before it is kept. Raise model.max_tokens or "
     "ask for smaller steps.",
-    Kind.BAD_REQUEST: "{provider} rejected the request. {said} "
-    + KEPT
-    + " If it names a setting, change it; otherwise try another model.",
+    Kind.BAD_REQUEST: "{provider} rejected the request. {said} {kept} If it names a setting, "
+    "change it; otherwise try another model.",
 }

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 import orjson
 
 from hermes.core.errors import ToolError
+from hermes.core.text import compile_pattern
 
 _EMPTY = frozenset({"", "None", "null", '""'})
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _OPENER = {"}": "{", "]": "["}
 _CLOSER = {"{": "}", "[": "]"}
 _TYPES = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_FLAGS = re.VERBOSE | re.DOTALL
 _MAX_LENGTH = 2_000_000
 _MAX_TOKENS = 200_000
 _MAX_DEPTH = 512
@@ -32,12 +33,6 @@ _IN_PYTHON = rf'{_PAIR_OR_LONE} | \\x[0-9a-fA-F]{{2}} | \\U[0-9a-fA-F]{{8}} | \\
 
 _CUT = "they end before the object is closed (cut off?)"
 _TOO_LONG = "they are not valid JSON and too long to repair"
-
-
-@cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled at the first repair: most sessions never need one."""
-    return re.compile(pattern, re.VERBOSE | re.DOTALL)
 
 
 class BadArguments(ToolError):
@@ -116,7 +111,7 @@ class _RepairScan:
         if len(text) > _MAX_LENGTH:
             self.fault = _TOO_LONG
             return
-        match = _compile_pattern(_TOKEN).match
+        match = compile_pattern(_TOKEN, _FLAGS).match
         at = 0
         for _ in range(_MAX_TOKENS):
             token = match(text, at)
@@ -196,12 +191,12 @@ def _quote_string(token: str) -> str:
     """A JSON string for a JSON or Python string literal. An escape neither knows is left as it is,
     for the strict parser to refuse: who writes `\\$` may mean one character or two."""
     inner = token[1:-1]
-    if not _compile_pattern(_ESCAPED_CONTROL).search(inner):
+    if not compile_pattern(_ESCAPED_CONTROL, _FLAGS).search(inner):
         inner = inner.translate(_CONTROLS)
     if token[0] == "'":
-        inner = _compile_pattern(_IN_PYTHON).sub(_replace_python_escape, inner)
+        inner = compile_pattern(_IN_PYTHON, _FLAGS).sub(_replace_python_escape, inner)
     elif r"\ud" in inner or r"\uD" in inner:
-        inner = _compile_pattern(_IN_JSON).sub(_replace_json_escape, inner)
+        inner = compile_pattern(_IN_JSON, _FLAGS).sub(_replace_json_escape, inner)
     return f'"{inner}"'
 
 

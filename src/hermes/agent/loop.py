@@ -57,11 +57,9 @@ async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
             await turn.append(message)
             continue
         calls = message.calls
-        if not calls:
-            await turn.append(message, "idle")
-            return _build_result(turn, "completed")
-        message = normalize_calls(message, names, turn.history.call_ids, len(turn.history))
-        if agent.hand_over:
+        if calls:
+            message = normalize_calls(message, names, turn.history.call_ids, len(turn.history))
+        if not calls or agent.hand_over:
             await turn.append(message, "idle")
             return _build_result(turn, "completed")
         await turn.append(message)

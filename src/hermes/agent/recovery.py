@@ -161,26 +161,15 @@ async def _ask_another_model(f: Fault) -> bool:
 # -- smaller requests ------------------------------------------------------------------------
 
 
-def learn_quirks(**quirks: Any) -> Fix:
-    """An action that stops using a feature at this endpoint, for good."""
+def learn_quirks(*, this_step_only: bool = False, **quirks: Any) -> Fix:
+    """An action that stops using a feature at this endpoint: for good, or for this step only."""
 
     async def fix(f: Fault) -> bool:
-        known = f.turn.lessons_for(f.provider.target).quirks
+        lasting = f.turn.lessons_for(f.provider.target).quirks
+        known = f.attempt.overrides if this_step_only else lasting
         if all(known.get(k) == v for k, v in quirks.items()):
             return False
         known.update(quirks)
-        return True
-
-    return fix
-
-
-def _override_quirks(**quirks: Any) -> Fix:
-    """The same for this step only."""
-
-    async def fix(f: Fault) -> bool:
-        if all(f.attempt.overrides.get(k) == v for k, v in quirks.items()):
-            return False
-        f.attempt.overrides.update(quirks)
         return True
 
     return fix
@@ -283,7 +272,7 @@ def _forget_images(history: History, target: Target) -> bool:
 async def _leave_out_images(f: Fault) -> bool:
     if not any(_has_media(m) for m in f.turn.history.messages):
         return False
-    return await _override_quirks(media=False)(f)
+    return await learn_quirks(this_step_only=True, media=False)(f)
 
 
 def _has_media(message: Message) -> bool:
@@ -326,7 +315,7 @@ NO_IMAGES = Rung("no_images", _drop_rejected_media, 2)
 SHED_IMAGES = Rung("without_images", _leave_out_images)
 DROP_THINKING = Rung("drop_thinking", learn_quirks(thinking_replay="drop"))
 COMPRESS = Rung("compress", _compress_history, 3)
-FLATTEN = Rung("repair_history", _override_quirks(flatten=True))
+FLATTEN = Rung("repair_history", learn_quirks(this_step_only=True, flatten=True))
 NUDGE_RUNG = Rung("nudge", _nudge_model)
 
 _FLAKY = (BACKOFF, NEW_CONNECTION, FALLBACK)

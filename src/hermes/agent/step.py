@@ -60,9 +60,9 @@ class TurnStopped(Exception):
 class _Step:
     """State of one step across its calls."""
 
-    __slots__ = ("answer", "attempt", "continues", "died", "pieces", "thoughts", "ticket")
-
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, agent: Agent, turn: Turn, attempt: Attempt) -> None:
+        self.agent = agent
+        self.turn = turn
         self.attempt = attempt
         self.answer: ResponseBuilder | None = None
         """The response being received."""
@@ -78,58 +78,212 @@ class _Step:
     def text_so_far(self) -> str:
         return "".join(self.pieces)
 
+    @property
+    def provider(self) -> ModelClient:
+        return self.agent.providers[self.turn.active]
+
+    async def sample_until_usable(self) -> Message:
+        agent, turn = self.agent, self.turn
+        while True:
+            await append_steer(turn)
+            await probe_own_server(agent, turn)
+            if turn.compressor is not None:
+                await turn.compressor.before_call(agent, turn)
+            answer = self.answer = ResponseBuilder()
+            failure = await self._stream_answer(answer)
+            message = self._settle_usage(answer, failure.kind.value if failure else "")
+            if failure is None:
+                failure = _find_anomaly(message, answer)
+            # With visible text or a tool call it is not simply retried.
+            has_content = bool(message.calls or message.text.strip())
+            if failure is None or failure.kind is Kind.TRUNCATED_CALL or has_content:
+                done = await self._accept_answer(message, failure)
+                if done is not None:
+                    return done
+                continue
+            if failure.kind is Kind.EMPTY and message.thinking:
+                self.thoughts.append(Thinking(message.thinking))  # unsealed: its answer is not kept
+            if not await self._try_recovery(failure):
+                raise await self._give_up(failure)
+
+    def _settle_usage(self, answer: ResponseBuilder, outcome: str) -> Message:
+        """The response as a message; settles its usage and adds it to the turn's."""
+        turn = self.turn
+        self.answer = None
+        message = answer.build_message(self.provider.target)
+        if turn.meter is not None and self.ticket is not None:
+            ticket, self.ticket = self.ticket, None
+            spent = _estimate_spent(answer, outcome, ticket)
+            usage = turn.meter.settle_call(ticket, spent, outcome, [c.name for c in message.calls])
+            message = structs.replace(message, usage=usage)
+            turn.usage += usage
+        else:
+            turn.usage += answer.usage
+        if answer.stop not in (None, "died") or not answer.is_empty:
+            turn.calls += 1
+            turn.target = message.origin
+        return message
+
+    async def _reserve_call(self, request: Request) -> Request:
+        """Reserve the budget of a call. At a cap the turn ends with what was received so far."""
+        turn = self.turn
+        if turn.meter is None:
+            return request
+        try:
+            self.ticket = await turn.meter.reserve_call(self.provider, request)
+        except OverBudget as error:
+            kept = self._keep_pieces("length") if self.text_so_far else None
+            begun = bool(self.pieces or turn.calls)
+            raise TurnStopped("budget", str(error), kept, partial=begun) from None
+        return self.ticket.request
+
+    async def _stream_answer(self, answer: ResponseBuilder) -> Failure | None:
+        """Send one request and emit its events as they arrive, without what a continuation
+        repeats."""
+        seam = OverlapFilter(self.text_so_far) if self.pieces else None
+        emit = self.turn.host.emit
+
+        def emit_all(events: Sequence[StreamEvent]) -> None:
+            for event in events if seam is None else _strip_repetition(seam, events):
+                emit(event)
+
+        request = await self._reserve_call(self.attempt.build_request(self.agent, self.turn))
+        try:
+            # aclosing: leaving the block for any reason, cancellation included, closes the socket.
+            async with aclosing(self.provider.stream(request, answer)) as batches:
+                async for events in batches:
+                    emit_all(events)
+        except ProviderError as error:
+            emit_all(answer.finish_events())
+            return error.failure
+        except asyncio.CancelledError:
+            emit_all(answer.finish_events())
+            raise
+        finally:
+            if seam is not None and (rest := seam.finish()):
+                emit(TextDelta(rest))
+        return None
+
+    async def keep_partial(self) -> None:
+        """Record what was streamed before a cancellation."""
+        if self.answer is not None:
+            message = self._settle_usage(self.answer, "interrupted")
+        else:
+            message = Message("assistant", (), origin=self.turn.target)
+        kept = self._join_pieces(message, stop="aborted", calls=False)
+        if any(isinstance(p, Text | Thinking) and p.text for p in kept.parts):
+            await self.turn.append(kept, "interrupted")
+
+    async def _accept_answer(self, message: Message, failure: Failure | None) -> Message | None:
+        """Return the step's message if the response completes it; None if the model has to
+        continue."""
+        if failure is not None:
+            if failure.kind is Kind.TRUNCATED_CALL:
+                await self._handle_truncated_call(message, failure)
+            else:
+                await self._handle_broken_stream(message, failure)
+            return None
+        if message.calls or message.stop not in ("length", "filtered"):
+            return self._join_pieces(message)
+        if message.stop == "filtered":
+            raise TurnStopped(
+                "content_policy",
+                "The provider cut this answer for its content policy; what arrived is kept. "
+                "Word the request differently or use another model.",
+                self._join_pieces(message),
+            )
+        thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
+        if not message.text.strip() and not self.pieces and thought:
+            raise TurnStopped("thinking_exhausted", THINKING_EXHAUSTED, message)
+        if self.continues >= MAX_CONTINUES:
+            raise TurnStopped(
+                "output_truncated",
+                f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
+                "Raise model.max_tokens or ask for a shorter answer.",
+                self._join_pieces(message),
+            )
+        self._ask_to_continue(message)
+        return None
+
+    async def _handle_broken_stream(self, message: Message, failure: Failure) -> None:
+        """Keep what a broken stream delivered, and call the model once more."""
+        provider = self.provider
+        if message.calls:
+            names = ", ".join(c.name or "?" for c in message.calls)
+            warning = f"\n\n⚠ Stream stalled mid tool-call ({names}): {names} was not executed."
+            self.turn.host.emit(TextDelta(warning))
+            kept = self._join_pieces(message, stop="died", calls=False)
+            await self.turn.append(structs.replace(kept, parts=(*kept.parts, Text(warning))))
+            self.pieces, self.thoughts = [], []
+            self.attempt.tail = (user_message(CALL_LOST),)
+        else:
+            self._ask_to_continue(message)
+        self.died += 1
+        if self.died > 1 or not await self._try_recovery(failure):
+            error = describe_failure(failure, provider)
+            rest = Message("assistant", (), origin=message.origin, stop="died")
+            part = self._join_pieces(rest) if self.text_so_far else None
+            raise TurnStopped(CODES[failure.kind], error, part, partial=True)
+
+    async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
+        if not await self._try_recovery(failure):
+            error = describe_failure(failure, self.provider)
+            raise TurnStopped("output_truncated", error, self._join_pieces(message, calls=False))
+        if message.text:
+            self._ask_to_continue(message, REWRITE_CALL)
+
+    async def _try_recovery(self, failure: Failure) -> bool:
+        return await try_recovery(Fault(failure, self.attempt, self.agent, self.turn))
+
+    def _ask_to_continue(self, message: Message, ask: str = CONTINUE) -> None:
+        """Have the next request ask for the rest. The text so far is sent with it, not recorded."""
+        self.continues += 1
+        self.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
+        self.pieces.append(strip_overlap(self.text_so_far, message.text))
+        so_far: tuple[Message, ...] = ()
+        if self.text_so_far:
+            so_far = (Message("assistant", (Text(self.text_so_far),), origin=message.origin),)
+        self.attempt.tail = (*so_far, user_message(ask))
+
+    def _join_pieces(
+        self, message: Message, *, stop: Stop | None = None, calls: bool = True
+    ) -> Message:
+        """The message with the text of the earlier calls in front, without repeated words."""
+        parts = [p for p in message.parts if calls or not isinstance(p, ToolCall)]
+        if self.pieces:
+            text = "".join(p.text for p in parts if isinstance(p, Text))
+            joined = Text(self.text_so_far + strip_overlap(self.text_so_far, text))
+            thoughts = [p for p in parts if isinstance(p, Thinking)]
+            others = [p for p in parts if not isinstance(p, Text | Thinking)]
+            parts = [*thoughts, joined, *others]
+        return structs.replace(message, parts=(*self.thoughts, *parts), stop=stop or message.stop)
+
+    def _keep_pieces(self, stop: Stop) -> Message:
+        """What earlier calls of this step delivered, as a message."""
+        return self._join_pieces(Message("assistant", (), origin=self.turn.target, stop=stop))
+
+    async def _give_up(self, failure: Failure) -> TurnStopped:
+        provider, kept = self.provider, None
+        near = await find_similar_models(provider) if failure.kind is Kind.MODEL_NOT_FOUND else ()
+        if self.pieces:
+            kept = self._keep_pieces("died")
+        elif failure.kind is Kind.CONTENT_POLICY:  # recorded, so that it is not sent there again
+            who = None if self.turn.active and self.attempt.declined else provider.target
+            kept = Message("assistant", (), origin=who, stop="filtered")
+        elif self.thoughts:
+            kept = self._keep_pieces("end")
+        return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
+
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
     """Call the model until there is a usable message, and return it unrecorded. Raises TurnStopped
     when there is none; a cancellation records what was streamed first."""
-    step = _Step(attempt)
+    step = _Step(agent, turn, attempt)
     try:
-        return await _sample_until_usable(agent, turn, step)
+        return await step.sample_until_usable()
     except asyncio.CancelledError:
-        await run_shielded(_keep_partial(agent, turn, step))
+        await run_shielded(step.keep_partial())
         raise
-
-
-async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message:
-    while True:
-        await append_steer(turn)
-        await probe_own_server(agent, turn)
-        if turn.compressor is not None:
-            await turn.compressor.before_call(agent, turn)
-        answer = step.answer = ResponseBuilder()
-        failure = await _stream_answer(agent, turn, step, answer)
-        message = _settle_usage(agent, turn, step, answer, failure.kind.value if failure else "")
-        if failure is None:
-            failure = _find_anomaly(message, answer)
-        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _has_content(message):
-            done = await _accept_answer(agent, turn, step, message, failure)
-            if done is not None:
-                return done
-            continue
-        if failure.kind is Kind.EMPTY and message.thinking:
-            step.thoughts.append(Thinking(message.thinking))  # unsealed: its answer is not kept
-        if not await try_recovery(Fault(failure, step.attempt, agent, turn)):
-            raise await _give_up(agent, turn, step, failure)
-
-
-def _settle_usage(
-    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder, outcome: str
-) -> Message:
-    """The response as a message; settles its usage and adds it to the turn's."""
-    step.answer = None
-    message = answer.build_message(agent.providers[turn.active].target)
-    if turn.meter is not None and step.ticket is not None:
-        ticket, step.ticket = step.ticket, None
-        spent = _estimate_spent(answer, outcome, ticket)
-        usage = turn.meter.settle_call(ticket, spent, outcome, [c.name for c in message.calls])
-        message = structs.replace(message, usage=usage)
-        turn.usage += usage
-    else:
-        turn.usage += answer.usage
-    if answer.stop not in (None, "died") or not answer.is_empty:
-        turn.calls += 1
-        turn.target = message.origin
-    return message
 
 
 def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: CallTicket) -> Usage:
@@ -139,58 +293,6 @@ def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: CallTicket) -
     if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.request_size:
         return usage
     return structs.replace(usage, input=ticket.entry.input, estimated=True)
-
-
-async def _reserve_call(
-    turn: Turn, step: _Step, provider: ModelClient, request: Request
-) -> Request:
-    """Reserve the budget of a call. At a cap the turn ends with what was received so far."""
-    if turn.meter is None:
-        return request
-    try:
-        step.ticket = await turn.meter.reserve_call(provider, request)
-    except OverBudget as error:
-        kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="length"))
-        begun = bool(step.pieces or turn.calls)
-        raise TurnStopped(
-            "budget", str(error), kept if step.text_so_far else None, partial=begun
-        ) from None
-    return step.ticket.request
-
-
-async def _stream_answer(
-    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder
-) -> Failure | None:
-    """Send one request and emit its events as they arrive, without what a continuation repeats."""
-    seam = OverlapFilter(step.text_so_far) if step.pieces else None
-    provider = agent.providers[turn.active]
-    request = await _reserve_call(turn, step, provider, step.attempt.build_request(agent, turn))
-    emit = turn.host.emit
-    try:
-        # aclosing: leaving the block for any reason, cancellation included, closes the socket.
-        async with aclosing(provider.stream(request, answer)) as batches:
-            async for events in batches:
-                for event in events if seam is None else _strip_repetition(seam, events):
-                    emit(event)
-    except ProviderError as error:
-        _flush_answer(turn, answer, seam)
-        return error.failure
-    except asyncio.CancelledError:
-        _flush_answer(turn, answer, seam)
-        raise
-    if seam is not None and (rest := seam.finish()):
-        emit(TextDelta(rest))
-    return None
-
-
-def _flush_answer(turn: Turn, answer: ResponseBuilder, seam: OverlapFilter | None) -> None:
-    """Emit what had arrived when the stream ended early."""
-    for event in (
-        answer.finish_events() if seam is None else _strip_repetition(seam, answer.finish_events())
-    ):
-        turn.host.emit(event)
-    if seam is not None and (rest := seam.finish()):
-        turn.host.emit(TextDelta(rest))
 
 
 def _strip_repetition(seam: OverlapFilter, events: Sequence[StreamEvent]) -> list[StreamEvent]:
@@ -203,16 +305,6 @@ def _strip_repetition(seam: OverlapFilter, events: Sequence[StreamEvent]) -> lis
     return out
 
 
-async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
-    if step.answer is not None:
-        message = _settle_usage(agent, turn, step, step.answer, "interrupted")
-    else:
-        message = Message("assistant", (), origin=turn.target)
-    kept = _join_pieces(step, message, stop="aborted", calls=False)
-    if any(isinstance(p, Text | Thinking) and p.text for p in kept.parts):
-        await turn.append(kept, "interrupted")
-
-
 async def append_steer(turn: Turn) -> None:
     """Append guidance given during the turn behind the last tool result; without one it waits."""
     last = turn.history.messages[-1]
@@ -221,146 +313,17 @@ async def append_steer(turn: Turn) -> None:
         await turn.append(user_message(text, kind="steer"))
 
 
-def _has_content(message: Message) -> bool:
-    """Whether the message has visible text or a tool call; if so, it is not simply retried."""
-    return bool(message.calls or message.text.strip())
-
-
 def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
     """The failure behind a response that is no usable answer; recovered like any other."""
     if answer.stop == "died":
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
-    calls = message.calls
-    if calls:
-        if any(is_truncated(c.args) for c in calls):
-            return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
-        return None
-    if answer.stop == "paused" or message.text.strip():
+    if any(is_truncated(call.args) for call in message.calls):
+        return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
+    if message.calls or answer.stop == "paused" or message.text.strip():
         return None
     if answer.stop == "filtered":
         return Failure(Kind.CONTENT_POLICY, answer.detail or "the answer was withheld")
-    if answer.stop == "length":
-        return None
-    return Failure(Kind.EMPTY, "no text and no tool call")
-
-
-async def _accept_answer(
-    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure | None
-) -> Message | None:
-    """Return the step's message if the response completes it; None if the model has to continue."""
-    if failure is not None and failure.kind is Kind.TRUNCATED_CALL:
-        return await _handle_truncated_call(agent, turn, step, message, failure)
-    if failure is not None:
-        return await _handle_broken_stream(agent, turn, step, message, failure)
-    if message.calls or message.stop not in ("length", "filtered"):
-        return _join_pieces(step, message)
-    if message.stop == "filtered":
-        raise TurnStopped(
-            "content_policy",
-            "The provider cut this answer for its content policy; what arrived is kept. "
-            "Word the request differently or use another model.",
-            _join_pieces(step, message),
-        )
-    thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
-    if not message.text.strip() and not step.pieces and thought:
-        raise TurnStopped("thinking_exhausted", THINKING_EXHAUSTED, message)
-    if step.continues >= MAX_CONTINUES:
-        raise TurnStopped(
-            "output_truncated",
-            f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
-            "Raise model.max_tokens or ask for a shorter answer.",
-            _join_pieces(step, message),
-        )
-    _ask_to_continue(step, message)
-    return None
-
-
-async def _handle_broken_stream(
-    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
-) -> Message | None:
-    """Keep what a broken stream delivered, and call the model once more."""
-    provider = agent.providers[turn.active]
-    begun = [c.name or "?" for c in message.calls]
-    if begun:
-        warning = _describe_lost_calls(begun)
-        turn.host.emit(TextDelta(warning))
-        await turn.append(_add_text(_join_pieces(step, message, stop="died", calls=False), warning))
-        step.pieces, step.thoughts = [], []
-        step.attempt.tail = (user_message(CALL_LOST),)
-    else:
-        _ask_to_continue(step, message)
-    step.died += 1
-    if step.died > 1 or not await try_recovery(Fault(failure, step.attempt, agent, turn)):
-        kept = _join_pieces(step, Message("assistant", (), origin=message.origin, stop="died"))
-        error = describe_failure(failure, provider)
-        raise TurnStopped(
-            CODES[failure.kind], error, kept if step.text_so_far else None, partial=True
-        )
-    return None
-
-
-async def _handle_truncated_call(
-    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
-) -> Message | None:
-    if not await try_recovery(Fault(failure, step.attempt, agent, turn)):
-        error = describe_failure(failure, agent.providers[turn.active])
-        raise TurnStopped("output_truncated", error, _join_pieces(step, message, calls=False))
-    if message.text:
-        _ask_to_continue(step, message, REWRITE_CALL)
-    return None
-
-
-def _ask_to_continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
-    """Have the next request ask for the rest. The text so far is sent with it, not recorded."""
-    step.continues += 1
-    step.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
-    step.pieces.append(strip_overlap(step.text_so_far, message.text))
-    so_far: tuple[Message, ...] = ()
-    if step.text_so_far:
-        so_far = (Message("assistant", (Text(step.text_so_far),), origin=message.origin),)
-    step.attempt.tail = (*so_far, user_message(ask))
-
-
-def _join_pieces(
-    step: _Step, message: Message, *, stop: Stop | None = None, calls: bool = True
-) -> Message:
-    """The message with the text of the earlier calls in front, without repeated words."""
-    parts = [p for p in message.parts if calls or not isinstance(p, ToolCall)]
-    if step.pieces:
-        texts = strip_overlap(
-            step.text_so_far, "".join(p.text for p in parts if isinstance(p, Text))
-        )
-        rest = [p for p in parts if not isinstance(p, Text)]
-        thoughts = [p for p in rest if isinstance(p, Thinking)]
-        others = [p for p in rest if not isinstance(p, Thinking)]
-        parts = [*step.thoughts, *thoughts, Text(step.text_so_far + texts), *others]
-    elif step.thoughts:
-        parts = [*step.thoughts, *parts]
-    return structs.replace(message, parts=tuple(parts), stop=stop or message.stop)
-
-
-def _add_text(message: Message, text: str) -> Message:
-    return structs.replace(message, parts=(*message.parts, Text(text)))
-
-
-def _describe_lost_calls(names: list[str]) -> str:
-    listed = ", ".join(names)
-    return f"\n\n⚠ Stream stalled mid tool-call ({listed}): {listed} was not executed."
-
-
-async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> TurnStopped:
-    provider = agent.providers[turn.active]
-    near = await find_similar_models(provider) if failure.kind is Kind.MODEL_NOT_FOUND else ()
-    kept = None
-    if step.pieces:
-        empty = Message("assistant", (), origin=turn.target, stop="died")
-        kept = _join_pieces(step, empty)
-    elif failure.kind is Kind.CONTENT_POLICY:  # recorded, so that it is not sent there again
-        who = None if turn.active and step.attempt.declined else provider.target
-        kept = Message("assistant", (), origin=who, stop="filtered")
-    elif step.thoughts:
-        kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="end"))
-    return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
+    return None if answer.stop == "length" else Failure(Kind.EMPTY, "no text and no tool call")
 
 
 def normalize_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:

@@ -26,6 +26,7 @@ from hermes.core.untrusted_text import SKIPPED
 
 log = logging.getLogger(__name__)
 
+_DENIAL = "Not run: {why}. Do not try to get around that; say what you wanted to do and why."
 INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
 
 
@@ -168,11 +169,9 @@ class ToolBatch:
             tool, params, inner = self._resolve_forward(call, name, arguments)
             keys = self._write_keys(tool, params)
             plan = _Plan(inner, inner, tool.for_call(params), params, keys)
-            toolbox = Toolbox(self._agent.tools)
+            toolbox, progress = Toolbox(self._agent.tools), self._make_progress(outer.call)
             async with self._hold_locks(plan.keys):
-                content, error = await self._run_guarded(
-                    plan, toolbox, self._make_progress(outer.call)
-                )
+                content, error = await self._run_guarded(plan, toolbox, progress)
             return ToolResult(content, error=error)
 
         return invoke
@@ -189,19 +188,19 @@ class ToolBatch:
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
-                return (Text(_describe_denial(verdict.reason)),), True
+                why = verdict.reason or "it was not approved"
+                return (Text(_DENIAL.format(why=why.rstrip("."))),), True
             context = host.tool_context(plan.inner, verdict, toolbox, progress)
-            result = _add_note(
-                _add_note(await self._run_tool(plan, context), verdict.reason), plan.note
-            )
+            result = _add_note(await self._run_tool(plan, context), verdict.reason)
+            result = _add_note(result, plan.note)
         except ToolError as error:
             result = _add_note(ToolResult(str(error), error=True), plan.note)
         except TimeoutError:
             result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
         except Exception as error:
             log.exception("tool %s crashed", tool.name)
-            why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
-            result = ToolResult(why, error=True)
+            text = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
+            result = ToolResult(text, error=True)
         whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
         return build_content(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
@@ -231,13 +230,6 @@ class ToolBatch:
             await self._record_result(call, (Text(text),), error=True, began=began)
 
 
-def _describe_denial(reason: str) -> str:
-    return (
-        f"Not run: {reason or 'it was not approved'}. Do not try to get around that; say what you "
-        "wanted to do and why."
-    )
-
-
 def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:
     """Append what the model should know about how the call was run."""
     if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
@@ -248,12 +240,9 @@ def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:
 def _group_plans(plans: Sequence[_Plan]) -> list[list[_Plan]]:
     """Neighbouring calls that may run together share a group; exclusive ones run alone."""
     groups: list[list[_Plan]] = []
-    shared = False
     for plan in plans:
-        together = not plan.tool.exclusive
-        if together and shared:
+        if groups and not plan.tool.exclusive and not groups[-1][-1].tool.exclusive:
             groups[-1].append(plan)
         else:
             groups.append([plan])
-        shared = together
     return groups

@@ -37,15 +37,9 @@ def output_path(folder: Path, session_id: str, call_id: str) -> Path:
 
 
 def format_value(value: Any) -> str:
-    match value:
-        case str():
-            return value
-        case None:
-            return "(no output)"
-        case bytes() | bytearray():
-            return bytes(value).decode("utf-8", "replace")
-        case _:
-            return str(value)
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    return "(no output)" if value is None else str(value)
 
 
 def limit_output(text: str, limit: int, whole: Path) -> str:

@@ -111,11 +111,9 @@ class HistoryCompressor(Protocol):
 
     async def before_call(self, agent: Agent, turn: Turn) -> None:
         """Compress if the next prompt would be too long. Awaited before each model call."""
-        ...
 
     async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
         """Compress after the provider refused a prompt as too long; True if it is shorter now."""
-        ...
 
 
 class CallTicket(Struct, frozen=True):
@@ -133,13 +131,11 @@ class CallMeter(Protocol):
 
     async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
         """Admit a call; OverBudget when it may not be made."""
-        ...
 
     def settle_call(
         self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
     ) -> Usage:
         """Record how the call ended and return its usage with the cost."""
-        ...
 
 
 class TurnHost(Protocol):
@@ -147,15 +143,12 @@ class TurnHost(Protocol):
 
     async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state durably. The loop never runs ahead of the store."""
-        ...
 
     def emit(self, event: TurnEvent) -> None:
         """Show an event. Never blocks, never fails."""
-        ...
 
     def take_steer(self) -> str:
         """The guidance given since the last call; empty when there is none."""
-        ...
 
     @property
     def session_id(self) -> str: ...
@@ -167,7 +160,6 @@ class TurnHost(Protocol):
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
         """Decide whether a call may run; this may ask the user."""
-        ...
 
     def tool_context(
         self,
@@ -177,11 +169,9 @@ class TurnHost(Protocol):
         progress: Callable[[str], None],
     ) -> ToolContext:
         """The context of an approved call."""
-        ...
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
         """Mark the session with what a call reads, before its result is recorded."""
-        ...
 
     def sleep(self, seconds: float) -> Awaitable[None]: ...
 
@@ -189,7 +179,6 @@ class TurnHost(Protocol):
         self, endpoint: ModelClient, context: int | None, output: int | None
     ) -> None:
         """Remember a context or output limit that this endpoint stated, beyond this process."""
-        ...
 
 
 def sees_images(endpoint: ModelClient, learned: Mapping[Target, EndpointLessons]) -> bool:

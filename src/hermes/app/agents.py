@@ -15,6 +15,7 @@ from hermes.app.auxiliary import AuxiliaryModels, Sleep
 from hermes.app.backends import Backends
 from hermes.config import paths
 from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.core.provider import Effort, Settings
 from hermes.core.redaction.redactor import Redactor
@@ -78,28 +79,24 @@ class Agents:
             )
         return found
 
-    async def settle_model(self, options: Options) -> Options:
+    async def choose_model(self, options: Options) -> Options:
         """The options, with a model server on this machine if no model is configured and one is
         running. Only the first session searches for it."""
-        config, secrets = self._setup.config, self._setup.secrets
+        if not is_undecided(self._setup.config, self._setup.secrets, options.choice):
+            return options
         if self._nearby_servers is None:
-            if not is_undecided(config, secrets, options.choice):
-                return options
             from hermes.llm.endpoints.local_servers import find_servers
 
             self._nearby_servers = await find_servers()
-        if self._nearby_servers and is_undecided(config, secrets, options.choice):
-            found = self._pick_nearby_server(options.choice)
-            return structs.replace(options, choice=found.model_choice) if found else options
-        return options
+        found = self._pick_nearby_server(options.choice)
+        return structs.replace(options, choice=found.model_choice) if found else options
 
     def get_agent(self, options: Options, platform: str) -> Agent:
         """The agent for these options; ConfigError when there is no model to call."""
         key = msgspec.msgpack.encode((options, platform))
-        found = self._agents.get(key)
-        if found is None:
-            found = self._agents[key] = self._add_own_tools(self._build_agent(options, platform))
-        return found
+        if key not in self._agents:
+            self._agents[key] = self._add_own_tools(self._build_agent(options, platform))
+        return self._agents[key]
 
     def build_agent_without_model(self, options: Options, platform: str) -> Agent:
         """An agent without a model, for commands that need no answer."""
@@ -108,17 +105,17 @@ class Agents:
 
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
         """Remember a limit that an endpoint stated, also for later processes."""
-        model = client.target.model
-        self.learned_limits.learn_limit(
-            client.endpoint.base_url, model, context=context, output=output
-        )
+        base_url, model = client.endpoint.base_url, client.target.model
+        self.learned_limits.learn_limit(base_url, model, context=context, output=output)
 
     def _build_agent(self, options: Options, platform: str) -> Agent:
         config = self._setup.config
         found = resolve_chain(config, self._setup.secrets, options.choice)
         endpoints = [self.learned_limits.apply_to(endpoint) for endpoint in found]
         for endpoint in endpoints:
-            self._recall_limit(endpoint)
+            output = self.learned_limits.find(endpoint.base_url, endpoint.target.model).output
+            if output is not None:  # stated to an earlier process
+                self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
         tools = select_tools(options.toolsets, platform=platform, settings=config.tools)
         tools = self._backends.filter_tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
@@ -147,16 +144,14 @@ class Agents:
         added = {tool.name: tool for tool in self.own_tools}
         if not added:
             return agent
+        if name := next((name for name in added if name in agent.tools), ""):
+            raise ConfigError(
+                f"A function is named like the built-in tool {name}. Name it differently with "
+                f"@hermes.tool(name=...), or choose toolsets without {name}."
+            )
         others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
-        specs = [spec for spec in agent.specs if spec.name not in added]
-        specs += [tool.spec for tool in added.values()]
-        return structs.replace(agent, tools=ChainMap(added, others), specs=tuple(specs))
-
-    def _recall_limit(self, endpoint: ModelEndpoint) -> None:
-        """Apply an output limit that was stated to an earlier process."""
-        output = self.learned_limits.find(endpoint.base_url, endpoint.target.model).output
-        if output is not None:
-            self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
+        specs = (*agent.specs, *(tool.spec for tool in added.values()))
+        return structs.replace(agent, tools=ChainMap(added, others), specs=specs)
 
     def _resolve_summarizer(self) -> ModelEndpoint | None:
         """The configured model for summaries; ConfigError when it cannot be used."""

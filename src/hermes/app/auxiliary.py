@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec import structs
 
@@ -18,11 +18,11 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.events import TurnEvent
 from hermes.core.history import History
-from hermes.core.message import Media, Message, Target, ToolCall
+from hermes.core.message import Media, Message, Target
 from hermes.core.provider import Settings
 from hermes.core.store import SessionState
 from hermes.core.taint import Source
-from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
+from hermes.core.tool import Workspace
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.watchdog import Timeouts
@@ -77,13 +77,8 @@ class AuxiliaryQuestions:
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
     def _new_turn(self, prompt: Message, system: str, meter: CallMeter | None) -> Turn:
-        return Turn(
-            system=system,
-            history=History((prompt,)),
-            host=self._host,
-            learned=self._learned,
-            meter=meter,
-        )
+        history, learned = History((prompt,)), self._learned
+        return Turn(system=system, history=history, host=self._host, learned=learned, meter=meter)
 
     async def _sample_answer(
         self, chain: tuple[ModelClient, ...], main: Agent, turn: Turn, max_output: int
@@ -95,12 +90,11 @@ class AuxiliaryQuestions:
             raise ToolError(stop.error) from None
 
 
-class _NoTools(AssertionError):
-    """An auxiliary question offers no tools."""
-
-
 class SideHost:
     """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
+
+    session_id: str
+    workspace: Workspace
 
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
@@ -114,27 +108,10 @@ class SideHost:
     def take_steer(self) -> str:
         return ""
 
-    @property
-    def session_id(self) -> str:
-        raise _NoTools
+    def approve(self, *_: Any) -> NoReturn:
+        raise AssertionError("an auxiliary question offers no tools")
 
-    @property
-    def workspace(self) -> Workspace:
-        raise _NoTools
-
-    async def approve(
-        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
-    ) -> Verdict:
-        raise _NoTools
-
-    def tool_context(
-        self,
-        call: ToolCall,
-        verdict: Verdict,
-        toolbox: Toolbox,
-        progress: Callable[[str], None],
-    ) -> ToolContext:
-        raise _NoTools
+    tool_context = approve
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
         return None
@@ -159,10 +136,9 @@ class AuxiliaryModels:
         settings = self._setup.config.auxiliary.get(job)
         if settings is None:
             return None
-        found = self._configured.get(job)
-        if found is None:
-            found = self._configured[job] = self._resolve_endpoint(job, settings)
-        return found
+        if job not in self._configured:
+            self._configured[job] = self._resolve_endpoint(job, settings)
+        return self._configured[job]
 
     def find_clients(self, job: str, main: Agent) -> tuple[ModelClient, ...]:
         """The clients to ask before the conversation's own: one or none."""

@@ -41,8 +41,7 @@ class Backends:
         if not self._is_remote:
             return None
         key = "" if self.has_remote_files else session_id
-        found = self._open.get(key)
-        if found is None:
+        if key not in self._open:
             from hermes.exec.backends import BackendSession, open_backend
 
             home = self._env.get("HOME")
@@ -51,7 +50,7 @@ class Backends:
             found = open_backend(terminal, session)
             assert found is not None
             self._open[key] = found
-        return found
+        return self._open[key]
 
     def filter_tools(self, tools: Tools, toolsets: Sequence[str] | None) -> Tools:
         """The tools without those that would act on the wrong machine."""

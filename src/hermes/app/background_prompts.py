@@ -1,7 +1,5 @@
 """Prompts that are answered in separate sessions while the conversation continues."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

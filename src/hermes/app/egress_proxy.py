@@ -11,31 +11,30 @@ from typing import TYPE_CHECKING
 from hermes.config.paths import cache_folder
 
 if TYPE_CHECKING:
+    from hermes.net.egress_proxy import Refusal
     from hermes.net.ssrf import SsrfGuard
 
 
 class SharedEgressProxy:
     """One per process, started by its first user. `get_guard` returns the check that every request
-    of Hermes itself passes too; `on_refusal` gets a sentence about every refused host."""
+    of Hermes itself passes too; `on_refusal` gets every refusal."""
 
     def __init__(
         self,
         home: Path,
-        domains: tuple[str, ...],
         get_guard: Callable[[], SsrfGuard],
-        on_refusal: Callable[[str], None],
+        on_refusal: Callable[[Refusal], None],
     ) -> None:
         self._home = home
-        self._domains = domains
         self._get_guard = get_guard
         self._on_refusal = on_refusal
         self._addresses: dict[tuple[str, ...], str] = {}
         self._opening = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
 
-    async def open(self, hosts: tuple[str, ...] = ()) -> str:
-        """The address of a proxy to these hosts and those the operator allowed, in the form that
-        the sandbox of this machine takes. `*`: every host."""
+    async def open(self, hosts: tuple[str, ...]) -> str:
+        """The address of a proxy to these hosts, in the form that the sandbox of this machine
+        takes. `*`: every host."""
         async with self._opening:
             if hosts not in self._addresses:
                 self._addresses[hosts] = await self._start_proxy(hosts)
@@ -48,7 +47,7 @@ class SharedEgressProxy:
         from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
-        domains = None if "*" in hosts else (*self._domains, *hosts)
+        domains = None if "*" in hosts else hosts
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 

@@ -49,7 +49,7 @@ class Meter:
     """The meter of one session, or of one of its auxiliary jobs. `say_once` returns a text, or
     nothing if this process has already said it."""
 
-    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_say_once", "_store")
+    __slots__ = ("_account", "_budget", "_emit", "_say_once", "_store")
 
     def __init__(
         self,
@@ -60,7 +60,6 @@ class Meter:
         say_once: Callable[[str], str],
     ) -> None:
         self._store = store
-        self._ledger = store.ledger
         self._budget = budget
         self._account = account
         self._emit = emit
@@ -97,13 +96,12 @@ class Meter:
                 entry = await self._admit_call(caps, estimate)
                 return CallTicket(request, entry, caps, prices, began)
             entry = _reserve_worst_case(draft, prices, output)
-            self._ledger.begin_call(entry)
+            self._store.ledger.begin_call(entry)
             return CallTicket(request, entry, (), prices, began)
         asked = request.settings.max_output or endpoint.default_output
         limit = asked or endpoint.facts.output
-        estimate = _CallEstimate(
-            draft, prices, cached, limit or UNKNOWN_OUTPUT, shortenable=not asked
-        )
+        output = limit or UNKNOWN_OUTPUT
+        estimate = _CallEstimate(draft, prices, cached, output, shortenable=not asked)
         entry = await self._admit_call(caps, estimate)
         if limit is None or entry.output < limit:
             settings = structs.replace(request.settings, max_output=entry.output)
@@ -130,10 +128,8 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle_call(entry, ticket.caps, self._emit_warnings)
+        self._store.ledger.settle_call(entry, ticket.caps, self._emit_warnings)
         return usage
-
-    # -- inside ----------------------------------------------------------------------------
 
     def _drop_uncountable(self, caps: tuple[Cap, ...], client: ModelClient) -> tuple[Cap, ...]:
         """The caps that can be checked in advance: without a price those in dollars cannot, which
@@ -150,7 +146,7 @@ class Meter:
         """Reserve the call. Running calls count at their worst case; when only they are in the way,
         wait for them."""
         for wait in (*RETRY_WAITS, 0.0):
-            entry, levels = await self._ledger.reserve_call(caps, estimate.fit_entry)
+            entry, levels = await self._store.ledger.reserve_call(caps, estimate.fit_entry)
             if entry is not None:
                 return entry
             blocked = [x for x in levels if not estimate.fits_room(x.cap.unit, x.remaining)]
@@ -255,9 +251,6 @@ def estimate_prompt(request: Request) -> tuple[int, int]:
     return reported + int(since * ESTIMATE_MARGIN), cached
 
 
-# Which caps apply to a call, and the sentences about them
-
-
 def list_caps(budget: BudgetSection, entry: Entry) -> tuple[Cap, ...]:
     """The caps that apply to a call, in the order in which refusals name them."""
     if budget == _NO_CAPS:
@@ -265,14 +258,12 @@ def list_caps(budget: BudgetSection, entry: Entry) -> tuple[Cap, ...]:
     day, session, *others = entry.scopes
     scopes = {"daily": day, "session": session}
     scopes |= {scope.partition(":")[0]: scope for scope in others}
-    found = []
-    for kind, scope in scopes.items():
-        for unit in _UNITS:
-            name = f"{kind}_{unit}"
-            limit = getattr(budget, name)
-            if limit is not None:
-                found.append(Cap(scope, name, unit, limit))
-    return tuple(found)
+    return tuple(
+        Cap(scope, name, unit, limit)
+        for kind, scope in scopes.items()
+        for unit in _UNITS
+        if (limit := getattr(budget, name := f"{kind}_{unit}")) is not None
+    )
 
 
 def describe_warning(warned: CapWarning, now: float) -> str:
@@ -297,15 +288,13 @@ def describe_refusal(level: CapLevel, now: float) -> str:
 
 
 def describe_unpriced(model: str, *, tokens: bool) -> str:
-    advice = "Caps in tokens still apply."
-    if not tokens:
-        advice = (
-            "Set a cap in tokens (budget.daily_tokens), or its price "
-            "(providers.NAME.models.MODEL.price)."
-        )
+    unset = (
+        "Set a cap in tokens (budget.daily_tokens), or its price "
+        "(providers.NAME.models.MODEL.price)."
+    )
     return (
         f"The price of {model} is not known: caps in dollars count only the costs that the "
-        f"endpoint itself reports. {advice}"
+        f"endpoint itself reports. {'Caps in tokens still apply.' if tokens else unset}"
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from hermes.app.session_records import (
     create_session_meta,
     describe_sandbox,
     find_current_session,
+    locate_outputs,
     store_branch,
 )
 from hermes.app.titles import TITLE_JOB, Titles
@@ -35,6 +36,7 @@ from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
+from hermes.core.escalation import PACKAGES
 from hermes.core.history import History
 from hermes.core.lifecycle import hold_closers, release_closers
 from hermes.core.message import Message
@@ -51,10 +53,12 @@ from hermes.tools._services import (
     PROCESSES,
     REFUSED_HOSTS,
     STORE,
+    RefusedHost,
 )
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
+    from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
@@ -75,7 +79,7 @@ class Runtime:
         self.store = store
         self.transport = transport
         self._child_env = build_child_env(setup.secrets)
-        self._refused_hosts: deque[str] = deque(maxlen=_MAX_REFUSED_HOSTS)
+        self._refused_hosts: deque[RefusedHost] = deque(maxlen=_MAX_REFUSED_HOSTS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said_texts: set[str] = set()
         self._web: WebAccess | None = None
@@ -143,23 +147,19 @@ class Runtime:
         cwd = cwd or Path.cwd()
         if not resume:
             meta = self._create_meta(settings, cwd, (source, key))
-            return self._build_session(meta, cwd, settings)
+            return await self._build_session(meta, cwd, settings)
         found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
-        return self._build_session(found, cwd, settings, history)
+        return await self._build_session(found, cwd, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
-        meta = session.transcript.meta
+        meta, options = session.transcript.meta, session.options
         other = await self.open_session(
-            resume=resume,
-            source=meta.source,
-            key=meta.key,
-            cwd=Path(meta.cwd),
-            options=session.options,
+            resume=resume, source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=options
         )
         new, old = other.interactions, session.interactions
         new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
@@ -187,8 +187,8 @@ class Runtime:
         settings = await self._resolve_settings(options, source)
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
-        meta = known or self._create_meta(settings, cwd, (source, key), project_notes=False)
-        session = self._build_session(structs.replace(meta, id=session_id), cwd, settings)
+        meta = known or self._create_meta(settings, cwd, (source, key), notes=False)
+        session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
         session.host.compress_late()
@@ -238,7 +238,7 @@ class Runtime:
     async def _resolve_settings(
         self, options: Options | None, source: str, *, needs_model: bool = True
     ) -> SessionSettings:
-        options = await self.agents.settle_model(options or Options())
+        options = await self.agents.choose_model(options or Options())
         try:
             agent = self.agents.get_agent(options, source)
         except ConfigError:
@@ -248,25 +248,13 @@ class Runtime:
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
     def _create_meta(
-        self,
-        settings: SessionSettings,
-        cwd: Path,
-        owner: tuple[str, str],
-        *,
-        project_notes: bool = True,
+        self, settings: SessionSettings, cwd: Path, owner: tuple[str, str], *, notes: bool = True
     ) -> SessionMeta:
-        agent = settings.agent
-        sandbox = describe_sandbox(settings.safety, self.setup.config, agent.tools)
-        return create_session_meta(
-            self.setup,
-            agent,
-            cwd,
-            owner=owner,
-            command_place=self.backends.description or sandbox,
-            project_notes=project_notes,
-        )
+        agent, safety = settings.agent, settings.safety
+        place = self.backends.description or describe_sandbox(safety, agent.tools)
+        return create_session_meta(self.setup, agent, cwd, owner, place, notes=notes)
 
-    def _build_session(
+    async def _build_session(
         self,
         meta: SessionMeta,
         cwd: Path,
@@ -277,12 +265,13 @@ class Runtime:
         workspace = Workspace(
             cwd,
             self.setup.home,
-            self.setup.home / "outputs",
+            await locate_outputs(self.store, self.setup.home, meta),
             self._child_env,
             sandbox=safety.mode,
             sandbox_required=config.sandbox.required,
             terminal_timeout=config.terminal.timeout,
             egress=self._open_egress,
+            hosts=safety.network,
         )
         services = Services()
         services.set(STORE, self.store)
@@ -306,28 +295,30 @@ class Runtime:
             options.yolo,
             # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
-            self._allowed_hosts,
+            tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
+            PACKAGES in config.sandbox.network.allow,
             confirm=agent.small,
             required=config.sandbox.required,
+            unattended=config.web.unattended,
+            private_hosts=tuple(config.web.allow_hosts),
         )
 
     async def _open_egress(self, hosts: tuple[str, ...]) -> str:
         """The proxy for confined commands, opened by the first that may use the network."""
+        from hermes.config.package_hosts import expand_packages
+
         if self._egress is None:
             self._egress = SharedEgressProxy(
                 self.setup.home,
-                self._allowed_hosts,
                 lambda: self._open_web().fetcher.guard,
-                self._refused_hosts.append,
+                self._note_refusal,
             )
-        return await self._egress.open(hosts)
+        return await self._egress.open(expand_packages(hosts))
 
-    @cached_property
-    def _allowed_hosts(self) -> tuple[str, ...]:
-        """The hosts that the operator allows commands to reach."""
-        from hermes.config.package_hosts import expand_packages
-
-        return expand_packages(self.setup.config.sandbox.network.allow)
+    def _note_refusal(self, refusal: Refusal) -> None:
+        if refusal.host:
+            at = time.monotonic()
+            self._refused_hosts.append(RefusedHost(refusal.host, refusal.port, at))
 
     def _open_web(self) -> WebAccess:
         """The process's web access, opened by the first tool that uses it."""

@@ -14,7 +14,7 @@ from hermes.app.transcript import Transcript
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION
-from hermes.core.message import Message, clean_message, user_message
+from hermes.core.message import Media, Message, clean_message, user_message
 from hermes.core.services import Services
 from hermes.core.tool import Workspace
 
@@ -31,9 +31,11 @@ class Session:
     __slots__ = (
         "_closed",
         "_events",
+        "_interrupted",
         "_queue",
         "_spawn",
         "_turn",
+        "_unread_guidance",
         "_worker",
         "host",
         "interactions",
@@ -60,6 +62,10 @@ class Session:
         self._queue: deque[Pending] = deque()
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._interrupted = False
+        """Whether the running turn was told to stop."""
+        self._unread_guidance: list[str] = []
+        """Guidance that the last turn had not read when it was interrupted."""
         self._closed = False
 
     @property
@@ -73,6 +79,11 @@ class Session:
     @property
     def is_busy(self) -> bool:
         return self._turn is not None
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether guidance is read by the running turn, or answered right after it."""
+        return self._turn is not None and not self._turn.done() and not self._interrupted
 
     @property
     def is_starting(self) -> bool:
@@ -94,8 +105,11 @@ class Session:
         return future
 
     def interrupt(self) -> None:
-        """Stop the running turn; what it streamed is kept, guidance it has not read is dropped."""
+        """Stop the running turn; what it streamed is kept. Guidance it has not read is dropped,
+        unless the next turn is one of `stream_turn`."""
         if self._turn is not None:
+            self._interrupted = True
+            self._unread_guidance += self.host.pending_steer
             self.host.pending_steer.clear()
             self._turn.cancel()
 
@@ -118,11 +132,15 @@ class Session:
 
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, after earlier turns have ended, and of the
-        turn that answers guidance it did not read. Closing the generator stops the turn."""
+        turn that answers guidance it did not read. Guidance that an interrupted turn did not read
+        comes before the message. Closing the generator stops the turn."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
         if self._closed:
             raise RuntimeError("The session is closed.")
+        if self._unread_guidance:
+            media = [part for part in message.parts if isinstance(part, Media)]
+            message = user_message("\n\n".join((*self._unread_guidance, message.text)), *media)
         events = self.subscribe_events()
         answer = self.submit(message)
         answer.add_done_callback(lambda _: _report_cancelled_answer(answer, events))
@@ -168,10 +186,14 @@ class Session:
         finally:
             self._worker = None
 
+    async def _answer_message(self, message: Message) -> TurnResult:
+        return await run_turn(self.agent, self.host.begin_turn(message), message)
+
     async def _run_turn(self, message: Message) -> TurnResult:
         SESSION.set(self.id)
-        turn = self.host.begin_turn(message)
-        self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
+        self._interrupted = False
+        self._unread_guidance.clear()
+        self._turn = asyncio.ensure_future(self._answer_message(message))
         try:
             await asyncio.wait({self._turn})
             return self._turn.result()

@@ -10,6 +10,7 @@ from hermes.agent.compression.compressor import Compressor
 from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
+from hermes.app.approvals.seen_urls import SeenUrls
 from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
@@ -95,11 +96,13 @@ class SessionHost:
             seams=ApprovalSeams(
                 interactions.request_approval,
                 lambda: interactions.user_present,
+                self._has_seen,
                 self,
                 self._emit_notice,
             ),
             backend=services.get(BACKEND),
         )
+        self._seen_urls = SeenUrls()
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
         )
@@ -111,16 +114,11 @@ class SessionHost:
         services.models = self
         transcript.on_first_answer = self._start_title
 
-    # -- for the session -------------------------------------------------------------------
-
     def begin_turn(self, message: Message) -> Turn:
         """The turn that answers this message."""
         self._turn_running, self._checkpoint_saved = True, False
-        self._turn_start = (
-            take_first_words(message),
-            self.session_id,
-            len(self._transcript.history),
-        )
+        words, index = take_first_words(message), len(self._transcript.history)
+        self._turn_start = (words, self.session_id, index)
         return self._new_turn()
 
     def end_turn(self) -> None:
@@ -175,11 +173,7 @@ class SessionHost:
         return verdict
 
     def tool_context(
-        self,
-        call: ToolCall,
-        verdict: Verdict,
-        toolbox: Toolbox,
-        progress: Callable[[str], None],
+        self, call: ToolCall, verdict: Verdict, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> ToolContext:
         return ToolContext(
             call,
@@ -219,8 +213,6 @@ class SessionHost:
             meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
         )
 
-    # -- inside ----------------------------------------------------------------------------
-
     def _new_turn(self) -> Turn:
         # A small model has its own prompt, and longer prompts only make it follow it less.
         stored = "" if self.agent.small else self._transcript.meta.system
@@ -242,7 +234,12 @@ class SessionHost:
         return Summarizer(partial(self.consult, "compression"), window)
 
     async def _replace_history(self, messages: Sequence[Message]) -> History:
+        self._seen_urls.read_history(self._transcript.history)
         return await self._transcript.replace_history(messages, running=self._turn_running)
+
+    def _has_seen(self, url: str) -> bool:
+        self._seen_urls.read_history(self._transcript.history)
+        return url in self._seen_urls
 
     def _emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -19,11 +20,11 @@ from hermes.app.approvals import Safety
 from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.app.context_window import is_small_window
 from hermes.config.load import Setup
-from hermes.config.package_hosts import PACKAGES
-from hermes.config.schema import Config
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
+from hermes.core.text import safe_name
+from hermes.exec.process.output_files import OUTPUTS_NAME
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -41,54 +42,48 @@ def create_session_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-def describe_sandbox(safety: Safety, config: Config, tools: Collection[str]) -> str:
+def describe_sandbox(safety: Safety, tools: Collection[str]) -> str:
     """Two lines for the model: what its commands may write and reach. Empty if they are not
     confined, and for a small model, which has no room for it."""
     if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
         return ""
     folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
-    hosts = ", ".join(config.sandbox.network.allow[:_MAX_HOSTS])
-    reach = hosts.replace(PACKAGES, "package registries")
+    hosts = ", ".join(safety.network[:_MAX_HOSTS])
+    installing = ", except package managers" if safety.packages and not hosts else ""
     return (
         f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
-        f"They {f'can reach {reach} only' if reach else 'have no network'}. Where a command needs "
-        "more, give terminal `escalate`; the user decides."
+        f"They {f'can reach {hosts} only' if hosts else f'have no network{installing}'}. Where a "
+        "command needs more, give terminal `escalate`; the user decides."
     )
 
 
 def create_session_meta(
-    setup: Setup,
-    agent: Agent,
-    cwd: Path,
-    *,
-    owner: tuple[str, str],
-    command_place: str,
-    project_notes: bool = True,
+    setup: Setup, agent: Agent, cwd: Path, owner: tuple[str, str], place: str, *, notes: bool
 ) -> SessionMeta:
     """The record of a new session, with the system prompt it keeps for life. `owner`: its surface
-    and its conversation there. `project_notes`: whether to include the instructions in `cwd`."""
+    and its conversation there. `place`: where commands run. `notes`: whether to include the
+    instructions in `cwd`."""
     now = time.time()
     client = agent.providers[0] if agent.providers else None
     window = client.endpoint.context_length if client else None
     tiny = is_small_window(window)
-    notes = ""
-    if project_notes and not agent.small:
+    project_notes = ""
+    if notes and not agent.small:
         # A twelfth of a small window: a byte is about a quarter of a token.
         limit = min(MAX_BYTES, (window or 0) // 3) if tiny else MAX_BYTES
-        notes = read_trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
+        project_notes = read_trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
     system = build_system_prompt(
         cwd=cwd,
         tools=agent.tools,
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=PromptExtras(command_place, read_persona(setup.home).text, notes),
+        extras=PromptExtras(place, read_persona(setup.home).text, project_notes),
     )
-    source, key = owner
     return SessionMeta(
         id=create_session_id(now),
-        source=source,
-        key=key,
+        source=owner[0],
+        key=owner[1],
         cwd=str(cwd),
         system=system,
         model=client.target.model if client else "",
@@ -143,12 +138,23 @@ def _make_child(meta: SessionMeta, taint: Taint) -> SessionMeta:
     )
 
 
+async def locate_outputs(store: Store, home: Path, meta: SessionMeta) -> Path:
+    """The folder for long outputs of a conversation: it and its branches share it, other
+    conversations and other API keys have their own. Ids and keys may be hostile."""
+    owner = meta.key.partition("/")[0]
+    for _ in range(_MAX_ANCESTORS):
+        above = await store.sessions.get_meta(meta.parent) if meta.parent else None
+        if above is None:
+            break
+        meta = above
+    first = meta.parent or meta.id
+    digest = hashlib.sha256("\0".join((meta.source, owner, first)).encode("utf-8", "replace"))
+    return home / OUTPUTS_NAME / f"{safe_name(first, '-')[:40]}-{digest.hexdigest()[:24]}"
+
+
 def find_turn_starts(messages: Sequence[Message]) -> list[int]:
     """Indexes of the messages that turns answered."""
     return [i for i, m in enumerate(messages) if m.role == "user" and m.kind == "normal"]
-
-
-# The checkpoint of a turn is found again by its label
 
 
 def strip_label_mark(label: str) -> str:

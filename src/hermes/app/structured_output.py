@@ -102,7 +102,9 @@ class PromptRun(Generic[T]):
                 if not retries_left:
                     raise
                 yield Notice("output", f"{error} Asking again.")
-                self._message = user_message(_RETRY.format(error.problem))
+                # Not the user's words: the problem may quote the model.
+                retry = user_message(_RETRY.format(error.problem))
+                self._message = structs.replace(retry, kind="injected")
 
 
 def _find_json(text: str) -> Iterator[str]:

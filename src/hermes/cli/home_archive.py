@@ -35,18 +35,11 @@ HEADER, MANIFEST = "hermes-backup.json", "manifest.json"
 DATABASE = "hermes.db"
 _SKIPPED_FOLDERS = frozenset({"cache", "run", "models", "logs", "processes", "aside"})
 """Recreated, too large, or only meaningful while something runs."""
-_SKIPPED_FILES = (
-    "*.lock",
-    "*.tmp",
-    "*.new",
-    "*.part",
-    ".*.new",
-    "hermes-backup-*.tar.gz",
-    "hermes.db*",
-)
+_SKIPPED_FILES = "*.lock *.tmp *.new *.part hermes-backup-*.tar.gz hermes.db*".split()
 SECRET_NAMES = frozenset({".env", "logins", "auth.json", "credentials.json", "tokens", "secrets"})
 _SECRET_FILES = ("*.pem", "*.key", "*.p12", ".env.*")
 REDACTED = "[redacted]"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ArchiveHeader(Struct, frozen=True):
@@ -69,12 +62,11 @@ class WrittenArchive(Struct, frozen=True):
 
 async def write_archive(home: Path, file: Path, *, secrets: bool) -> WrittenArchive:
     """The file is written completely or not at all. ConfigError when it already exists."""
-    _refuse_existing(file)
+    if _list_existing(file.parent, [file.name]):
+        raise ConfigError(f"{file} already exists; nothing was written. Choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    size = 0
     try:
-        handle = os.open(part, flags, 0o600)
+        handle = os.open(part, _NEW_FILE, 0o600)
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     try:
@@ -92,11 +84,6 @@ async def write_archive(home: Path, file: Path, *, secrets: bool) -> WrittenArch
     finally:
         part.unlink(missing_ok=True)
     return WrittenArchive(file, len(writer.members), size, tuple(writer.left_out))
-
-
-def _refuse_existing(file: Path) -> None:
-    if os.path.lexists(file):
-        raise ConfigError(f"{file} already exists; nothing was written. Choose another name.")
 
 
 class _ArchiveWriter:
@@ -120,17 +107,14 @@ class _ArchiveWriter:
         self._add_bytes(MANIFEST, msgspec.json.encode(self.members))
         self._tar.close()
 
-    def _list_homes(self) -> Iterator[Path]:
-        yield self._home
-        folder = self._home / "profiles"
-        if folder.is_dir():
-            yield from sorted(f for f in folder.iterdir() if f.is_dir() and not f.is_symlink())
+    def _list_homes(self) -> list[Path]:
+        profiles = sorted(self._home.glob("profiles/*"))
+        return [self._home, *(f for f in profiles if f.is_dir() and not f.is_symlink())]
 
     def _list_files(self, home: Path) -> Iterator[Path]:
         for folder, inner, names in os.walk(home):
             here = Path(folder)
-            top = here == home
-            if top:
+            if here == home:
                 inner[:] = [n for n in inner if n not in _SKIPPED_FOLDERS and n != "profiles"]
             inner.sort()
             for name in [n for n in inner if self._is_secret(n)]:
@@ -168,8 +152,7 @@ class _ArchiveWriter:
         try:
             handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            link = file.is_symlink()
-            why = "is a link" if link else f"could not be read ({error.strerror})"
+            why = "is a link" if file.is_symlink() else f"could not be read ({error.strerror})"
             self.left_out.append(f"{name} {why} and was left out")
             return
         with os.fdopen(handle, "rb") as opened:
@@ -202,9 +185,8 @@ class _ArchiveWriter:
         for value in sorted(values, key=len, reverse=True):
             source = source.replace(value.encode(), REDACTED.encode())
         if values:
-            self.left_out.append(
-                f"{name}: {format_plural(len(values), 'secret')} replaced by {REDACTED}"
-            )
+            count = format_plural(len(values), "secret")
+            self.left_out.append(f"{name}: {count} replaced by {REDACTED}")
         return source
 
 
@@ -216,10 +198,9 @@ def _find_secrets(value: Any, name: str = "") -> Iterator[str]:
         case list():
             for item in value:
                 yield from _find_secrets(item, name)
-        case str() if (
-            len(value) > 3 and is_secret_name(name) and not name.endswith(("_env", "_envs"))
-        ):
-            yield value
+        case str() if len(value) > 3 and is_secret_name(name):
+            if not name.endswith(("_env", "_envs")):
+                yield value
 
 
 class _HashingReader(io.RawIOBase):
@@ -322,18 +303,15 @@ def _parse_header(data: bytes) -> ArchiveHeader:
     except msgspec.DecodeError:
         raise ValueError("it does not begin like one") from None
     if header.format > FORMAT or header.schema > SCHEMA_VERSION:
-        raise ConfigError(
-            f"The backup was made by a newer version ({header.version}); {_UNCHANGED} "
-            "Run: hermes update"
-        )
+        text = f"The backup was made by a newer version ({header.version}); {_UNCHANGED}"
+        raise ConfigError(f"{text} Run: hermes update")
     return header
 
 
 def _write_member(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tuple[int, str]:
     target = staging / member.name
     paths.make_private_folder(target.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(target, flags, 0o700 if member.mode & 0o100 else 0o600)
+    handle = os.open(target, _NEW_FILE, 0o700 if member.mode & 0o100 else 0o600)
     digest, size = hashlib.sha256(), 0
     with os.fdopen(handle, "wb") as out:
         while piece := data.read(_CHUNK):
@@ -348,7 +326,9 @@ def _write_member(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tu
 
 async def _check_databases(staging: Path) -> None:
     """Opens them as the program itself would."""
-    for file in _list_databases(staging):
+    for file in (staging / unit for unit in _list_units(staging)):
+        if file.name != DATABASE:
+            continue
         store = SqliteStore(file)
         try:
             problems = await store.maintenance.check_integrity()
@@ -358,15 +338,9 @@ async def _check_databases(staging: Path) -> None:
             await store.close()
             shutil.rmtree(file.parent / "run", ignore_errors=True)
         if problems:
-            raise ConfigError(
-                f"The sessions in the backup are damaged ({problems[0]}); {_UNCHANGED}"
-            )
+            why = f"damaged ({problems[0]}); {_UNCHANGED}"
+            raise ConfigError(f"The sessions in the backup are {why}")
         await _release_database(file)
-
-
-def _list_databases(staging: Path) -> list[Path]:
-    found = [staging / DATABASE, *staging.glob(f"profiles/*/{DATABASE}")]
-    return [file for file in found if file.exists()]
 
 
 # -- moving -------------------------------------------------------------------------------
@@ -377,31 +351,30 @@ async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | 
     existing = _list_existing(home, units)
     if existing and not force:
         names = ", ".join(existing[:6]) + (", ..." if len(existing) > 6 else "")
-        raise ConfigError(
-            f"{home} already has {names}; {_UNCHANGED} With --force they are set aside and "
-            "replaced."
-        )
+        hint = "With --force they are set aside and replaced."
+        raise ConfigError(f"{home} already has {names}; {_UNCHANGED} {hint}")
     for unit in existing:
         if PurePosixPath(unit).name == DATABASE:
             await _release_database(home / unit)
     aside = home / "aside" / time.strftime("import-%Y%m%d-%H%M%S")
-    moves: list[tuple[Path, Path]] = []
+    moves = [(home / unit, aside / unit) for unit in existing]
+    moves += [(staging / unit, home / unit) for unit in units]
+    done: list[tuple[Path, Path]] = []
     try:
-        for unit in existing:
-            _move_unit(home / unit, aside / unit, moves)
-        for unit in units:
-            _move_unit(staging / unit, home / unit, moves)
+        for source, target in moves:
+            paths.make_private_folder(target.parent)
+            source.rename(target)
+            done.append((source, target))
     except OSError as error:
-        for source, target in reversed(moves):
+        for source, target in reversed(done):
             target.rename(source)
-        raise ConfigError(
-            f"The backup could not be moved into place ({error.strerror}); {_UNCHANGED}"
-        ) from None
+        why = f"({error.strerror}); {_UNCHANGED}"
+        raise ConfigError(f"The backup could not be moved into place {why}") from None
     return aside if existing else None
 
 
-def _list_existing(home: Path, units: list[str]) -> list[str]:
-    return [unit for unit in units if os.path.lexists(home / unit)]
+def _list_existing(folder: Path, names: list[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(folder / name)]
 
 
 def _list_units(folder: Path) -> list[str]:
@@ -410,12 +383,6 @@ def _list_units(folder: Path) -> list[str]:
     for profile in folder.glob("profiles/*"):
         units += [entry.relative_to(folder).as_posix() for entry in profile.iterdir()]
     return sorted(units)
-
-
-def _move_unit(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
-    paths.make_private_folder(target.parent)
-    source.rename(target)
-    moves.append((source, target))
 
 
 async def _release_database(database: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.metadata import Distribution
 from pathlib import Path
 from shlex import quote
 
@@ -28,13 +28,14 @@ def detect_installation(
 ) -> Installation:
     """Judged by the files that installers leave behind."""
     prefix = Path(sys.prefix) if prefix is None else prefix
-    distribution = distribution or _find_distribution()
+    python = quote(str(prefix / "bin" / "python"))
+    distribution = distribution or next(iter(Distribution.discover(name=PACKAGE)), None)
     source = _find_checkout(distribution)
     if source is not None:
         where = quote(str(source))
         own = prefix == source / ".venv" and (source / "Makefile").exists()
-        again = f"make -C {where} run ARGS=version"
-        again = again if own else f"{_python_path(prefix)} -m pip install -e {where}"
+        make = f"make -C {where} run ARGS=version"
+        again = make if own else f"{python} -m pip install -e {where}"
         return Installation("git", f"git -C {where} pull --ff-only && {again}")
     if (prefix / "uv-receipt.toml").exists():
         return Installation("uv tool", f"uv tool upgrade {PACKAGE}")
@@ -42,19 +43,9 @@ def detect_installation(
         return Installation("pipx", f"pipx upgrade {PACKAGE}")
     if _is_system_package(prefix, distribution):
         return Installation("the system", "update it with the system's package manager")
-    installer = _metadata_text(distribution, "INSTALLER")
-    if installer == "uv":
-        return Installation(
-            "uv", f"uv pip install --python {_python_path(prefix)} --upgrade {PACKAGE}"
-        )
-    return Installation("pip", f"{_python_path(prefix)} -m pip install --upgrade {PACKAGE}")
-
-
-def _find_distribution() -> Distribution | None:
-    try:
-        return Distribution.from_name(PACKAGE)
-    except PackageNotFoundError:
-        return None
+    if _metadata_text(distribution, "INSTALLER") == "uv":
+        return Installation("uv", f"uv pip install --python {python} --upgrade {PACKAGE}")
+    return Installation("pip", f"{python} -m pip install --upgrade {PACKAGE}")
 
 
 def _metadata_text(distribution: Distribution | None, name: str) -> str:
@@ -83,10 +74,6 @@ def _is_system_package(prefix: Path, distribution: Distribution | None) -> bool:
     return own and _metadata_text(distribution, "INSTALLER") not in ("pip", "uv")
 
 
-def _python_path(prefix: Path) -> str:
-    return quote(str(prefix / "bin" / "python"))
-
-
 # -- versions ------------------------------------------------------------------------------
 
 
@@ -97,9 +84,8 @@ async def find_newest_version() -> str:
     from hermes.llm.http.transport import Transport
     from hermes.llm.local.download import SourceError
 
-    transport = Transport()
     problem = "package indexes are turned off on this machine"
-    try:
+    async with Transport() as transport:
         for index in list_indexes(get_environment()):
             try:
                 links = await list_index_files(Downloader(transport, index), index, PACKAGE)
@@ -110,15 +96,13 @@ async def find_newest_version() -> str:
             if versions:
                 return max(versions, key=_version_key)
             problem = "the index has no version of hermes"
-    finally:
-        await transport.close()
     raise SourceError(problem)
 
 
 def _parse_version(file: str) -> str:
     """The version in the name of a wheel or an archive; empty unless it is a final one."""
-    stem = re.sub(r"[-_.]+", "-", PACKAGE)
-    match = re.match(rf"{stem.replace('-', '[-_.]+')}-(.+?)(?:-py.*\.whl|\.tar\.gz|\.zip)\Z", file)
+    stem = PACKAGE.replace("-", "[-_.]+")
+    match = re.match(rf"{stem}-(.+?)(?:-py.*\.whl|\.tar\.gz|\.zip)\Z", file)
     return match[1] if match and _FINAL_VERSION.match(match[1]) else ""
 
 

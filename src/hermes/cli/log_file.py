@@ -9,10 +9,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from hermes.config import paths
 from hermes.core.log_context import SESSION
@@ -24,7 +23,8 @@ _INFO_LOGGERS = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes
 """Whose ordinary events are logged too: compressions, and changes of keys and logins."""
 _POLL_SECONDS = 0.2
 
-RecordFilter = Callable[[dict[str, Any]], bool]
+LogRecord: TypeAlias = dict[str, Any]
+RecordFilter: TypeAlias = Callable[[LogRecord], bool]
 
 
 # -- writing -------------------------------------------------------------------------------
@@ -56,17 +56,23 @@ class LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._encode_record(record)
-            if self._handle < 0 or self._close_full_file():
+            # A server writes for weeks, and another process of this home may have rotated the file.
+            if self._handle >= 0 and os.fstat(self._handle).st_size > MAX_BYTES:
+                self._close_file()
+            if self._handle < 0:
                 self._handle = self._open_file()
             os.write(self._handle, line)
         except (OSError, ValueError, TypeError):
             return
 
     def close(self) -> None:
+        self._close_file()
+        super().close()
+
+    def _close_file(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-        super().close()
 
     def _encode_record(self, record: logging.LogRecord) -> bytes:
         """JSON escapes line breaks, so that no text can forge a record."""
@@ -88,15 +94,6 @@ class LogFile(logging.Handler):
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
         return (to_json(entry) + "\n").encode()
 
-    def _close_full_file(self) -> bool:
-        """Whether the file was full: a server writes for weeks, and another process of this home
-        may have started a new file."""
-        if os.fstat(self._handle).st_size <= MAX_BYTES:
-            return False
-        os.close(self._handle)
-        self._handle = -1
-        return True
-
     def _open_file(self) -> int:
         paths.make_private_folder(self.path.parent)
         if self.path.exists() and self.path.stat().st_size > MAX_BYTES:
@@ -108,7 +105,7 @@ class LogFile(logging.Handler):
 # -- reading -------------------------------------------------------------------------------
 
 
-class LogPosition(Struct, frozen=True):
+class LogPosition(NamedTuple):
     """How far a file was read."""
 
     inode: int = 0
@@ -121,7 +118,7 @@ def make_filter(level: str, session: str) -> RecordFilter:
     """Passes records of at least this level that concern the session, if one is given."""
     least = LEVELS.index(level)
 
-    def matches_record(record: dict[str, Any]) -> bool:
+    def matches_record(record: LogRecord) -> bool:
         known = str(record.get("level", ""))
         if known in LEVELS and LEVELS.index(known) < least:
             return False
@@ -131,12 +128,10 @@ def make_filter(level: str, session: str) -> RecordFilter:
     return matches_record
 
 
-def read_tail(
-    path: Path, count: int, matches: RecordFilter
-) -> tuple[list[dict[str, Any]], LogPosition]:
+def read_tail(path: Path, count: int, matches: RecordFilter) -> tuple[list[LogRecord], LogPosition]:
     """The last records of this file and the one before it, in order, and the position from which
     `follow_log` neither misses nor repeats one."""
-    found: deque[dict[str, Any]] = deque(maxlen=count)
+    found: deque[LogRecord] = deque(maxlen=count)
     position = LogPosition()
     for file in (path.with_suffix(".log.1"), path):
         try:
@@ -156,9 +151,9 @@ def follow_log(
     position: LogPosition,
     matches: RecordFilter,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[LogRecord]:
     """Records written from there on, without end; the file may be replaced at any time."""
-    inode, size, partial = position.inode, position.size, position.partial
+    inode, size, partial = position
     while True:
         now, length = _file_identity(path)
         if now != inode or length < size:
@@ -173,7 +168,7 @@ def follow_log(
         sleep(_POLL_SECONDS)
 
 
-def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[dict[str, Any]]:
+def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[LogRecord]:
     """Skips lines that are not records, such as one that a crash cut short."""
     for line in lines:
         try:
@@ -192,7 +187,7 @@ def _file_identity(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_size
 
 
-def format_record(record: dict[str, Any]) -> str:
+def format_record(record: LogRecord) -> str:
     """One line for people, with the trace indented below."""
     from hermes.cli.terminal.text import strip_controls
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from hermes.version import VERSION
@@ -78,12 +79,8 @@ _CHAT_OPTIONS = frozenset(
     ).split()
 )
 """Options of `hermes chat` that work without the word chat."""
-_ALL_OPTIONS = [
-    *sorted(o for o in _CHAT_OPTIONS if o[:2] == "--"),
-    "--profile",
-    "--help",
-    "--version",
-]
+_LONG_OPTIONS = sorted(option for option in _CHAT_OPTIONS if option[:2] == "--")
+_ALL_OPTIONS = [*_LONG_OPTIONS, "--profile", "--help", "--version"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -163,8 +160,6 @@ def _dispatch_arguments(argv: list[str]) -> int:
 
 def _expects_chat() -> bool:
     """Whether a person sits at a terminal, or text was piped in."""
-    import stat
-
     if os.isatty(0):
         return os.isatty(1)
     mode = os.fstat(0).st_mode
@@ -194,7 +189,7 @@ def load_command(command: str) -> ModuleType:
 def _suggest_name(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), known, 1, 0.5)
+    close = get_close_matches(name.lower(), known, 1, 0.6)
     return f"did you mean {close[0]}?" if close else "see hermes --help"
 
 
@@ -245,6 +240,5 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: object) 
             detail = (kind, error, error.__traceback__)
             logging.getLogger("hermes").critical("unexpected error", exc_info=detail)
             about = f"details: {path}"
-    print_stderr(
-        f"internal error ({kind.__name__}); this is a bug, nothing stored was lost; {about}"
-    )
+    what = f"internal error ({kind.__name__}); this is a bug, nothing stored was lost"
+    print_stderr(f"{what}; {about}")

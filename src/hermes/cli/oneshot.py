@@ -15,7 +15,7 @@ from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
-from hermes.cli.process import SignalHandler, harden_process, signal_exit_code
+from hermes.cli.process import SignalHandler, signal_exit_code
 from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output, ReaderGone
@@ -24,16 +24,10 @@ from hermes.cli.terminal.render import RENDERERS
 from hermes.config import env
 from hermes.config.load import Setup
 from hermes.core.errors import StoreError
-from hermes.core.events import (
-    Answer,
-    Approval,
-    Question,
-    Recorded,
-    StepStart,
-    TurnEnd,
-    TurnResult,
-)
+from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
+from hermes.core.store import Store
+from hermes.core.taint import BOTH
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
@@ -59,30 +53,31 @@ class OneShot:
         """The exit status once writing the output has failed."""
 
     async def run(
-        self, message: Message, folder: Path, command: tuple[str, str] | None = None
+        self, message: Message, folder: Path, command: tuple[str, str] | None, *, attached: bool
     ) -> int:
-        """Answers the message, or runs the slash command; returns the exit status."""
+        """Answers the message, or runs the slash command; returns the exit status. `attached`: the
+        message holds more than the user's own words."""
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
-        harden_process()
         try:
             async with Runtime.open(self._setup) as runtime:
                 needs_model = command is None or require_command(command[0]).needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
-                result = None
+                if attached:
+                    session.transcript.absorb_taint(BOTH)
+                reply = Reply(submit=message)
                 if command:
-                    reply = await self._run_command(runtime, session, command)
+                    context = CommandContext(runtime, session, ONE_SHOT)
+                    reply = await self._run_command(context, *command)
                     session = reply.session or session
-                    if reply.submit is None:
-                        result = TurnResult("completed", text=reply.text)
-                    else:
-                        message = reply.submit
-                        if reply.text:
-                            self._progress.print_line(f"! {reply.text}")
-                if result is None:
+                if reply.submit is None:
+                    result = TurnResult("completed", text=reply.text)
+                else:
+                    if reply.text:
+                        self._progress.print_line(f"! {reply.text}")
                     await introduce_model(session, runtime.transport, self._progress)
-                    result = await self._run_turn(runtime, session, message)
+                    result = await self._run_turn(runtime.store, session, reply.submit)
                 await self._show_result(session, result)
                 if farewell := runtime.background_commands.describe_leftovers():
                     self._progress.print_line(f"! {farewell}")
@@ -102,17 +97,12 @@ class OneShot:
             needs_model=needs_model,
         )
         if resumed is not None and resumed.state == "interrupted":
-            self._progress.print_line(
-                "! the previous turn was interrupted; continuing from what was stored"
-            )
+            note = "the previous turn was interrupted; continuing from what was stored"
+            self._progress.print_line(f"! {note}")
         return session
 
-    async def _run_command(
-        self, runtime: Runtime, session: Session, command: tuple[str, str]
-    ) -> Reply:
+    async def _run_command(self, context: CommandContext, name: str, args: str) -> Reply:
         """Runs a slash command; one that changes something is previewed and confirmed first."""
-        name, args = command
-        context = CommandContext(runtime, session, ONE_SHOT)
         reply = await run_command(context, name, args)
         if not reply.confirm:
             return reply
@@ -122,20 +112,18 @@ class OneShot:
             return reply
         for line in reply.text.splitlines():
             self._progress.print_line(line)
-        confirmation = _Confirmation()
-        self._prompt.ask(Question("confirm", f"{reply.confirm} [y/N]"), confirmation)
-        if (await confirmation.text or "").lower() not in ("y", "yes"):
+        if not await self._prompt.confirm(reply.confirm):
             return Reply("Nothing was changed.")
         return await run_command(structs.replace(context, is_confirmed=True), name, args)
 
-    async def _run_turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
+    async def _run_turn(self, store: Store, session: Session, message: Message) -> TurnResult:
         self._session = session
-        self._signals.redirect(self._stop_turn)
+        self._signals.stop = self._stop_turn
         session.interactions.user_present = self._prompt.attended
         events = session.subscribe_events()
         session.submit(message)
         with suppress(StoreError):  # the turn fails with the same error
-            for sentence in await runtime.store.wait_until_open():
+            for sentence in await store.wait_until_open():
                 self._progress.print_line(f"! {sentence}")
         async for event in events:
             if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):
@@ -189,16 +177,3 @@ class OneShot:
         if result.error_code == "config":
             return EXIT_USAGE
         return EXIT_PARTIAL if result.status == "partial" else EXIT_FAILED
-
-
-class _Confirmation:
-    """Takes the answer to a yes-or-no question in place of a session."""
-
-    def __init__(self) -> None:
-        self.text: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
-    def answer_question(self, question_id: str, text: str | None) -> None:
-        self.text.set_result(text)
-
-    def answer_approval(self, approval_id: str, answer: Answer) -> None:
-        raise AssertionError("only a question was asked")

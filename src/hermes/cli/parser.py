@@ -11,16 +11,10 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from hermes.cli.main import EXIT_USAGE, load_command, print_stderr
-
-
-class _WideHelpFormatter(RawDescriptionHelpFormatter):
-    """Leaves room for the longest option to stand beside its explanation."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
 
 
 class ParserCaptured(Exception):
@@ -37,12 +31,13 @@ class CommandParser(ArgumentParser):
     capturing = False
     """Set on the class while `get_command_parser` runs."""
 
-    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+    def __init__(self, command: str, description: str, epilog: str) -> None:
         super().__init__(
-            prog=prog,
+            prog=f"hermes {command}",
             description=description,
             epilog=epilog,
-            formatter_class=_WideHelpFormatter,
+            # Leaves room for the longest option to stand beside its explanation.
+            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=30),
             allow_abbrev=False,
         )
         self._words: list[str] = []
@@ -61,7 +56,9 @@ class CommandParser(ArgumentParser):
         if not choices or value in choices:
             return
         name = "/".join(action.option_strings) or action.metavar or action.dest
-        self.error(f"{name}: invalid choice {value!r}, {_suggest_choice(str(value), choices)}")
+        close = _closest_match(str(value), map(str, choices))
+        hint = f"did you mean {close}?" if close else f"use one of {', '.join(map(str, choices))}"
+        self.error(f"{name}: invalid choice {value!r}, {hint}")
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("the following arguments are required"):
@@ -84,8 +81,26 @@ class CommandParser(ArgumentParser):
         word = "an action" if first.dest == "action" else f"a {first.metavar or first.dest}"
         return f"{word} is required, one of {', '.join(map(str, first.choices))}"
 
-    def parse_command(self, argv: list[str]) -> Namespace:
-        """The arguments, options and words in any order; unknown ones are an error."""
+    def add_flag(self, *names: str, **settings: Any) -> None:
+        self.add_argument(*names, action="store_true", **settings)
+
+    def add_count_option(self, *names: str, **settings: Any) -> None:
+        """An option whose value is a whole number of at least 1."""
+        self.add_argument(*names, type=_parse_positive, **settings)
+
+    def add_key_option(self, name: str, metavar: str, help: str) -> None:
+        """An option that names the environment variable with a key."""
+        self.add_argument(name, metavar=metavar, type=_parse_variable_name, help=help)
+
+    def add_profile_option(self, default: str) -> None:
+        about = "use another profile"
+        self.add_argument("-p", "--profile", metavar="NAME", default=default, help=about)
+
+    def parse_command(self, argv: list[str], profile: str | None = None) -> Namespace:
+        """The arguments, options and words in any order; unknown ones are an error. With `profile`,
+        the default, another one can be chosen."""
+        if profile is not None:
+            self.add_profile_option(profile)
         args, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             self.reject_unknown(unknown)
@@ -111,12 +126,6 @@ def _closest_match(word: str, words: Iterable[str]) -> str:
     return next(iter(get_close_matches(word, list(words), 1, 0.6)), "")
 
 
-def _suggest_choice(word: str, choices: list[Any]) -> str:
-    names = [str(choice) for choice in choices]
-    close = _closest_match(word, names)
-    return f"did you mean {close}?" if close else f"use one of {', '.join(names)}"
-
-
 def get_command_parser(name: str) -> CommandParser:
     """The parser of a command, without running it."""
     CommandParser.capturing = True
@@ -129,21 +138,14 @@ def get_command_parser(name: str) -> CommandParser:
     raise AssertionError(f"{name} parsed nothing")
 
 
-def add_profile_option(parser: ArgumentParser, profile: str) -> None:
-    parser.add_argument(
-        "-p", "--profile", metavar="NAME", default=profile, help="use another profile"
-    )
-
-
-def parse_variable_name(text: str) -> str:
-    """For `type=`: what is not a name may be the key itself, and is not repeated."""
+def _parse_variable_name(text: str) -> str:
+    """What is not a name may be the key itself, and is not repeated."""
     if not text.isidentifier() or not text.isascii():
         raise ArgumentTypeError("give the name of an environment variable, not the key itself")
     return text
 
 
-def parse_positive(text: str) -> int:
-    """For `type=`: a whole number of at least 1."""
+def _parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)

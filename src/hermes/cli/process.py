@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,43 +20,31 @@ class SignalHandler:
 
     def __init__(self) -> None:
         self.received = 0
-        self._stop: Callable[[], object] = _ignore_stop
+        self.stop: Callable[[], object] = lambda: None
+        """Called on the first signal."""
 
     def exit_on_signal(self) -> None:
         """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _exit_now)
+                signal.signal(number, lambda number, _: os._exit(signal_exit_code(number)))
 
     def attach(self, stop: Callable[[], object]) -> None:
         """Calls `stop` on a signal, from the running event loop."""
         import asyncio
 
-        self._stop = stop
+        self.stop = stop
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 loop.add_signal_handler(number, self._handle_signal, number)
 
-    def redirect(self, stop: Callable[[], object]) -> None:
-        """Calls this from now on instead."""
-        self._stop = stop
-
     def _handle_signal(self, number: int) -> None:
         if self.received:
-            os._exit(
-                signal_exit_code(number)
-            )  # the supervisor ends our child processes when we are gone
+            # The supervisor ends our child processes when we are gone.
+            os._exit(signal_exit_code(number))
         self.received = number
-        self._stop()
-
-
-def _exit_now(number: int, frame: FrameType | None) -> None:
-    os._exit(signal_exit_code(number))
-
-
-def _ignore_stop() -> None:
-    return
+        self.stop()
 
 
 def harden_process() -> None:

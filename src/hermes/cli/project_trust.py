@@ -65,37 +65,33 @@ def ask_trust(folders: Sequence[ContextFolder], book: TrustStore) -> bool:
     yes = ask_yes_no("Let Hermes follow them, now and in later conversations?")
     book.save_decisions({str(f.path): make_decision(f.digest, trusted=yes) for f in folders})
     if not yes:
-        command = _trust_command(folders)
-        print(f"They are ignored. To change that, run: {command}", file=sys.stderr)
+        hint = f"To change that, run: {_trust_command(folders)}"
+        print(f"They are ignored. {hint}", file=sys.stderr)
     return yes
 
 
 def list_files(folders: Sequence[ContextFolder]) -> list[str]:
     """A line per file: its path and size."""
-    from hermes.cli.terminal.text import one_line
-    from hermes.core.untrusted_text import reveal_hidden
-
     files = [file for folder in folders for file in folder.files]
-    lines = [
-        f"  {one_line(reveal_hidden(str(f.path)), 200)}  {f.size:,} bytes"
-        for f in files[:_LISTED_FILES]
-    ]
+    lines = [f"  {_path_line(f.path)}  {f.size:,} bytes" for f in files[:_LISTED_FILES]]
     more = len(files) - _LISTED_FILES
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 def _describe_untrusted_files(folders: Sequence[ContextFolder]) -> str:
+    files = [file for folder in folders for file in folder.files]
+    names = list(dict.fromkeys(file.path.name for file in files))
+    what = f"{', '.join(names)} in {_path_line(folders[-1].path)}"
+    why = "not loaded: the folder is not trusted"
+    verb = "was" if len(names) == 1 else "were"
+    return f"{what} {verb} {why}. Run: {_trust_command(folders)}"
+
+
+def _path_line(path: Path) -> str:
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal_hidden
 
-    files = [file for folder in folders for file in folder.files]
-    names = list(dict.fromkeys(file.path.name for file in files))
-    where = one_line(reveal_hidden(str(folders[-1].path)), 200)
-    verb = "was" if len(names) == 1 else "were"
-    return (
-        f"{', '.join(names)} in {where} {verb} not loaded: the folder is not trusted. "
-        f"Run: {_trust_command(folders)}"
-    )
+    return one_line(reveal_hidden(str(path)), 200)
 
 
 def _trust_command(folders: Sequence[ContextFolder]) -> str:

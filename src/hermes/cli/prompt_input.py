@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hermes.core.errors import ConfigError
 from hermes.core.message import Media, Message, user_message
+from hermes.tools._files.images import detect_image_type
 
 MAX_IMAGE = 20 << 20
 MAX_INPUT = 16 << 20
@@ -49,19 +50,6 @@ def read_image(file: Path) -> Media:
     if not mime:
         raise ConfigError(f"{file} is not an image: PNG, JPEG, GIF and WebP are supported.")
     return Media(mime, data, name=file.name)
-
-
-def detect_image_type(data: bytes) -> str:
-    """The type by the first bytes, whatever the file is called; "" for anything else."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return ""
 
 
 def _read_piped_text() -> tuple[str, str]:
@@ -114,9 +102,8 @@ def _process_writes_to(process: int, pipe: tuple[int, int]) -> bool:
 
 
 def _read_all(number: int) -> str:
-    pieces: list[bytes] = []
-    size = 0
-    while size <= MAX_INPUT:
+    data = bytearray()
+    while len(data) <= MAX_INPUT:
         try:
             piece = os.read(number, 1 << 16)
         except BlockingIOError:
@@ -125,9 +112,8 @@ def _read_all(number: int) -> str:
         except OSError:
             break
         if not piece:
-            return b"".join(pieces).decode("utf-8", "replace")
-        pieces.append(piece)
-        size += len(piece)
-    if size > MAX_INPUT:
+            break
+        data += piece
+    if len(data) > MAX_INPUT:
         raise ConfigError(f"Standard input is longer than {MAX_INPUT >> 20} MB.")
-    return b"".join(pieces).decode("utf-8", "replace")
+    return data.decode("utf-8", "replace")

@@ -24,9 +24,8 @@ async def find_session(store: Store, prefix: str) -> SessionMeta:
     exact = [meta for meta in found if meta.id == prefix]
     match exact or found:
         case [meta]:
-            return (
-                await store.sessions.get_meta(meta.id) or meta
-            )  # lists leave the system prompt out
+            # Lists leave the system prompt out.
+            return await store.sessions.get_meta(meta.id) or meta
         case []:
             raise ConfigError(f"There is no session {prefix!r}. Run: hermes sessions list")
         case several:
@@ -49,6 +48,12 @@ async def find_resumed_session(store: Store, args: Namespace, folder: Path) -> S
     return latest
 
 
+async def find_interrupted_session(store: Store, folder: Path) -> SessionMeta | None:
+    """The latest session of a folder if its last turn was interrupted."""
+    latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
+    return latest if latest is not None and latest.state == "interrupted" else None
+
+
 async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Session:
     """The session that the options name, or a new one."""
     resumed = await find_resumed_session(runtime.store, args, folder)
@@ -60,13 +65,8 @@ def make_options(args: Namespace) -> Options:
     """What the command line asks of a session beyond the configuration."""
     from hermes.app.agents import Options
 
-    choice = ModelChoice(
-        model=args.model,
-        provider=args.provider,
-        base_url=args.base_url,
-        api_key_env=args.api_key_env or "",
-        api_mode=args.api_mode,
-    )
+    address = args.base_url, args.api_key_env or "", args.api_mode
+    choice = ModelChoice(args.model, args.provider, *address)
     toolsets = None
     if args.toolsets is not None:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import Action
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -10,37 +12,26 @@ from hermes.cli.main import COMMANDS
 from hermes.cli.parser import get_command_parser
 
 
-class CompletionOption(Struct, frozen=True):
-    names: tuple[str, ...]
-    help: str = ""
-    choices: tuple[str, ...] = ()
-    takes_value: bool = False
-
-
 class CompletionCommand(Struct, frozen=True):
     name: str
     help: str
-    actions: tuple[str, ...] = ()
-    """The choices of its first argument."""
-    options: tuple[CompletionOption, ...] = ()
+    actions: str
+    """The choices of its first argument, with spaces between them."""
+    options: tuple[Action, ...]
 
 
 def list_commands() -> list[CompletionCommand]:
-    return [_describe_command(name, line) for name, line in COMMANDS.items()]
+    found = []
+    for name, line in COMMANDS.items():
+        arguments = get_command_parser(name).list_arguments()
+        words = (_list_choices(a) for a in arguments if a.choices and not a.option_strings)
+        options = tuple(a for a in arguments if a.option_strings)
+        found.append(CompletionCommand(name, line, next(words, ""), options))
+    return found
 
 
-def _describe_command(name: str, line: str) -> CompletionCommand:
-    actions: tuple[str, ...] = ()
-    options: list[CompletionOption] = []
-    for action in get_command_parser(name).list_arguments():
-        choices = tuple(map(str, action.choices or ()))
-        if not action.option_strings:
-            actions = actions or choices
-        else:
-            text = " ".join((action.help or "").split())
-            names, takes_value = tuple(action.option_strings), action.nargs != 0
-            options.append(CompletionOption(names, text, choices, takes_value))
-    return CompletionCommand(name, line, actions, tuple(options))
+def _list_choices(argument: Action) -> str:
+    return " ".join(map(str, argument.choices or ()))
 
 
 _GLOBAL_OPTIONS = ("-p", "--profile", "-h", "--help", "--version")
@@ -49,14 +40,13 @@ _GLOBAL_OPTIONS = ("-p", "--profile", "-h", "--help", "--version")
 def bash_script(commands: Sequence[CompletionCommand]) -> str:
     cases, valued = [], []
     for command in commands:
-        names = " ".join(name for option in command.options for name in option.names)
-        actions = " ".join(command.actions)
-        cases.append(f'        {command.name}) actions="{actions}" options="{names}" ;;')
-        for option in command.options:
-            if option.takes_value:
-                words = " ".join(option.choices)
-                for name in option.names:
-                    valued.append(f'        "{command.name} {name}") values="{words}"; takes=1 ;;')
+        options = [(name, option) for option in command.options for name in option.option_strings]
+        names = " ".join(name for name, _ in options)
+        cases.append(f'        {command.name}) actions="{command.actions}" options="{names}" ;;')
+        for name, option in options:
+            if option.nargs != 0:
+                words = _list_choices(option)
+                valued.append(f'        "{command.name} {name}") values="{words}"; takes=1 ;;')
     return _BASH.format(
         commands=" ".join(command.name for command in commands),
         options=" ".join(_GLOBAL_OPTIONS),
@@ -112,9 +102,7 @@ def zsh_script(commands: Sequence[CompletionCommand]) -> str:
     cases = []
     for command in commands:
         lines = [f"        {_zsh_option(option)} \\" for option in command.options]
-        first = (
-            f"'1:action:({' '.join(command.actions)})'" if command.actions else "'1:file:_files'"
-        )
+        first = f"'1:action:({command.actions})'" if command.actions else "'1:file:_files'"
         body = "\n    ".join(lines)
         cases.append(
             f"        {command.name})\n            _arguments -s \\\n    {body}\n"
@@ -147,12 +135,13 @@ if [[ $funcstack[1] == _hermes ]]; then _hermes "$@"; else compdef _hermes herme
 """
 
 
-def _zsh_option(option: CompletionOption) -> str:
-    text = _replace_quotes(option.help).replace("[", "(").replace("]", ")").replace(":", " -")
+def _zsh_option(option: Action) -> str:
+    text = _replace_quotes(option.help or "")
+    text = text.replace("[", "(").replace("]", ")").replace(":", " -")
     value = ""
-    if option.takes_value:
-        value = f":value:({' '.join(option.choices)})" if option.choices else ":value:_files"
-    return " ".join(f"'*{name}[{text}]{value}'" for name in option.names)
+    if option.nargs != 0:
+        value = f":value:({_list_choices(option)})" if option.choices else ":value:_files"
+    return " ".join(f"'*{name}[{text}]{value}'" for name in option.option_strings)
 
 
 def fish_script(commands: Sequence[CompletionCommand]) -> str:
@@ -166,8 +155,7 @@ def fish_script(commands: Sequence[CompletionCommand]) -> str:
         here = f"'__fish_seen_subcommand_from {command.name}'"
         about = _quote_word(command.help)
         lines.append(f"complete -c hermes -n __fish_use_subcommand -f -a {command.name} -d {about}")
-        if command.actions:
-            words = " ".join(command.actions)
+        if words := command.actions:
             once = f"'__fish_seen_subcommand_from {command.name}; "
             once += f"and not __fish_seen_subcommand_from {words}'"
             lines.append(f"complete -c hermes -n {once} -f -a {_quote_word(words)}")
@@ -175,16 +163,16 @@ def fish_script(commands: Sequence[CompletionCommand]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_option(here: str, option: CompletionOption) -> str:
+def _fish_option(here: str, option: Action) -> str:
     parts = [f"complete -c hermes -n {here}"]
-    for name in option.names:
+    for name in option.option_strings:
         parts.append(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}")
     if option.choices:
-        parts.append(f"-x -a {_quote_word(' '.join(option.choices))}")
-    elif option.takes_value:
+        parts.append(f"-x -a {_quote_word(_list_choices(option))}")
+    elif option.nargs != 0:
         parts.append("-r")
     if option.help:
-        parts.append(f"-d {_quote_word(_replace_quotes(option.help))}")
+        parts.append(f"-d {_quote_word(option.help)}")
     return " ".join(parts)
 
 
@@ -197,8 +185,5 @@ def _replace_quotes(text: str) -> str:
     return text.replace("'", "’").replace("\\", "/")
 
 
-SCRIPTS: dict[str, Callable[[Sequence[CompletionCommand]], str]] = {
-    "bash": bash_script,
-    "zsh": zsh_script,
-    "fish": fish_script,
-}
+WriteScript: TypeAlias = Callable[[Sequence[CompletionCommand]], str]
+SCRIPTS: dict[str, WriteScript] = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import signal
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.cli.main import print_stderr
 from hermes.config import paths
 from hermes.config.env import get_environment, is_inside_agent
 
 if TYPE_CHECKING:
+    import asyncio
+
     from hermes.config.load import Setup
+    from hermes.core.store import Store
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Runs asynchronous work to its end; a command that only explains itself needs no asyncio."""
+    import asyncio
+
+    async def run() -> T:
+        with _wake_on_signals(asyncio.get_running_loop()):
+            return await work
+
+    return asyncio.run(run())
+
+
+@contextmanager
+def _wake_on_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """A signal that comes just before the loop begins to wait would wait with it."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    loop.add_reader(reader, os.read, reader, 4096)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        loop.remove_reader(reader)
+        os.close(reader)
+        os.close(writer)
 
 
 def locate_home(profile: str) -> Path:
@@ -34,6 +69,20 @@ def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
     for warning in setup.warnings:
         print_stderr(warning)
     return setup
+
+
+@asynccontextmanager
+async def open_store(home: Path) -> AsyncIterator[Store]:
+    """The stored sessions of a home; what is found wrong with them is shown."""
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(paths.database_file(home))
+    try:
+        for notice in await store.wait_until_open():
+            print_stderr(notice)
+        yield store
+    finally:
+        await store.close()
 
 
 def refuse_agent(action: str) -> None:

@@ -19,9 +19,5 @@ def first_day(now: float, days: int) -> float:
 
 def sum_usage(rows: Sequence[UsageRow]) -> UsageRow:
     """All rows as one."""
-    sums = {
-        name: sum(getattr(row, name) for row in rows)
-        for name in UsageRow.__struct_fields__
-        if name != "key"
-    }
-    return UsageRow("all", **sums)
+    names = [name for name in UsageRow.__struct_fields__ if name != "key"]
+    return UsageRow("all", **{name: sum(getattr(row, name) for row in rows) for name in names})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from itertools import pairwise
+from math import log2
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,6 +17,9 @@ from hermes.core.errors import ConfigError
 
 DEFAULT_PORT = 8642
 MIN_KEY_LENGTH = 16
+SAFE_KEY_LENGTH = 32
+"""From here on a key needs no other sign of being random."""
+_MIN_KEY_BITS = 64
 KEY_COMMAND = 'python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
 _PLACEHOLDERS = frozenset(
     "changeme changethis changeit yourapikey yourkey yoursecret yourtoken yourown yourpassword "
@@ -21,14 +27,15 @@ _PLACEHOLDERS = frozenset(
     "example apiserverkey secretkeysecretkey passwordpassword".split()
 )
 """Words found in placeholder keys, without separators; no random key contains one of them."""
-_DIGITS = "12345678901234567890"
+_RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|.", re.DOTALL)
 VARIABLES = tuple(
     f"API_SERVER_{name}"
     for name in ("ENABLED", "HOST", "PORT", "KEY", "CORS_ORIGINS", "MODEL_NAME")
 )
 _TRUE = frozenset({"1", "true", "yes", "on"})
-Scope: TypeAlias = Literal["chat", "sessions", "runs", "approve", "metrics"]
+Scope: TypeAlias = Literal["chat", "sessions", "runs", "approve", "metrics", "admin"]
 SCOPES: tuple[Scope, ...] = ("chat", "sessions", "runs", "approve", "metrics")
+"""The scopes of a key unless it lists its own; `admin` has to be listed."""
 ToolItems: TypeAlias = Literal["function_call", "mcp_call"]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -86,7 +93,9 @@ def read_settings(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer
     try:
         settings = msgspec.convert(raw, ApiServer)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"platforms.api_server: {_describe_error(error)}.") from None
+        # msgspec writes `$.keys[0].name` for keys[0].name.
+        text = str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
+        raise ConfigError(f"platforms.api_server: {text}.") from None
     notes: list[str] = []
     changes = _read_variables(environ, notes)
     return structs.replace(settings, **changes), tuple(notes)
@@ -116,11 +125,6 @@ def _split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _describe_error(error: msgspec.ValidationError) -> str:
-    """msgspec's message with its `$.keys[0].name` written as keys[0].name."""
-    return str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
-
-
 def is_loopback(host: str) -> bool:
     if host.lower() == "localhost":
         return True
@@ -145,12 +149,24 @@ def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
         if is_guessable(key):
             raise ConfigError(
                 f"The API server would listen on {settings.host} with a key "
-                f"({name or 'API_SERVER_KEY'}) that is easy to guess. {advice}"
+                f"({name or 'API_SERVER_KEY'}) that is easy to guess: use "
+                f"{SAFE_KEY_LENGTH} random characters. {advice}"
             )
 
 
 def is_guessable(key: str) -> bool:
-    """Whether a key is too short, a placeholder, or made of very few characters."""
+    """Whether a key is too short, a placeholder, regular, or neither long nor random."""
     letters = "".join(c for c in key.lower() if c.isalpha())
     is_placeholder = any(word in letters for word in _PLACEHOLDERS)
-    return len(key) < MIN_KEY_LENGTH or is_placeholder or len(set(key)) < 5 or key in _DIGITS
+    steps = [abs(ord(one) - ord(next_one)) for one, next_one in pairwise(key)]
+    is_regular = len(set(key)) < 5 or key in (key + key)[1:-1] or 2 * steps.count(1) > len(key)
+    is_short = len(key) < SAFE_KEY_LENGTH and _estimate_bits(key) < _MIN_KEY_BITS
+    return len(key) < MIN_KEY_LENGTH or is_placeholder or is_regular or is_short
+
+
+def _estimate_bits(key: str) -> float:
+    """How much a guesser does not know. Of letters in a row, or digits, only three count: more of
+    them are probably a word or a year."""
+    counted = sum(min(len(run), 3) for run in _RUN.findall(key))
+    shares = [key.count(character) / len(key) for character in set(key)]
+    return counted * -sum(share * log2(share) for share in shares)

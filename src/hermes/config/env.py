@@ -18,27 +18,32 @@ def get_environment() -> Mapping[str, str]:
     return os.environ
 
 
-def build_child_env(secrets: Secrets, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+_OF_MAKE = frozenset("MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MAKE_TERMOUT MAKE_TERMERR".split())
+"""Of a `make` that started us: a `make` in a command is none of its children."""
+
+
+def build_child_env(secrets: Secrets, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment for child processes, without any variable that names or contains a secret."""
     values = secrets.redactable_values()
     kept = {
         name: value
-        for name, value in (os.environ if environ is None else environ).items()
-        if not secrets.must_hide(name) and not any(secret in value for secret in values)
+        for name, value in environ.items()
+        if not secrets.must_hide(name)
+        and name not in _OF_MAKE
+        and not any(secret in value for secret in values)
     }
     kept[CHILD_MARK] = "1"
     return kept
 
 
-def is_inside_agent(environ: Mapping[str, str] | None = None) -> bool:
+def is_inside_agent(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this process was started by an agent's tool."""
-    return bool((os.environ if environ is None else environ).get(CHILD_MARK))
+    return bool(environ.get(CHILD_MARK))
 
 
-def supports_colour(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
+def supports_colour(stream_is_tty: bool, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether to use colour: only on a terminal that supports it, and never with NO_COLOR set."""
-    env = os.environ if environ is None else environ
-    return stream_is_tty and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
+    return stream_is_tty and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
 
 
 _REFLOWING = {
@@ -52,11 +57,11 @@ _REFLOWING = {
 """Variables of terminals that rewrap long lines when resized, with their values; (): any."""
 
 
-def terminal_reflows(environ: Mapping[str, str] | None = None) -> bool:
+def terminal_reflows(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the terminal rewraps long lines when it is resized."""
-    env = os.environ if environ is None else environ
     return any(
-        env.get(name) and (not values or env[name] in values) for name, values in _REFLOWING.items()
+        environ.get(name) and (not values or environ[name] in values)
+        for name, values in _REFLOWING.items()
     )
 
 
@@ -71,20 +76,19 @@ def decode_argument(argument: str) -> str:
         return argument.encode("utf-8", "replace").decode("utf-8")
 
 
-def find_proxy(url: str, environ: Mapping[str, str] | None = None) -> str | None:
+def find_proxy(url: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """The proxy for this URL, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
     them: lower case first, and no upper-case HTTP_PROXY where a web server sets variables."""
-    env = os.environ if environ is None else environ
     scheme, _, rest = url.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme.lower())
     names = [f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"]
-    if "REQUEST_METHOD" in env:
+    if "REQUEST_METHOD" in environ:
         names.remove(f"{scheme.upper()}_PROXY")
-    proxy = next((env[name].strip() for name in names if env.get(name, "").strip()), "")
+    proxy = next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
     if not proxy:
         return None
     host, port = _split_host_port(rest, {"http": 80, "https": 443}.get(scheme, 0))
-    bypass = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    bypass = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     if any(_is_exempt(entry, host, port) for entry in bypass.replace(",", " ").split()):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
@@ -136,7 +140,6 @@ def get_platform_name() -> str:
 _MINIMAL_VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH"})
 
 
-def build_minimal_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def build_minimal_env(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """For helper processes that need no settings: none of these variables can hold a secret."""
-    env = os.environ if environ is None else environ
-    return {name: env[name] for name in _MINIMAL_VARIABLES if name in env}
+    return {name: environ[name] for name in _MINIMAL_VARIABLES if name in environ}

@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -26,23 +26,18 @@ class RunningInstance(Struct, frozen=True):
     address: str = ""
 
 
-@contextmanager
-def announce_instance(home: Path, kind: str, address: str = "") -> Iterator[None]:
+def announce_instance(home: Path, kind: str, address: str = "") -> AbstractContextManager[None]:
     """Make this process visible to others until the block or the process ends. Best effort: where
     the file cannot be written, the process serves unseen."""
     instance = RunningInstance(kind, os.getpid(), time.time(), address)
-    with _hold_file(
-        home / "run" / f"{kind}-{os.getpid()}{_INSTANCE_SUFFIX}", msgspec.json.encode(instance)
-    ):
-        yield
+    file = home / "run" / f"{kind}-{os.getpid()}{_INSTANCE_SUFFIX}"
+    return _hold_file(file, msgspec.json.encode(instance))
 
 
-@contextmanager
-def mark_in_progress(home: Path, token: str) -> Iterator[None]:
+def mark_in_progress(home: Path, token: str) -> AbstractContextManager[None]:
     """Let others see that the task with this token is being worked on, until the block or the
     process ends."""
-    with _hold_file(_progress_file(home, token), b""):
-        yield
+    return _hold_file(_progress_file(home, token), b"")
 
 
 def is_in_progress(home: Path, token: str) -> bool:
@@ -73,12 +68,11 @@ def _hold_file(file: Path, content: bytes) -> Iterator[None]:
 
 def list_instances(home: Path) -> list[RunningInstance]:
     """All that are alive, the oldest first."""
-    found = [
-        _read_instance(file)
-        for file in (home / "run").glob(f"*{_INSTANCE_SUFFIX}")
-        if is_locked(file)
-    ]
-    return sorted((p for p in found if p is not None), key=lambda p: p.started)
+    found = []
+    for file in filter(is_locked, (home / "run").glob(f"*{_INSTANCE_SUFFIX}")):
+        with suppress(OSError, ValueError):
+            found.append(msgspec.json.decode(file.read_bytes(), type=RunningInstance))
+    return sorted(found, key=lambda instance: instance.started)
 
 
 def list_stale_files(home: Path) -> list[Path]:
@@ -96,17 +90,8 @@ def is_locked(file: Path) -> bool:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     finally:
         os.close(handle)
     return False
-
-
-def _read_instance(file: Path) -> RunningInstance | None:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=RunningInstance)
-    except (OSError, ValueError):
-        return None

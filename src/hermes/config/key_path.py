@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_origin
 
-import msgspec
-from msgspec import Struct
-
 from hermes.config.schema import Config
-from hermes.config.validate import describe_unknown_key
+from hermes.config.validate import describe_unknown_key, field_types, is_struct
 from hermes.config.yaml_source import KeyPath, format_path
 from hermes.core.errors import ConfigError
 
@@ -22,8 +19,8 @@ def parse_key(key: str, data: Any) -> KeyPath:
     path: KeyPath = ()
     kind: Any = Config
     while parts:
-        if isinstance(kind, type) and issubclass(kind, Struct):
-            types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        if is_struct(kind):
+            types = field_types(kind)
             if parts[0] not in types:
                 raise ConfigError(describe_unknown_key((*path, parts[0]), list(types)))
             taken, kind = 1, types[parts[0]]
@@ -53,8 +50,8 @@ def _name_length(parts: list[str], inner: Any, data: Any) -> int:
     """How many parts make up a name chosen by the user: up to the first key of its section."""
     if known := _known_length(parts, data):
         return known
-    if isinstance(inner, type) and issubclass(inner, Struct):
-        fields = {field.name for field in msgspec.structs.fields(inner)}
+    if is_struct(inner):
+        fields = field_types(inner)
         return next((i for i in range(1, len(parts)) if parts[i] in fields), len(parts))
     return 1
 

@@ -71,7 +71,8 @@ def read_config(home: Path) -> Config:
     if not source:
         return Config()
     cache = paths.cache_folder(home) / "config.json"
-    digest = _compute_digest(source)
+    made_by = b"%d %s " % (SCHEMA_VERSION, VERSION.encode())  # the cached form depends on it
+    digest = blake2b(made_by + source, digest_size=16).hexdigest()
     cached = _read_cache(cache, digest)
     if cached is not None:
         return cached
@@ -108,13 +109,6 @@ def _read_env_file(file: Path, warnings: list[str]) -> dict[str, str]:
             "fix its owner or its mode."
         ) from None
     return read_dotenv(file)
-
-
-def _compute_digest(source: bytes) -> str:
-    """Covers the file and everything else the cached form depends on."""
-    return blake2b(
-        b"%d %s " % (SCHEMA_VERSION, VERSION.encode()) + source, digest_size=16
-    ).hexdigest()
 
 
 def _read_cache(file: Path, digest: str) -> Config | None:

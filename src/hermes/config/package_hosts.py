@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hermes.config.env import get_environment
+from hermes.core.escalation import PACKAGES
 
-PACKAGES = "packages"
-"""Stands in `sandbox.network.allow` for all of these hosts."""
 _REGISTRIES = """
     pypi.org files.pythonhosted.org registry.npmjs.org registry.yarnpkg.com crates.io
     index.crates.io static.crates.io static.rust-lang.org proxy.golang.org sum.golang.org

@@ -11,32 +11,19 @@ PUBLIC_INDEX = "https://pypi.org/simple"
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 
 
-def list_indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def list_indexes(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """URLs of simple indexes in the order to try them; empty where indexes are turned off. They may
     contain credentials and must not be shown."""
-    env = os.environ if environ is None else environ
     settings = _read_pip_settings(env)
     no = env.get("PIP_NO_INDEX") or env.get("UV_NO_INDEX") or settings.get("no-index", "")
     if no.strip().lower() in _TRUE_WORDS:
         return ()
-    main = next(
-        (
-            found
-            for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-            if (found := env.get(name, "").strip())
-        ),
-        settings.get("index-url", "").strip() or PUBLIC_INDEX,
-    )
-    more = [
-        address
-        for text in (
-            env.get("UV_INDEX", ""),
-            env.get("UV_EXTRA_INDEX_URL", ""),
-            env.get("PIP_EXTRA_INDEX_URL") or settings.get("extra-index-url", ""),
-        )
-        for address in text.split()
-    ]
-    return tuple(dict.fromkeys(_strip_name(a) for a in (main, *more) if _is_http(_strip_name(a))))
+    named = [env.get(name, "") for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")]
+    choices = (text.strip() for text in (*named, settings.get("index-url", ""), PUBLIC_INDEX))
+    extra = env.get("PIP_EXTRA_INDEX_URL") or settings.get("extra-index-url", "")
+    more = f"{env.get('UV_INDEX', '')} {env.get('UV_EXTRA_INDEX_URL', '')} {extra}".split()
+    found = map(_strip_name, (next(filter(None, choices)), *more))
+    return tuple(dict.fromkeys(a for a in found if a.startswith(("http://", "https://"))))
 
 
 def _strip_name(address: str) -> str:
@@ -44,10 +31,6 @@ def _strip_name(address: str) -> str:
     name, equals, url = address.partition("=")
     is_named = equals and "://" not in name
     return (url if is_named else address).rstrip("/")
-
-
-def _is_http(address: str) -> bool:
-    return address.startswith(("http://", "https://"))
 
 
 def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:

@@ -105,9 +105,8 @@ def _expand_user(root: str, environ: Mapping[str, str]) -> str:
     try:
         return str(Path(root).expanduser())
     except RuntimeError:
-        raise _config_error(
-            f"Cannot find {root} because HOME is not set; set HERMES_HOME."
-        ) from None
+        text = f"Cannot find {root} because HOME is not set; set HERMES_HOME."
+        raise _config_error(text) from None
 
 
 def check_profile_name(name: str) -> str:
@@ -132,9 +131,8 @@ def make_home(home: Path) -> list[str]:
             f"HERMES_HOME {home} cannot be used: {error.strerror}; fix it or set HERMES_HOME."
         ) from None
     if not os.access(home, os.R_OK | os.X_OK):
-        raise _config_error(
-            f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME."
-        )
+        text = f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME."
+        raise _config_error(text)
     if not stat.S_IMODE(found.st_mode) & 0o077:
         return []
     try:
@@ -183,13 +181,10 @@ def find_working_folder(configured: str) -> Path:
     try:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
+        text = f"The working folder {configured} (terminal.cwd) does not exist."
         if configured == ".":
-            raise _config_error(
-                "The current folder does not exist any more; cd to another."
-            ) from None
-        raise _config_error(
-            f"The working folder {configured} (terminal.cwd) does not exist."
-        ) from None
+            text = "The current folder does not exist any more; cd to another."
+        raise _config_error(text) from None
     if not folder.is_dir():
         raise _config_error(f"{folder} (terminal.cwd) is not a folder.")
     _working_folders[configured] = folder

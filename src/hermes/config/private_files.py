@@ -64,6 +64,16 @@ def try_lock(handle: int) -> bool:
     return True
 
 
+def wait_for_lock(handle: int, seconds: float) -> bool:
+    """Whether the lock could be had in time."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(handle):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 @contextmanager
 def hold_lock(lock: Path, what: str) -> Iterator[None]:
     """Admit one writer of `what` at a time. The lock is a file of its own: `what` is replaced."""
@@ -74,11 +84,8 @@ def hold_lock(lock: Path, what: str) -> Iterator[None]:
             f"{lock.parent} is not writable ({error.strerror}); nothing was changed."
         ) from None
     try:
-        deadline = time.monotonic() + _LOCK_TIMEOUT
-        while not try_lock(handle):
-            if time.monotonic() > deadline:
-                raise ConfigError(f"Another hermes is writing {what}; nothing was changed.")
-            time.sleep(0.02)
+        if not wait_for_lock(handle, _LOCK_TIMEOUT):
+            raise ConfigError(f"Another hermes is writing {what}; nothing was changed.")
         yield
     finally:
         os.close(handle)

@@ -186,7 +186,7 @@ class ApprovalsSection(Section, frozen=True):
 class NetworkSection(Section, frozen=True):
     allow: tuple[Domain, ...] = ()
     """Domains that sandboxed commands may reach through the egress proxy; empty: none. `packages`
-    stands for the usual package registries and those that this machine's settings name."""
+    lets package managers reach their registries."""
 
 
 class SandboxSection(Section, frozen=True):
@@ -209,6 +209,9 @@ class WebSection(Section, frozen=True):
     search: SearchSection = SearchSection()
     allow_hosts: tuple[str, ...] = ()
     """host[:port] of internal hosts that may be fetched from, exactly as written."""
+    unattended: Literal["seen", "allow", "deny"] = "seen"
+    """What may be fetched without approval when nobody can give it: `seen`: URLs that the user, a
+    search result or a page has shown."""
 
 
 class BrowserSection(Section, frozen=True):

@@ -226,16 +226,13 @@ def _check_nothing_lost(before: str, after: str, path: KeyPath, parsed: ParsedYa
     lines = before.splitlines()
     last = min(later) - 1 if later else len(lines)
     outside = lines[: first - 1] + lines[last:] if first else lines
-    lost = [line for line in outside if "#" in line and _comment_of(line) not in after]
+    comments = [line[line.index("#") :].rstrip() for line in outside if "#" in line]
+    lost = any(comment not in after for comment in comments)
     kept = sum(len(line.strip()) for line in outside)
     if lost or len(after) < kept // 2:
         raise ConfigError(
             f"Setting {format_path(path)} would lose other parts of config.yaml; edit it by hand."
         )
-
-
-def _comment_of(line: str) -> str:
-    return line[line.index("#") :].rstrip()
 
 
 def _replace_file(home: Path, source: bytes, result: bytes) -> bool:

@@ -61,8 +61,8 @@ def field_type(path: KeyPath) -> Any:
     """The declared type of a key; None where keys are free-form or the path is unknown."""
     kind: Any = Config
     for part in path:
-        if _is_struct(kind):
-            kind = next((f.type for f in msgspec.structs.fields(kind) if f.name == part), None)
+        if is_struct(kind):
+            kind = field_types(kind).get(str(part))
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
         else:
@@ -71,21 +71,18 @@ def field_type(path: KeyPath) -> Any:
 
 
 def _find_line(parsed: ParsedYaml, path: KeyPath) -> int:
-    while path:
-        if path in parsed.lines:
-            return parsed.lines[path]
-        path = path[:-1]
-    return 0
+    paths = (path[:size] for size in range(len(path), 0, -1))
+    return next((parsed.lines[p] for p in paths if p in parsed.lines), 0)
 
 
-def _is_struct(kind: Any) -> bool:
+def is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _fixed_keys(kind: type[Struct], path: KeyPath) -> Iterator[KeyPath]:
     for field in msgspec.structs.fields(kind):
         here = (*path, field.name)
-        if _is_struct(field.type):
+        if is_struct(field.type):
             yield from _fixed_keys(field.type, here)
         else:
             yield here
@@ -141,7 +138,7 @@ def _convert_old_fallbacks(parsed: ParsedYaml, data: dict[str, Any], notes: list
 
 
 @cache
-def _field_types(kind: Any) -> dict[str, Any]:
+def field_types(kind: Any) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
@@ -149,8 +146,8 @@ def _without_nulls(value: Any, kind: Any) -> Any:
     """A key without a value counts as unset; free-form sections stay as they are."""
     if not isinstance(value, dict):
         return list(value) if isinstance(value, list) else value
-    if _is_struct(kind):
-        types = _field_types(kind)
+    if is_struct(kind):
+        types = field_types(kind)
         return {k: _without_nulls(v, types.get(k)) for k, v in value.items() if v is not None}
     if get_origin(kind) is dict:
         inner = get_args(kind)[1]
@@ -161,22 +158,22 @@ def _without_nulls(value: Any, kind: Any) -> Any:
 def _find_problems(
     kind: Any, value: Any, path: KeyPath, root: dict[str, Any]
 ) -> Iterator[tuple[KeyPath, str]]:
-    if _is_struct(kind) and isinstance(value, dict):
-        types = _field_types(kind)
+    if is_struct(kind) and isinstance(value, dict):
+        types = field_types(kind)
         for key, item in value.items():
             here = (*path, key)
             if key in types:
                 yield from _find_problems(types[key], item, here, root)
             else:
                 yield here, describe_unknown_key(here, list(types))
-    elif get_origin(kind) is dict and isinstance(value, dict) and _is_struct(get_args(kind)[1]):
+    elif get_origin(kind) is dict and isinstance(value, dict) and is_struct(get_args(kind)[1]):
         for key, item in value.items():
             yield from _find_problems(get_args(kind)[1], item, (*path, key), root)
     else:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            yield path, _describe_wrong_value(path, kind, value)
+            yield path, describe_wrong_value(path, kind, value)
 
 
 def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
@@ -204,7 +201,8 @@ def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
     return f"unknown key {name}; {subject} {', '.join(siblings)}"
 
 
-def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
+def describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
+    """What a value that does not fit the type of its key must be, without a final period."""
     name = format_path(path)
     if kind == Address and isinstance(value, str):
         return f"{name} must begin with http:// or https://"
@@ -216,14 +214,28 @@ def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
             f"{name} takes name, *.suffix or *, each with :port if needed, not {str(wrong)[:80]!r}"
         )
     text = f"{name} must be {_describe_choices(kind) or _describe_type(inspect.type_info(kind))}"
-    if isinstance(value, dict):
-        return f"{text}, not a mapping"
-    if isinstance(value, list):
-        return f"{text}, not a list"
+    if isinstance(value, dict | list):
+        return f"{text}, not {'a mapping' if isinstance(value, dict) else 'a list'}"
     shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
-    if isinstance(value, bool) and "text" in text:
+    if isinstance(value, bool) and fits_type(shown, kind):
         return f"{text}, not {shown}: put it in quotes"
     return f"{text}, not {shown}" if len(shown) <= 40 else text
+
+
+def find_wrong_option(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """What is wrong with the first option of a call that does not fit its kind; empty: all fit. A
+    kind is a type that msgspec converts to, or classes followed by what they are called."""
+    for name, kind in kinds.items():
+        value = options.get(name)
+        if value is None:
+            continue
+        if isinstance(kind, tuple):
+            *classes, words = kind
+            if not isinstance(value, tuple(classes)):
+                return f"{name} must be {words}, not {value!r}."
+        elif not fits_type(value, kind):
+            return f"{describe_wrong_value((name,), kind, value)}."
+    return ""
 
 
 def fits_type(value: Any, kind: Any) -> bool:

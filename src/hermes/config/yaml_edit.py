@@ -21,9 +21,8 @@ def set_key(text: str, path: KeyPath, value: Any) -> str | None:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         return None
-    newline = "\r\n" if "\r\n" in text else "\n"
     if root is None:
-        return _insert_lines(text, len(text), _block_lines(path, value, "", newline), newline)
+        return _insert_lines(text, len(text), _block_lines(path, value, ""))
     node, key = root, None
     for depth, part in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
@@ -51,10 +50,8 @@ def extend_list(text: str, path: KeyPath, items: list[Any]) -> str | None:
     if node.flow_style:
         more = ", ".join(render_value(item) for item in items)
         return f"{text[:end]}, {more}{text[end:]}"
-    newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * node.start_mark.column
-    lines = "".join(f"{indent}- {render_value(item)}{newline}" for item in items)
-    return _insert_lines(text, end, lines, newline)
+    return _insert_lines(text, end, [f"{indent}- {render_value(item)}" for item in items])
 
 
 def remove_key(text: str, path: KeyPath) -> str | None:
@@ -103,11 +100,8 @@ def render_value(value: Any) -> str:
             plain = _PLAIN.match(value) and not value[:1].isdigit() and parse_scalar(value) == value
             return value if plain else _quote_text(value)
         case dict():
-            return (
-                "{"
-                + ", ".join(f"{render_value(k)}: {render_value(v)}" for k, v in value.items())
-                + "}"
-            )
+            pairs = [f"{render_value(k)}: {render_value(v)}" for k, v in value.items()]
+            return "{" + ", ".join(pairs) + "}"
         case _:
             return "[" + ", ".join(render_value(item) for item in value) + "]"
 
@@ -118,11 +112,11 @@ def _quote_text(text: str) -> str:
     return '"' + "".join(ch if ch.isprintable() else f"\\U{ord(ch):08x}" for ch in inner) + '"'
 
 
-def _block_lines(path: KeyPath, value: Any, indent: str, newline: str) -> str:
-    lines = [
+def _block_lines(path: KeyPath, value: Any, indent: str) -> list[str]:
+    *parents, last = [
         f"{indent}{_INDENT * depth}{render_value(str(part))}:" for depth, part in enumerate(path)
     ]
-    return newline.join(lines) + f" {render_value(value)}" + newline
+    return [*parents, f"{last} {render_value(value)}"]
 
 
 def _replace_with_section(text: str, key: Any, node: Any, path: KeyPath, value: Any) -> str | None:
@@ -169,9 +163,8 @@ def _fill_empty(text: str, key: Any, path: KeyPath, value: Any) -> str | None:
         return None
     if not path:
         return f"{text[: colon + 1]} {render_value(value)}{text[colon + 1 :]}"
-    newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * key.start_mark.column + _INDENT
-    return _insert_lines(text, colon, _block_lines(path, value, indent, newline), newline)
+    return _insert_lines(text, colon, _block_lines(path, value, indent))
 
 
 def _insert_entry(text: str, mapping: Any, path: KeyPath, value: Any) -> str | None:
@@ -184,10 +177,8 @@ def _insert_entry(text: str, mapping: Any, path: KeyPath, value: Any) -> str | N
         return f"{text[:at]}, {entry}{text[at:]}"
     if not mapping.value:
         return None
-    newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * mapping.value[0][0].start_mark.column
-    lines = _block_lines(path, value, indent, newline)
-    return _insert_lines(text, _entry_end(*mapping.value[-1]), lines, newline)
+    return _insert_lines(text, _entry_end(*mapping.value[-1]), _block_lines(path, value, indent))
 
 
 def _nest_value(path: KeyPath, value: Any) -> Any:
@@ -207,11 +198,12 @@ def _entry_end(key: Any, node: Any) -> int:
     return int(node.end_mark.index)
 
 
-def _insert_lines(text: str, position: int, lines: str, newline: str) -> str:
+def _insert_lines(text: str, position: int, lines: list[str]) -> str:
     """Insert lines after the one that `position` is on."""
-    if position and text[position - 1] == "\n":
-        return text[:position] + lines + text[position:]
-    at = text.find("\n", position) + 1
+    newline = "\r\n" if "\r\n" in text else "\n"
+    new = "".join(line + newline for line in lines)
+    is_line_start = position > 0 and text[position - 1] == "\n"
+    at = position if is_line_start else text.find("\n", position) + 1
     if not at:
-        return text + (newline if text else "") + lines
-    return text[:at] + lines + text[at:]
+        return text + (newline if text else "") + new
+    return text[:at] + new + text[at:]

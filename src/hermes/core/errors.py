@@ -42,32 +42,18 @@ class Kind(Enum):
     UNKNOWN = "unknown"
 
 
+_BAD_REQUESTS = (
+    *(Kind.OUTPUT_CAP, Kind.PARAMETER, Kind.STREAM_UNSUPPORTED, Kind.MEDIA_REJECTED),
+    *(Kind.REPLAY_REJECTED, Kind.MESSAGE_ORDER, Kind.BAD_UNICODE),
+)
 CODES: dict[Kind, str] = {
-    Kind.AUTH: "auth",
+    **{kind: kind.value for kind in Kind},
+    **dict.fromkeys(_BAD_REQUESTS, "bad_request"),
     Kind.FORBIDDEN: "auth",
-    Kind.BILLING: "billing",
-    Kind.RATE_LIMITED: "rate_limited",
-    Kind.OVERLOADED: "overloaded",
-    Kind.SERVER: "server_error",
     Kind.CONFLICT: "server_error",
-    Kind.NETWORK: "network",
-    Kind.STALLED: "stalled",
-    Kind.TLS: "tls",
     Kind.REDIRECT: "network",
     Kind.NOT_API: "network",
-    Kind.CONTEXT_OVERFLOW: "context_overflow",
-    Kind.PAYLOAD_TOO_LARGE: "payload_too_large",
-    Kind.OUTPUT_CAP: "bad_request",
-    Kind.PARAMETER: "bad_request",
-    Kind.STREAM_UNSUPPORTED: "bad_request",
-    Kind.MEDIA_REJECTED: "bad_request",
-    Kind.REPLAY_REJECTED: "bad_request",
-    Kind.MESSAGE_ORDER: "bad_request",
-    Kind.MODEL_NOT_FOUND: "model_not_found",
     Kind.WRONG_PATH: "model_not_found",
-    Kind.CONTENT_POLICY: "content_policy",
-    Kind.BAD_REQUEST: "bad_request",
-    Kind.BAD_UNICODE: "bad_request",
     Kind.NO_TERMINAL: "server_error",
     Kind.TRUNCATED_CALL: "output_truncated",
     Kind.EMPTY: "empty_response",

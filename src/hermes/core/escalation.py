@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+from ipaddress import ip_address
 from pathlib import Path
 
 from msgspec import Struct, structs
+
+PACKAGES = "packages"
+"""Stands for the hosts that package managers download from."""
+
+_HOST = re.compile(r"(?:\*\.)?((?:[\w-]+\.)*[\w-]+)(?::\d+)?")
 
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -56,7 +64,8 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         if self.unconfined:
             parts.append("run without the sandbox, with all your rights")
         if self.network:
-            parts.append("reach " + ", ".join(self.hosts).replace("*", "the internet"))
+            names = ("the package registries" if h == PACKAGES else h for h in self.hosts)
+            parts.append(f"reach {'the internet' if self.network is True else ', '.join(names)}")
         if self.write:
             parts.append(f"write to {', '.join(self.write)}")
         if self.read:
@@ -86,6 +95,24 @@ class FileAccess(Struct, frozen=True):
     """Reading anything below it, if the answer is for the session."""
     diff: str = ""
     """The change that the person must see."""
+
+
+def explain_bad_host(host: str, allowed: Collection[str]) -> str:
+    """Why no answer lets a command reach this host; empty when a person may grant it. `allowed`:
+    hosts off the public internet that may be reached all the same."""
+    found = _HOST.fullmatch(host)
+    if host == PACKAGES:
+        return ""
+    if found is None or (host.startswith("*.") and "." not in found[1]):
+        return f"{host!r} is no host; write name, name:port, *.name.tld or packages"
+    if host in allowed or found[1] in allowed:
+        return ""
+    try:
+        private = not ip_address(found[1]).is_global
+    except ValueError:
+        private = found[1].rpartition(".")[2] in ("localhost", "local", "internal")
+    why = "is not on the public internet: that needs web.allow_hosts, or unconfined"
+    return f"{host} {why}" if private else ""
 
 
 def _resolve_all(paths: tuple[str, ...] | None, folder: Path) -> tuple[str, ...] | None:

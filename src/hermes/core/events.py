@@ -123,18 +123,7 @@ class TurnEnd(Struct, frozen=True):
     result: TurnResult
 
 
+ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolDone
 TurnEvent: TypeAlias = (
-    StepStart
-    | TextDelta
-    | ThinkingDelta
-    | CallBegan
-    | Recorded
-    | ToolStarted
-    | ToolProgress
-    | ToolDone
-    | Recovering
-    | Notice
-    | Approval
-    | Question
-    | TurnEnd
+    StreamEvent | StepStart | Recorded | ToolEvent | Recovering | Approval | Question | TurnEnd
 )

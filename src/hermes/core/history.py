@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from hermes.core.message import Message, ToolCall
+from hermes.core.message import Message
 
 
 class History:
@@ -34,9 +34,7 @@ class History:
     def call_ids(self) -> set[str]:
         """Ids of all tool calls so far."""
         if self._call_ids is None:
-            self._call_ids = {
-                p.id for m in self.messages for p in m.parts if isinstance(p, ToolCall)
-            }
+            self._call_ids = {call.id for m in self.messages for call in m.calls}
         return self._call_ids
 
     def __len__(self) -> int:

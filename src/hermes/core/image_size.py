@@ -9,13 +9,9 @@ _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
 def is_oversized(data: bytes) -> bool:
-    return count_pixels(data) > MOST_PIXELS
-
-
-def count_pixels(data: bytes) -> int:
-    """Width times height; 0 if the header does not say."""
+    """Whether it claims too many pixels; a header that does not say counts as none."""
     width, height = _read_size(data)
-    return width * height
+    return width * height > MOST_PIXELS
 
 
 def _read_size(data: bytes) -> tuple[int, int]:
@@ -46,10 +42,9 @@ def _read_jpeg_size(data: bytes) -> tuple[int, int]:
         if marker in _FRAMES:
             return _big_endian(data[at + 7 : at + 9]), _big_endian(data[at + 5 : at + 7])
         # Markers without content, and bytes that only fill.
-        bare = marker in (0x01, 0xFF) or 0xD0 <= marker <= 0xD8
-        at += (
-            (1 if marker == 0xFF else 2) if bare else 2 + max(_big_endian(data[at + 2 : at + 4]), 2)
-        )
+        at += 1 if marker == 0xFF else 2
+        if marker not in (0x01, 0xFF) and not 0xD0 <= marker <= 0xD8:
+            at += max(_big_endian(data[at : at + 2]), 2)
     return 0, 0
 
 

@@ -135,11 +135,9 @@ class Ledger(Protocol):
     ) -> tuple[Entry | None, list[CapLevel]]:
         """Check the caps and reserve in one transaction, durable when it returns. Also returns the
         levels before."""
-        ...
 
     def begin_call(self, entry: Entry) -> None:
         """Note the start of a call that no cap concerns; written later, with something else."""
-        ...
 
     def settle_call(
         self,
@@ -148,6 +146,5 @@ class Ledger(Protocol):
         on_warnings: Callable[[Sequence[CapWarning]], None] | None = None,
     ) -> None:
         """Note how a call ended. Written at the latest with the next message; never waits."""
-        ...
 
     async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...

@@ -61,7 +61,6 @@ class Provider(Protocol):
         Raises only ProviderError; what had arrived stays in `sink`. Closing it aborts the
         request and its socket.
         """
-        ...
 
 
 class ResponseSink(Protocol):
@@ -79,7 +78,6 @@ class ResponseSink(Protocol):
     @property
     def size(self) -> int:
         """Characters of text, reasoning and arguments so far."""
-        ...
 
     @property
     def is_empty(self) -> bool: ...
@@ -87,7 +85,6 @@ class ResponseSink(Protocol):
     @property
     def call_names(self) -> tuple[str, ...]:
         """Of the tool calls that have begun."""
-        ...
 
     def add_text(self, slot: Any, piece: str) -> None: ...
 
@@ -95,44 +92,33 @@ class ResponseSink(Protocol):
 
     def add_call(self, slot: Any, *, id: str = "", name: str = "", args: str = "") -> None:
         """Assign the id and the name, append the fragment of the arguments."""
-        ...
 
     def set_args(self, slot: Any, args: str) -> None:
         """Replace a call's arguments by the complete ones."""
-        ...
 
     def get_args(self, slot: Any) -> str:
         """A call's arguments so far."""
-        ...
 
     def complete_part(self, slot: Any, kind: str, text: str) -> None:
         """Make this the whole text of a part of that kind (text or thinking)."""
-        ...
 
     def add_extra(self, slot: Any, kind: str, **extra: Any) -> None:
         """Keys to send back with the part of that kind (text, thinking or call)."""
-        ...
 
     def set_native(self, slot: Any, data: dict[str, Any]) -> None:
         """Something the provider ran itself; a later one replaces it."""
-        ...
 
     def set_order(self, slot: Any, order: Any) -> None:
         """Where the part belongs."""
-        ...
 
     def count_usage(self, **counts: Any) -> None:
         """Usage so far, by field of Usage: cumulative; None changes nothing."""
-        ...
 
     def drain_events(self) -> list[StreamEvent]:
         """Display events since the last call."""
-        ...
 
     def finish_events(self) -> list[StreamEvent]:
         """The last display events."""
-        ...
 
     def build_message(self, origin: Target) -> Message:
         """The answer as it stands."""
-        ...

@@ -26,13 +26,11 @@ class ModelAccess(Protocol):
     @property
     def sees_images(self) -> bool:
         """Whether the conversation's own model takes images."""
-        ...
 
     async def consult(
         self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
     ) -> str:
         """The answer of the model for that auxiliary job; ToolError when there is none."""
-        ...
 
 
 class NoModels:

@@ -72,14 +72,12 @@ class SessionStore(Protocol):
 
         Refused while a turn of this session runs in another living process.
         """
-        ...
 
     async def continue_in_child(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: SessionState
     ) -> None:
         """Continue the conversation in a child that begins with these messages: one transaction.
         The parent stays as it is, except that its `next` names the child."""
-        ...
 
     async def set_state(self, session_id: str, state: SessionState) -> None: ...
 
@@ -87,11 +85,9 @@ class SessionStore(Protocol):
         self, session_id: str, *, title: str | None = None, model: str | None = None
     ) -> None:
         """None leaves a value as it is."""
-        ...
 
     async def delete(self, session_id: str) -> bool:
         """Delete a conversation with all the sessions it was compressed into."""
-        ...
 
     async def get_meta(self, session_id: str) -> SessionMeta | None: ...
 
@@ -99,51 +95,42 @@ class SessionStore(Protocol):
 
     def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
         """All messages in order, fetched page by page."""
-        ...
 
     async def list_recent(
         self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
     ) -> list[SessionMeta]:
         """The most recently used first; of a compressed conversation only where it continues."""
-        ...
 
     async def list_by_owner(
-        self, owner: str, *, limit: int = 50, offset: int = 0
+        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
-        """The sessions of one API client (`key` is owner/...), the most recently used first; the
-        client without a name also gets those of all other surfaces."""
-        ...
+        """The sessions of one API client (`key` is owner/...), the most recently used first;
+        `others`: also those of all other surfaces."""
 
     async def find_latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
     ) -> SessionMeta | None:
         """The most recently used session of this folder, surface and key."""
-        ...
 
     async def find_by_prefix(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
         """Sessions whose id starts with the prefix."""
-        ...
 
 
 class MessageSearch(Protocol):
     async def find_messages(self, query: str, *, limit: int = 20) -> list[SearchHit]:
         """Messages that contain all the words and "quoted phrases", best first. Nothing in a query
         is an operator, and no query is an error."""
-        ...
 
 
 class StoreMaintenance(Protocol):
     async def back_up(self, path: str) -> None:
         """Write a consistent copy to a path that must not exist yet, while writing continues."""
-        ...
 
     async def reclaim_space(self) -> None:
         """Give back the space of deleted sessions, if it is worthwhile and nobody has to wait."""
-        ...
 
     async def check_integrity(self) -> list[str]:
         """Read the whole file; its problems in SQLite's words, none when all is well."""
-        ...
 
 
 class Store(Protocol):
@@ -169,7 +156,6 @@ class Store(Protocol):
 
     async def wait_until_open(self) -> tuple[str, ...]:
         """Returns what the user should be told, one sentence each."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -191,32 +177,25 @@ class Objects(Protocol):
     ) -> None:
         """Add or replace. `keep_latest`: how many of this kind and owner remain; the least recently
         used are deleted first, with their events."""
-        ...
 
     async def trim(
         self, kind: str, keep_latest: int, *, owner: str, spare: Collection[str]
     ) -> None:
         """Delete all but the most recently used; those in `spare` remain in any case."""
-        ...
 
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
         """Add; False, with nothing changed, when it exists already."""
-        ...
 
     async def get(self, kind: str, id: str, *, owner: str, touch: bool = False) -> Object | None:
         """None also when another owner has it. `touch`: counts as a use."""
-        ...
 
     async def remove(self, kind: str, id: str, *, owner: str) -> bool: ...
 
     async def list_all(self, kind: str, *, owner: str | None = None) -> list[Object]:
         """The oldest first."""
-        ...
 
     async def append_events(self, stream: str, first: int, events: Sequence[bytes]) -> None:
         """Add events numbered from `first`; one that exists already stays as it is."""
-        ...
 
     async def read_events(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[bytes]:
         """Events with a higher number, in order."""
-        ...

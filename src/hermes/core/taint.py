@@ -1,16 +1,20 @@
-"""Two bits a session keeps about what it has read."""
+"""What a session has read: private data, untrusted text, or both."""
 
-# `private`: something of the user's is in the conversation. `untrusted`: words of strangers are.
-# With both, whoever wrote the words may be steering what happens to the data, so everything that
-# sends out or persists beyond the workspace asks first. The bits are only ever set; a child session
-# (compression, delegation, a branch) starts with its parent's, and a parent takes over its child's.
+# `private`: the conversation contains data of the user. `untrusted`: it contains text that neither
+# the user nor this program wrote. With both, such text may be instructing the model to send the
+# data away, so everything that sends out or persists beyond the workspace asks first. The bits are
+# only ever set; a child session (compression, delegation, a branch) starts with its parent's, and a
+# parent takes over its child's.
 #
 # What tools bring:
-# - files, search and commands bring both. They are the user's; and who wrote a checkout, a download
-#   or a log is not known, so treating them as the user's words would let any file speak for him.
+# - files, search and commands bring both. They are the user's data, but the author of a checkout, a
+#   download or a log is unknown, so their text must not count as the user's instructions.
 # - pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
 #   was read then is quoted again.
-# - writing and planning tools bring nothing: they answer with what the model wrote.
+# - writing and planning tools bring nothing: they answer with what the model wrote. `patch` brings
+#   both, because it answers with the lines around a change.
+# - what is piped in or attached by name brings both, and so does a client's history that holds more
+#   than this server has recorded.
 #
 # What sends: everything that reaches the network with something the model chose (a query and an
 # address are enough), messages, memory, skills and schedules. A command does, unless it runs
@@ -45,6 +49,11 @@ class Taint(Struct, frozen=True):
     @property
     def bits(self) -> int:
         return self.private | self.untrusted << 1
+
+    @property
+    def can_leak(self) -> bool:
+        """Whether untrusted text may be steering what happens to private data."""
+        return self.private and self.untrusted
 
     def __or__(self, more: Taint) -> Taint:
         return Taint.from_bits(self.bits | more.bits)

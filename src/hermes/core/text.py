@@ -1,19 +1,29 @@
-"""Text that every wire and every store accepts."""
+"""Text that every wire and every store accepts, and lists of words kept in files."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
+@cache
+def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compiled at first use: most runs need few of the patterns."""
+    return re.compile(pattern, flags)
+
+
 def replace_invalid(text: str) -> str:
     """Replace lone surrogates and NULs."""
-    if text.isascii():
-        return text.replace("\x00", "\ufffd") if "\x00" in text else text
     try:
-        text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         return _BAD.sub("\ufffd", text)
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
@@ -27,3 +37,22 @@ def format_plural(number: int, thing: str, things: str = "") -> str:
 def safe_name(text: str, fallback: str) -> str:
     """Part of a file name from any text: no separators, no dots, at most 64 characters."""
     return _UNSAFE_IN_NAME.sub("_", text)[:64] or fallback
+
+
+class WordLists:
+    """The lists of one file. `[name]` begins a list; the rows of a table have columns, separated by
+    bars."""
+
+    def __init__(self, file: Path) -> None:
+        parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
+        self._rows = {name: rows.splitlines() for name, _, rows in parts}
+
+    def get_words(self, name: str) -> frozenset[str]:
+        return frozenset(" ".join(self._rows[name]).split())
+
+    def get_table(self, name: str) -> list[list[str]]:
+        return [row.split("|") for row in self._rows[name]]
+
+    def compile_pattern(self, name: str, pattern: str) -> re.Pattern[str]:
+        """A pattern with the expressions of a list in the place of `{}`."""
+        return re.compile(pattern.format("|".join(sorted(self.get_words(name)))))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -97,8 +98,7 @@ def ignore_progress(text: str) -> None:
 
 class EgressOpener(Protocol):
     async def __call__(self, hosts: tuple[str, ...]) -> str:
-        """Open a proxy to these hosts (`*`: all) and to those the operator allowed, and return its
-        address."""
+        """Open a proxy to these hosts (`*`: all) and return its address."""
         ...
 
 
@@ -109,7 +109,7 @@ class Workspace(Struct, frozen=True):
     home: Path
     """The agent's own folder with its settings, secrets and history, which no tool may use."""
     outputs: Path
-    """Folder (0700) for outputs too large to show."""
+    """Folder (0700) for outputs too large to show; no other conversation can read it."""
     child_env: dict[str, str] = {}
     """The complete environment of child processes, without secrets."""
     sandbox: SandboxMode = "full-access"
@@ -119,6 +119,8 @@ class Workspace(Struct, frozen=True):
     terminal_timeout: float = 180.0
     egress: EgressOpener | None = None
     """Opens the network for confined commands; None: they have none."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the operator allows commands to reach."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -159,10 +161,9 @@ class ToolContext(Struct, frozen=True):
     @property
     def egress(self) -> Callable[[], Awaitable[str]] | None:
         """Opens the network for the commands of this call; None: it has none."""
-        hosts = self.verdict.access.hosts if self.verdict.access else ()
-        if self.workspace.egress is None or not (hosts or self.verdict.network):
-            return None
-        return partial(self.workspace.egress, hosts)
+        hosts = self.workspace.hosts if self.verdict.network else ()
+        hosts += self.verdict.access.hosts if self.verdict.access else ()
+        return partial(self.workspace.egress, hosts) if self.workspace.egress and hosts else None
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):
@@ -194,6 +195,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Whether the tool itself asks `UserAccess.approve` about what is dangerous in a call."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What a call brings and whether it sends, if that depends on its parameters."""
+    fetches: Callable[[P], str] | None = None
+    """The URL that a call fetches, empty if it only asks the configured service; None: it may send
+    more than a URL."""
     words: str = ""
     """More words to find it by, besides its description."""
 
@@ -221,7 +225,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
         if not left:
             return ""
         takes = ", ".join(build_schema(self.params)["properties"]) or "no arguments"
-        return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
+        # Only letters: a result must not hold a URL that the model put into a name.
+        names = ", ".join(re.sub(r"\W+", "_", name) for name in left)[:200]
+        return f"ignored: {names}; {self.name} takes {takes}"
 
 
 def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
@@ -231,22 +237,19 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
         return tool.asks
     if not (tool.sends if sends is None else sends):
         return ""
-    if "private" in tool.brings:
-        # It reads while it runs, so one call can combine what two would have brought.
-        taint |= Taint.from_sources(tool.brings)
-    if not (taint.private and taint.untrusted):
-        return ""
-    return (
-        f"This session has read private files and untrusted text; {tool.name} could send data out. "
-        "Allow it only if you know what it sends and where."
-    )
+    could = f"{tool.name} could send data out. Allow it only if you know what it sends and where."
+    if taint.can_leak:
+        return f"This session has read private files and untrusted text; {could}"
+    # It reads while it runs, so one call can combine what two would have brought.
+    if "private" in tool.brings and (taint | Taint.from_sources(tool.brings)).can_leak:
+        return f"One call can read private files and untrusted text; {could}"
+    return ""
 
 
 def build_schema(params: type[Struct]) -> dict[str, Any]:
     """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
     (root,), defs = msgspec.json.schema_components([params])
-    name = root["$ref"].rsplit("/", 1)[1]
-    flat: dict[str, Any] = _flatten_schema(defs[name], defs)
+    flat: dict[str, Any] = _flatten_schema(root, defs)
     return flat
 
 
@@ -263,34 +266,39 @@ def _flatten_schema(node: Any, defs: dict[str, Any]) -> Any:
         if len(options) == 1:
             return _flatten_schema({**options[0], **rest}, defs)
         node = {**rest, "anyOf": options}
-    out: dict[str, Any] = {}
-    for key, value in node.items():
-        if key == "title" or (key == "default" and value is None):
-            continue
-        if key == "properties":
-            out[key] = {k: _flatten_schema(v, defs) for k, v in value.items()}
-        else:
-            out[key] = _flatten_schema(value, defs)
-    return out
+    return {
+        key: {k: _flatten_schema(v, defs) for k, v in value.items()}
+        if key == "properties"
+        else _flatten_schema(value, defs)
+        for key, value in node.items()
+        if key != "title" and not (key == "default" and value is None)
+    }
 
 
-def tool(  # noqa: PLR0913 - one keyword per field of Tool
+class ToolOptions(TypedDict, total=False):
+    """Fields of Tool that a declaration may set."""
+
+    toolset: str
+    exclusive: bool
+    key: Callable[[Any, Path], Keys] | None
+    timeout: float
+    lasting: bool
+    forward: Callable[[Any], tuple[str, dict[str, Any]] | None]
+    asks: str
+    asks_itself: bool
+    flows: Callable[[Any], tuple[frozenset[Source], bool]]
+    fetches: Callable[[Any], str]
+    words: str
+
+
+def tool(
     description: str,
     *,
     name: str = "",
-    toolset: str = "core",
     risk: Risk = "read",
-    exclusive: bool = False,
-    key: Callable[[Any, Path], Keys] | None = None,
-    timeout: float = 600.0,
     brings: Collection[Source] | None = None,
     sends: bool | None = None,
-    lasting: bool = False,
-    forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
-    asks: str = "",
-    asks_itself: bool = False,
-    flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
-    words: str = "",
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Decorate `async def name(p: Params, ctx: ToolContext)` to make it a Tool. What it brings and
     whether it sends follow from its risk unless given."""
@@ -304,19 +312,10 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             description,
             params,
             fn,
-            toolset=toolset,
             risk=risk,
-            exclusive=exclusive,
-            key=key,
-            timeout=timeout,
             brings=_BRINGS[risk] if brings is None else frozenset(brings),
             sends=risk in _SENDS if sends is None else sends,
-            lasting=lasting,
-            forward=forward,
-            asks=asks,
-            asks_itself=asks_itself,
-            flows=flows,
-            words=words,
+            **options,
         )
 
     return wrap

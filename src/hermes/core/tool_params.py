@@ -38,15 +38,19 @@ _ALIASES: dict[str, tuple[str, ...]] = {
 }
 """Names that models use for a parameter because other agents' tools do."""
 _EMPTY_WORDS = frozenset({"", "null", "none", "undefined"})
-_TYPE_WORDS: tuple[tuple[type[inspect.Type], str], ...] = (
-    (inspect.StrType, "text"),
-    (inspect.IntType, "a whole number"),
-    (inspect.FloatType, "a number"),
-    (inspect.BoolType, "true or false"),
-    (inspect.ListType, "a list"),
-    (inspect.StructType, "an object"),
-    (inspect.DictType, "an object"),
-)
+"""What models write for "no value"."""
+_SCALARS: dict[type[inspect.Type], tuple[type, str]] = {
+    inspect.StrType: (str, "text"),
+    inspect.IntType: (int, "a whole number"),
+    inspect.FloatType: (float, "a number"),
+    inspect.BoolType: (bool, "true or false"),
+}
+_TYPE_WORDS: dict[type[inspect.Type], str] = {
+    **{kind: words for kind, (_, words) in _SCALARS.items()},
+    inspect.ListType: "a list",
+    inspect.StructType: "an object",
+    inspect.DictType: "an object",
+}
 _VALUE_WORDS: dict[type, str] = {list: "a list", dict: "an object"}
 _CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -66,8 +70,6 @@ def use_known_names(args: Mapping[str, Any], params: type[Struct]) -> dict[str, 
     """The arguments under the parameters' own names; null counts as not given."""
     known = params.__struct_fields__
     given = {key: value for key, value in args.items() if value is not None}
-    if given.keys() <= set(known):
-        return given
     for key in [key for key in given if key not in known]:
         meant = _find_parameter(key, [name for name in known if name not in given])
         if meant:
@@ -89,11 +91,6 @@ def _find_parameter(key: str, free: Iterable[str]) -> str:
     return ""
 
 
-def _means_nothing(value: object) -> bool:
-    """Whether it is one of the words models write for "no value"."""
-    return isinstance(value, str) and value.strip().casefold() in _EMPTY_WORDS
-
-
 def _coerce_object(given: dict[str, Any], params: type[Struct], where: str) -> dict[str, Any]:
     info = inspect.type_info(params)
     assert isinstance(info, inspect.StructType)
@@ -109,7 +106,8 @@ def _coerce_object(given: dict[str, Any], params: type[Struct], where: str) -> d
                 raise ToolError(f"`{name}` is missing. {_describe_fields(info)}")
             continue
         value, wanted = given[field.name], _strip_optional(field.type)
-        if _means_nothing(value) and not field.required and not isinstance(wanted, inspect.StrType):
+        is_empty = isinstance(value, str) and value.strip().casefold() in _EMPTY_WORDS
+        if is_empty and not field.required and not isinstance(wanted, inspect.StrType):
             del out[field.name]
         else:
             out[field.name] = _coerce_value(value, wanted, name)
@@ -170,22 +168,16 @@ def _coerce_choice(value: Any, values: tuple[Any, ...], name: str) -> Any:
 
 
 def _check_scalar(value: Any, wanted: inspect.Type, name: str) -> Any:
-    kinds: dict[type[inspect.Type], type] = {
-        inspect.StrType: str,
-        inspect.IntType: int,
-        inspect.FloatType: float,
-        inspect.BoolType: bool,
-    }
-    if type(wanted) in kinds:
+    if type(wanted) in _SCALARS:
         try:
-            msgspec.convert(value, kinds[type(wanted)], strict=False)
+            msgspec.convert(value, _SCALARS[type(wanted)][0], strict=False)
         except msgspec.ValidationError:
             raise _type_error(value, wanted, name) from None
     return value
 
 
 def _type_error(value: Any, wanted: inspect.Type, name: str) -> ToolError:
-    kind = next((text for t, text in _TYPE_WORDS if isinstance(wanted, t)), "something else")
+    kind = _TYPE_WORDS.get(type(wanted), "something else")
     got = _VALUE_WORDS.get(type(value), type(value).__name__)
     if isinstance(value, str | int | float):
         got = repr(value[:40] if isinstance(value, str) else value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+import unicodedata
+
+from hermes.core.text import compile_pattern
 
 _HIDDEN = (
     "\x00-\x08\x0b\x0e-\x1f\x7f-\x9f"
@@ -15,6 +17,8 @@ _HIDDEN = (
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13})
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{5}\U000e007f"
 _SUSPECT = f"[{_HIDDEN}]"
+_NOT_PLAIN = re.compile(r"[^\t\n -~]")
+_MIXED = re.compile(r"[A-Za-z0-9_./-]*(?:[A-Za-z][Ͱ-ϿЀ-ԯ]|[Ͱ-ϿЀ-ԯ][A-Za-z])[A-Za-z0-9_./-]*")
 _FLAGS = frozenset({"gbeng", "gbsct", "gbwls"})
 """The regions whose flags are written in tags."""
 _JOINING = (
@@ -46,11 +50,9 @@ quoted."""
 def wrapper_mark(session_id: str) -> str:
     """The name of the wrapper in one conversation: the same after a restart, and unknown to authors
     of pages and files."""
-    import hashlib
+    from hashlib import sha256
 
-    return (
-        "data-" + hashlib.sha256(b"mark " + session_id.encode("utf-8", "replace")).hexdigest()[:6]
-    )
+    return "data-" + sha256(b"mark " + session_id.encode("utf-8", "replace")).hexdigest()[:6]
 
 
 SKIPPED = "skipped: interrupted by the user"
@@ -77,7 +79,7 @@ def _insert_after(pattern: str, what: str, text: str) -> str:
     """Insert `what` after each match or its first group; look-alikes match like ASCII."""
     read = text if text.isascii() else _fold_wide(text)
     pieces, at = [], 0
-    for found in _compile_pattern(pattern).finditer(read):
+    for found in compile_pattern(pattern).finditer(read):
         end = found.end(1) if found.re.groups else found.end()
         pieces += [text[at:end], what]
         at = end
@@ -86,7 +88,7 @@ def _insert_after(pattern: str, what: str, text: str) -> str:
 
 def _fold_wide(text: str) -> str:
     """Replace wide and mathematical letters by ASCII, one for one."""
-    if not _compile_pattern(_WIDE).search(text):
+    if not compile_pattern(_WIDE).search(text):
         return text
     from unicodedata import normalize
 
@@ -94,7 +96,7 @@ def _fold_wide(text: str) -> str:
         folded = normalize("NFKC", found[0])
         return folded if len(folded) == 1 else found[0]
 
-    return _compile_pattern(_WIDE).sub(plain, text)
+    return compile_pattern(_WIDE).sub(plain, text)
 
 
 def reveal_hidden(text: str) -> str:
@@ -105,14 +107,8 @@ def reveal_hidden(text: str) -> str:
         raw = text.encode()
         clean = len(raw.translate(None, _CONTROLS)) == len(raw)
     else:
-        clean = _compile_pattern(_SUSPECT).search(text) is None
-    return text if clean else _compile_pattern(f"{_FLAG}|{_SUSPECT}").sub(_reveal_match, text)
-
-
-@cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled on first use, so that starting does not wait for it."""
-    return re.compile(pattern)
+        clean = compile_pattern(_SUSPECT).search(text) is None
+    return text if clean else compile_pattern(f"{_FLAG}|{_SUSPECT}").sub(_reveal_match, text)
 
 
 def _reveal_match(found: re.Match[str]) -> str:
@@ -161,3 +157,19 @@ def _is_in_ranges(char: str, ranges: tuple[tuple[str, str], ...]) -> bool:
 
 def _escape_character(char: str) -> str:
     return f"<U+{ord(char):04X}>"
+
+
+def explain_misleading(text: str) -> str:
+    """Why a person could mistake this text for another one; empty when not."""
+    if text.isascii() and not _NOT_PLAIN.search(text):
+        return ""
+    for char in dict.fromkeys(text):
+        if char in "\t\n" or " " <= char <= "~":
+            continue
+        category = unicodedata.category(char)
+        if category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"):
+            return f"contains the invisible or control character U+{ord(char):04X}"
+        if category[0] in "LN" and unicodedata.normalize("NFKC", char).isascii():
+            return f"contains the look-alike {char!r} (U+{ord(char):04X})"
+    mixed = _MIXED.search(text)
+    return f"mixes alphabets in {mixed[0][:40]!r}" if mixed else ""

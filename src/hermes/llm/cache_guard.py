@@ -53,19 +53,19 @@ def explain_cache_loss(old: PromptRecord | None, new: PromptRecord, target: Targ
     if old is None or old is new:
         return ""
     before, after = old.sent, new.sent
+    size = before.settled + len(before.closed) + len(before.open)
     if before.head is not after.head and (index := _find_head_change(before.head, after.head)) >= 0:
         cause = _name_cause(old, new)
-        again = len(before.head) - index + before.settled + len(before.closed) + len(before.open)
+        again = len(before.head) - index + size
     else:
         index = _find_message_change(before, after)
         if index < 0:
             return ""
-        again = before.settled + len(before.closed) + len(before.open) - index
-        number = _message_number(
-            bytes(before.kept[: before.settled]) + before.closed + before.open, index
-        )
+        again = size - index
+        messages = bytes(before.kept[: before.settled]) + before.closed + before.open
         learned = _changed_quirks(old.quirks, new.quirks)
-        cause = f"message {number}" + (f", quirks learned: {learned}" if learned else "")
+        cause = f"message {_message_number(messages, index)}"
+        cause += f", quirks learned: {learned}" if learned else ""
         index += len(before.head)
     text = (
         f"The request to {target.model} differs from the one before it at byte {index:,} "
@@ -93,10 +93,8 @@ def _find_message_change(before: SentMessages, after: SentMessages) -> int:
 
 def _find_head_change(old: bytes, new: bytes) -> int:
     """Index of the first byte that changed, if that changes the prompt; else -1."""
-    if old == new:
-        return -1
-    one, two = _prompt_fields(old), _prompt_fields(new)
-    return -1 if one == two else _common_prefix(old, new)
+    same = old == new or _prompt_fields(old) == _prompt_fields(new)
+    return -1 if same else _common_prefix(old, new)
 
 
 def _prompt_fields(head: bytes) -> dict[str, Any]:
@@ -109,9 +107,8 @@ def _name_cause(old: PromptRecord, new: PromptRecord) -> str:
         return "system"
     if old.tools != new.tools:
         return "tools"
-    if learned := _changed_quirks(old.quirks, new.quirks):
-        return f"quirks learned: {learned}"
-    return "settings"
+    learned = _changed_quirks(old.quirks, new.quirks)
+    return f"quirks learned: {learned}" if learned else "settings"
 
 
 def _changed_quirks(old: Quirks, new: Quirks) -> str:

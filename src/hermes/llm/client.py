@@ -66,7 +66,7 @@ class Client:
         watchdog = Watchdog(self._call_timeouts(encoded), self.endpoint.host)
         exchange: Exchange | None = None
         try:
-            exchange = await watchdog.wait(self._send_call(encoded, key, fresh=request.fresh))
+            exchange = await watchdog.wait(self._send_call(encoded, key, request.fresh))
             await _raise_for_status(exchange, watchdog, self._encoder.wire)
             self._encoder.remember_prompt(request, encoded)
             wire = self._encoder.wire
@@ -90,13 +90,10 @@ class Client:
             if exchange is not None:
                 exchange.close()
 
-    async def _send_call(
-        self, encoded: EncodedRequest, key: Credential, *, fresh: bool
-    ) -> Exchange:
-        headers = await self.credentials.sign_headers(key, encoded.url, encoded.body)
-        return await self._transport.send(
-            "POST", encoded.url, headers=headers, body=encoded.body, fresh=fresh
-        )
+    async def _send_call(self, encoded: EncodedRequest, key: Credential, fresh: bool) -> Exchange:
+        url, body = encoded.url, encoded.body
+        headers = await self.credentials.sign_headers(key, url, body)
+        return await self._transport.send("POST", url, headers=headers, body=body, fresh=fresh)
 
     def _call_timeouts(self, encoded: EncodedRequest) -> Timeouts:
         limits = self.endpoint.timeouts

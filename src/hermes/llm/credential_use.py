@@ -96,8 +96,6 @@ class CredentialUse:
                 headers["Authorization"] = f"Bearer {clean_key(key)}"
             case "x-api-key" | "x-goog-api-key" as name:
                 headers[name] = clean_key(key)
-            case _:
-                pass
         return headers
 
     async def sign_headers(self, key: Credential, url: str, body: bytes) -> dict[str, str]:
@@ -113,11 +111,8 @@ class CredentialUse:
 
     def redact_failure(self, failure: Failure) -> Failure:
         """The failure without any secret the provider may have quoted."""
-        return structs.replace(
-            failure,
-            message=self._redactor.redact(failure.message),
-            code=self._redactor.redact(failure.code),
-        )
+        message, code = map(self._redactor.redact, (failure.message, failure.code))
+        return structs.replace(failure, message=message, code=code)
 
     async def _prepare_key(self, key: Credential) -> Credential:
         task = _current_task()

@@ -65,9 +65,10 @@ class HistoryView:
         messages = history.messages
         self._mark = history.mark
         for i in range(self._seen, len(messages)):
-            self._add_message(
-                messages[i] if i >= self._quirks.media_from else _without_images(messages[i])
-            )
+            message = messages[i]
+            if i < self._quirks.media_from:
+                message = structs.replace(message, parts=tuple(map(_hide_images, message.parts)))
+            self._add_message(message)
         self._seen = len(messages)
 
     def pending_groups(self, tail: Iterable[Message] = ()) -> list[Message]:
@@ -87,8 +88,6 @@ class HistoryView:
             fork._close_group()
         return out
 
-    # -- grouping --------------------------------------------------------------------------
-
     def _add_message(self, message: Message) -> None:
         match message.role:
             case "assistant":
@@ -99,11 +98,11 @@ class HistoryView:
                 self._begin_group("user")
                 if message.text:
                     self._steers.append(message)
-                self._parts.extend(
-                    self._replace_media(p for p in message.parts if isinstance(p, Media))
-                )
+                images = [p for p in message.parts if isinstance(p, Media)]
+                self._parts += self._replace_media(images)
             case _:
-                parts = self._replace_media(p for p in message.parts if _is_sendable(p))
+                parts = [p for p in message.parts if isinstance(p, Media) or _has_text(p)]
+                parts = self._replace_media(parts)
                 if message.kind == "summary":  # it may contain untrusted text
                     parts = [*parts[:1], *self._wrap_content(parts[1:])]
                 if parts:
@@ -142,10 +141,7 @@ class HistoryView:
 
     def _add_results(self, message: Message) -> None:
         for part in message.parts:
-            if not isinstance(part, ToolReturn):
-                continue
-            keys = self._waiting.get(part.call_id)
-            if keys:
+            if isinstance(part, ToolReturn) and (keys := self._waiting.get(part.call_id)):
                 self._begin_group("user")
                 self._returns[keys.pop(0)] = part
 
@@ -169,8 +165,6 @@ class HistoryView:
             self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
         self._parts = []
 
-    # -- results ---------------------------------------------------------------------------
-
     def _build_returns(self) -> list[Part]:
         out: list[Part] = []
         moved: list[Part] = []
@@ -183,11 +177,9 @@ class HistoryView:
             else:
                 content = self._wrap_content(self._replace_media(done.content))
             if not self._quirks.media_in_tool_result:
-                images = [p for p in content if isinstance(p, Media)]
-                if images:
-                    note = Text(f"[image of {call.name} is attached below]")
-                    content = [p if isinstance(p, Text) else note for p in content]
-                    moved.extend(images)
+                note = Text(f"[image of {call.name} is attached below]")
+                moved += [p for p in content if isinstance(p, Media)]
+                content = [note if isinstance(p, Media) else p for p in content]
             if i == last and self._steers:
                 content = self._append_guidance(content)
             kept = tuple([p for p in content if isinstance(p, Text | Media)])
@@ -196,7 +188,7 @@ class HistoryView:
 
     def _wrap_content(self, content: list[Part]) -> list[Part]:
         """The content with the mark before its first text and after its last."""
-        texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
+        texts = [i for i, p in enumerate(content) if _has_text(p)]
         if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
             for i in texts:
                 begin, end = i == texts[0], i == texts[-1]
@@ -207,19 +199,13 @@ class HistoryView:
     def _append_guidance(self, content: list[Part]) -> list[Part]:
         """The content with all guidance at its end: in its last text, or in a new one."""
         guidance = STEER + "\n".join([m.text for m in self._steers])
-        last = content[-1] if content else None
-        if isinstance(last, Text):
+        if content and isinstance(last := content[-1], Text):
             return [*content[:-1], Text(last.text + guidance)]
         return [*content, Text(guidance)]
 
-    # -- one message -----------------------------------------------------------------------
-
     def _is_own(self, message: Message) -> bool:
         origin, target = message.origin, self._target
-        return origin is not None and (origin.provider, origin.wire) == (
-            target.provider,
-            target.wire,
-        )
+        return origin is not None and structs.replace(origin, model=target.model) == target
 
     def _visible_parts(self, message: Message) -> list[Part]:
         """The parts of an assistant message that this target may see."""
@@ -229,28 +215,20 @@ class HistoryView:
         out: list[Part] = []
         for part in message.parts:
             match part:
-                case Thinking():
-                    if replay:
-                        out.append(part)
-                case Native():
-                    if own:
-                        out.append(part)
-                case Text(text=text, extra=extra):
-                    if (text and not blank) or (own and extra):
-                        out.append(part if own or extra is None else Text(text))
-                case ToolCall(extra=extra):
-                    plain = own or extra is None
-                    out.append(part if plain else ToolCall(part.id, part.name, part.args))
-                case _:
-                    pass
+                case Thinking() if replay:
+                    out.append(part)
+                case Native() if own:
+                    out.append(part)
+                case Text(text=text, extra=extra) if (text and not blank) or (own and extra):
+                    out.append(part if own else Text(text))
+                case ToolCall():
+                    out.append(part if own else ToolCall(part.id, part.name, part.args))
         return out
 
     def _replace_media(self, parts: Iterable[Part]) -> list[Part]:
         if self._quirks.media:
             return list(parts)
         return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
-
-    # -- ids -------------------------------------------------------------------------------
 
     def _rename_call(self, call: ToolCall, *, own: bool) -> ToolCall:
         """The call with an id that this target accepts and no earlier call has: some providers
@@ -270,20 +248,16 @@ class HistoryView:
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
     def _legal_call_id(self, id: str, *, own: bool) -> str:
+        digest = hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()
         match self._quirks.call_id:
-            case "any" if not own and len(id) > _LONGEST_ID:
-                return "call_" + _hash_call_id(id)[:24]
-            case "word64" if not _WORD64.fullmatch(id):
-                return "call_" + _hash_call_id(id)[:24]
-            case "alnum9" if not _ALNUM9.fullmatch(id):
-                return _hash_call_id(id)[:9]
-            case _:
+            case "any" if own or len(id) <= _LONGEST_ID:
                 return id or "call"
-
-
-def _without_images(message: Message) -> Message:
-    """The message without its images."""
-    return structs.replace(message, parts=tuple([_hide_images(part) for part in message.parts]))
+            case "word64" if _WORD64.fullmatch(id):
+                return id
+            case "alnum9":
+                return id if _ALNUM9.fullmatch(id) else digest[:9]
+            case _:
+                return "call_" + digest[:24]
 
 
 def _hide_images(part: Part) -> Part:
@@ -291,26 +265,20 @@ def _hide_images(part: Part) -> Part:
         case Media():
             return Text(BAD_IMAGE)
         case ToolReturn(content=content):
-            kept = tuple([Text(BAD_IMAGE) if isinstance(p, Media) else p for p in content])
-            return structs.replace(part, content=kept)
+            return structs.replace(part, content=tuple(map(_hide_images, content)))
         case _:
             return part
 
 
-def _is_sendable(part: Part) -> bool:
-    """Whether a part of a user message has anything to send."""
-    return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
+def _has_text(part: Part) -> bool:
+    return isinstance(part, Text) and bool(part.text)
 
 
 def _has_content(part: Part) -> bool:
     """Whether the part alone makes an assistant message worth sending; reasoning does not."""
-    match part:
-        case Text(text=text, extra=extra):
-            return bool(extra or text.strip())
-        case ToolCall() | Native():
-            return True
-        case _:
-            return False
+    if isinstance(part, Text):
+        return bool(part.extra or part.text.strip())
+    return isinstance(part, ToolCall | Native)
 
 
 def _flatten_calls(parts: list[Part]) -> list[Part]:
@@ -326,7 +294,3 @@ def _flatten_calls(parts: list[Part]) -> list[Part]:
             case _:
                 out.append(part)
     return out
-
-
-def _hash_call_id(id: str) -> str:
-    return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

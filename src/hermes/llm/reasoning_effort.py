@@ -16,8 +16,7 @@ _LISTED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REFUSED = re.compile(
-    r"(?:not|n't|un|in)[ -]?(?:support|valid|allow|accept|permit|recogni[sz]|know)",
-    re.IGNORECASE,
+    r"(?:not|n't|un|in)[ -]?(?:support|valid|allow|accept|permit|recogni[sz]|know)", re.IGNORECASE
 )
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -28,11 +27,8 @@ def fit_effort(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
     if asked is None or not known or asked in known:
         return asked
     levels = [effort for effort in EFFORTS[1:] if effort in known]
-    if not levels:
-        return None
-    position = EFFORTS.index(asked)
-    lower = [effort for effort in levels if EFFORTS.index(effort) < position]
-    return lower[-1] if lower else levels[0]
+    lower = [effort for effort in levels if effort in EFFORTS[: EFFORTS.index(asked)]]
+    return next(iter(lower[-1:] or levels), None)
 
 
 def parse_efforts(message: str) -> tuple[Effort, ...]:

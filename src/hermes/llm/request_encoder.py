@@ -64,13 +64,12 @@ class RequestEncoder:
             sent[self._target] = found
             notices.append(Notice(NOTICE_CODE, text))
         offers = quirks.calling != "native" and request.settings.tool_choice != "none"
+        base_url, streams = self._endpoint.base_url, profile.streams
         return EncodedRequest(
-            self.wire.build_url(
-                self._endpoint.base_url, self._target.model, stream=profile.streams
-            ),
+            self.wire.build_url(base_url, self._target.model, stream=streams),
             body,
             quirks,
-            profile.streams,
+            streams,
             notices,
             frozenset(tool.name for tool in request.tools) if offers else frozenset(),
             found,
@@ -97,9 +96,8 @@ class RequestEncoder:
         effort = asked if quirks.effort == "omit" else fit_effort(asked, quirks.efforts)
         if effort == asked:
             return request, []
-        request = structs.replace(
-            request, settings=structs.replace(request.settings, effort=effort)
-        )
+        settings = structs.replace(request.settings, effort=effort)
+        request = structs.replace(request, settings=settings)
         used = f"using {effort!r}" if effort else "the model decides"
         text = f"{self._target.model} does not support the reasoning effort {asked!r}: {used}."
         if text in self._notices_given:

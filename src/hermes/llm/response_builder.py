@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NoReturn
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.events import CallBegan, StreamEvent, TextDelta, ThinkingDelta
@@ -30,19 +32,16 @@ MAX_TOKENS = 1_000_000_000
 BYTES_PER_TOKEN = 4
 
 
-class _Slot:
+class _Slot(Struct):
     """One part under construction. Fragments are kept in a list and joined once."""
 
-    __slots__ = ("announced", "data", "extra", "id", "kind", "name", "pieces")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.pieces: list[str] = []
-        self.id = ""
-        self.name = ""
-        self.extra: dict[str, Any] = {}
-        self.data: dict[str, Any] = {}
-        self.announced = False
+    kind: str
+    pieces: list[str] = []
+    id: str = ""
+    name: str = ""
+    extra: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    announced: bool = False
 
 
 class _EventBuffer:
@@ -70,21 +69,12 @@ class _EventBuffer:
         return events
 
     def _join_pieces(self) -> None:
-        fresh = self.fresh
-        if not fresh:
-            return
-        self.fresh = []
+        fresh, self.fresh = self.fresh, []
         if len(fresh) == 1:
             self._filter_text(*fresh[0])
             return
-        run: list[str] = []
-        current = fresh[0][0]
-        for thinking, piece in fresh:
-            if thinking is not current:
-                self._filter_text(current, "".join(run))
-                run, current = [], thinking
-            run.append(piece)
-        self._filter_text(current, "".join(run))
+        for thinking, run in groupby(fresh, key=itemgetter(0)):
+            self._filter_text(thinking, "".join([piece for _, piece in run]))
 
     def _filter_text(self, thinking: bool, text: str) -> None:
         if thinking:
@@ -116,8 +106,6 @@ class ResponseBuilder:
         self.detail = ""
         self.request_size = 0
         self.offered_tools: frozenset[str] = frozenset()
-
-    # -- what codecs call ------------------------------------------------------------------
 
     def add_text(self, slot: Any, piece: str) -> None:
         if piece:
@@ -185,8 +173,6 @@ class ResponseBuilder:
             self._has_usage = True
             self.usage = structs.replace(self.usage, **changes)
 
-    # -- what the caller reads -------------------------------------------------------------
-
     def drain_events(self) -> list[StreamEvent]:
         return self._display.drain()
 
@@ -216,15 +202,8 @@ class ResponseBuilder:
         parts: list[Part] = []
         for slot in slots:
             _append_part(parts, self._slots[slot])
-        return Message(
-            "assistant",
-            tuple(_split_tags(parts)),
-            origin=origin,
-            stop=self.stop,
-            usage=self.usage,
-        )
-
-    # -- inside ----------------------------------------------------------------------------
+        whole = tuple(_split_tags(parts))
+        return Message("assistant", whole, origin=origin, stop=self.stop, usage=self.usage)
 
     def _open_slot(self, slot: Any, kind: str) -> _Slot:
         found = self._slots.get(slot)
@@ -285,9 +264,8 @@ def _append_part(parts: list[Part], slot: _Slot) -> None:
             if body or extra:
                 parts.append(Thinking(body, extra))
         case "call":
-            parts.append(
-                ToolCall(replace_invalid(slot.id), replace_invalid(slot.name), body, extra)
-            )
+            id, name = replace_invalid(slot.id), replace_invalid(slot.name)
+            parts.append(ToolCall(id, name, body, extra))
         case _:
             parts.append(Native(slot.data))
 
@@ -322,12 +300,9 @@ def _split_tags(parts: list[Part]) -> list[Part]:
 def _append_tagged_pieces(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
     for thinking, piece in pieces:
         last = out[-1] if out else None
-        if thinking:
-            if isinstance(last, Thinking) and last.extra is None:
-                out[-1] = Thinking(last.text + piece)
-            else:
-                out.append(Thinking(piece))
-        elif isinstance(last, Text) and last.extra == extra:
+        if thinking and isinstance(last, Thinking) and last.extra is None:
+            out[-1] = Thinking(last.text + piece)
+        elif not thinking and isinstance(last, Text) and last.extra == extra:
             out[-1] = Text(last.text + piece, extra)
         else:
-            out.append(Text(piece, extra))
+            out.append(Thinking(piece) if thinking else Text(piece, extra))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 
 TAG_NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
 # ASCII: otherwise letters like the Kelvin sign would pass for a k.
 _OPEN = re.compile(r"<(" + "|".join(TAG_NAMES) + r")>", re.I | re.A)
 _CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in TAG_NAMES}
+_OPENERS = tuple(f"<{n}>" for n in TAG_NAMES)
 _LONGEST = max(map(len, TAG_NAMES)) + 3
 _QUOTES = ("`", '"', "'")
 
@@ -20,18 +21,6 @@ class ThinkFilter:
     """A closed pair of tags is reasoning anywhere, an unclosed tag only at the start of the text or
     of a line. A tag in mid-line is held back until its pair closes or the text ends; one right
     after a quote or back-tick is prose. The result does not depend on how the text is cut."""
-
-    __slots__ = (
-        "_blank",
-        "_closer",
-        "_held",
-        "_last",
-        "_line_start",
-        "_noted",
-        "_sure",
-        "_tail",
-        "_trim",
-    )
 
     def __init__(self) -> None:
         self._tail = ""
@@ -87,7 +76,7 @@ class ThinkFilter:
     def _feed_outside(self, text: str, out: list[Piece]) -> str:
         match = _OPEN.search(text)
         if match is None:
-            cut = _find_open_tag(text, _may_open)
+            cut = _find_open_tag(text, _OPENERS)
             self._tail = text[cut:]
             self._pass_text(text[:cut], out)
             return ""
@@ -104,7 +93,7 @@ class ThinkFilter:
     def _feed_inside(self, text: str, out: list[Piece]) -> str:
         match = _CLOSE[self._closer].search(text)
         if match is None:
-            cut = _find_open_tag(text, lambda tail: self._closer.startswith(tail.lower()))
+            cut = _find_open_tag(text, (self._closer,))
             self._tail = text[cut:]
             self._add_reasoning(text[:cut], out)
             return ""
@@ -132,15 +121,11 @@ class ThinkFilter:
             _append_piece(out, False, text)
 
 
-def _may_open(tail: str) -> bool:
-    low = tail.lower()
-    return any(f"<{name}>".startswith(low) for name in TAG_NAMES)
-
-
-def _find_open_tag(text: str, possible: Callable[[str], bool]) -> int:
-    """Index of a possible tag that the next piece could complete; the length: none."""
+def _find_open_tag(text: str, tags: Sequence[str]) -> int:
+    """Index of the start of a tag that the next piece could complete; the length: none."""
     position = text.rfind("<", max(0, len(text) - _LONGEST))
-    return position if position >= 0 and possible(text[position:]) else len(text)
+    tail = text[position:].lower()
+    return position if position >= 0 and any(t.startswith(tail) for t in tags) else len(text)
 
 
 def _append_piece(out: list[Piece], thinking: bool, text: str) -> None:

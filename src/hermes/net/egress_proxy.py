@@ -10,11 +10,12 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from hermes.net.errors import EgressError
+from hermes.net.errors import EgressError, UnknownHostError
 from hermes.net.ssrf import SsrfGuard, connect_route
 from hermes.net.tls_hello import read_server_name
 from hermes.net.url import ParsedUrl, parse_url, split_host_port
@@ -26,13 +27,6 @@ _HELLO_SIZE = 16 * 1024
 _CLOSE_TIMEOUT = 5.0
 _LOGIN_HEADER = "proxy-authorization"
 _WEB_PORTS = (80, 443)
-_REASONS = {
-    400: "Bad Request",
-    403: "Forbidden",
-    407: "Proxy Authentication Required",
-    411: "Length Required",
-    502: "Bad Gateway",
-}
 _HOP_HEADERS = frozenset(
     "connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer "
     "upgrade host".split()
@@ -80,11 +74,12 @@ class DomainList:
         return any((".".join(labels[i:]), port) in self._below for i in range(1, len(labels)))
 
 
-class AnyDomain:
-    """All names and ports; the SSRF guard still applies."""
+class Refusal(Struct, frozen=True):
+    """Why something was not fetched; with the host and port when they are not among the domains."""
 
-    def __contains__(self, at: object) -> bool:
-        return True
+    reason: str
+    host: str = ""
+    port: int = 0
 
 
 class LoopbackProxy(Struct, frozen=True):
@@ -108,16 +103,14 @@ async def serve_unix_proxy(
     domains: Collection[str] | None,
     guard: SsrfGuard,
     limits: ProxyLimits | None = None,
-    on_refusal: Callable[[str], None] | None = None,
+    on_refusal: Callable[[Refusal], None] | None = None,
 ) -> AsyncIterator[Path]:
     """Run a proxy and yield the path of its socket (0600, in `folder`, which is made 0700). Without
-    `domains` the whole internet is allowed; `on_refusal` gets the reason of each refusal."""
+    `domains` the whole internet is allowed; `on_refusal` gets each refusal."""
     _make_private_folder(folder)
     path = folder / SOCKET_NAME
-    with suppress(FileNotFoundError):
-        path.unlink()
-    allowed = AnyDomain() if domains is None else DomainList(domains)
-    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), on_refusal=on_refusal)
+    path.unlink(missing_ok=True)
+    proxy = _ProxyServer(domains, guard, limits, on_refusal=on_refusal)
     server = await asyncio.start_unix_server(proxy.serve_connection, path, limit=_MAX_HEAD)
     try:
         path.chmod(0o600)
@@ -125,8 +118,7 @@ async def serve_unix_proxy(
     finally:
         server.close()
         await proxy.close()
-        with suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
 
 
 @asynccontextmanager
@@ -134,12 +126,11 @@ async def serve_loopback_proxy(
     guard: SsrfGuard,
     limits: ProxyLimits | None = None,
     domains: Collection[str] | None = None,
-    on_refusal: Callable[[str], None] | None = None,
+    on_refusal: Callable[[Refusal], None] | None = None,
 ) -> AsyncIterator[LoopbackProxy]:
     """Run a proxy on a free port of 127.0.0.1; without `domains` the whole internet is allowed."""
-    allowed = AnyDomain() if domains is None else DomainList(domains)
     local = LoopbackProxy("", "hermes", secrets.token_urlsafe(24))
-    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), local, on_refusal)
+    proxy = _ProxyServer(domains, guard, limits, local, on_refusal)
     server = await asyncio.start_server(proxy.serve_connection, "127.0.0.1", 0, limit=_MAX_HEAD)
     try:
         port = server.sockets[0].getsockname()[1]
@@ -163,16 +154,20 @@ class _ProxyServer:
 
     def __init__(
         self,
-        domains: DomainList | AnyDomain,
+        domains: Collection[str] | None,
         guard: SsrfGuard,
-        limits: ProxyLimits,
+        limits: ProxyLimits | None,
         login: LoopbackProxy | None = None,
-        on_refusal: Callable[[str], None] | None = None,
+        on_refusal: Callable[[Refusal], None] | None = None,
     ) -> None:
-        self._domains = domains
+        self._domains = None if domains is None else DomainList(domains)
+        """None: all names and ports; the SSRF guard still applies."""
         self._guard = guard
-        self._limits = limits
-        self._login = "" if login is None else _basic_credentials(login)
+        self._limits = limits or ProxyLimits()
+        self._login = ""
+        if login is not None:
+            pair = f"{login.user}:{login.password}".encode()
+            self._login = "Basic " + b64encode(pair).decode()
         self._on_refusal = on_refusal
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -214,7 +209,7 @@ class _ProxyServer:
             await _send_refusal(writer, refusal.status, str(refusal))
         except EgressError as error:
             if self._on_refusal is not None:
-                self._on_refusal(str(error))
+                self._on_refusal(Refusal(str(error)))
             await _send_refusal(writer, 403, str(error))
 
     async def _read_head(self, reader: asyncio.StreamReader) -> tuple[str, str, list[str]]:
@@ -240,12 +235,15 @@ class _ProxyServer:
             raise _ProxyRefusal(407, "This proxy is for one program only.")
 
     async def _open_upstream(self, url: ParsedUrl) -> _Streams:
-        if (url.host, url.port) not in self._domains:
+        if self._domains is not None and (url.host, url.port) not in self._domains:
             text = f"{url.host}:{url.port} is not on this sandbox's list of allowed domains."
             if self._on_refusal is not None:
-                self._on_refusal(text)
+                self._on_refusal(Refusal(text, url.host, url.port))
             raise _ProxyRefusal(403, text)
-        route = await self._guard.check_url(url)
+        try:
+            route = await self._guard.check_url(url)
+        except UnknownHostError as error:
+            raise _ProxyRefusal(502, str(error)) from None
         try:
             sock = await connect_route(route)
         except EgressError as error:
@@ -380,10 +378,6 @@ def _filter_headers(lines: list[str]) -> tuple[list[str], int]:
     return kept, int(lengths.pop()) if lengths else 0
 
 
-def _basic_credentials(login: LoopbackProxy) -> str:
-    return "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()
-
-
 async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None) -> None:
     """Let the last bytes leave, but not for long, and not when the proxy is closing."""
     writer.close()
@@ -400,7 +394,8 @@ async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None
 async def _send_refusal(writer: asyncio.StreamWriter, status: int, text: str) -> None:
     body = (text + "\n").encode()
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n"
     )
     if status == 407:

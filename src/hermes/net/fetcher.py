@@ -143,17 +143,10 @@ class WebFetcher:
         except (aiohttp.ClientError, OSError, EOFError, ValueError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise EgressError(
-                f"{url.host} gave no valid response ({_describe_error(error)})."
-            ) from None
-
-
-def _describe_error(error: BaseException) -> str:
-    return (
-        describe_os_error(error)
-        if isinstance(error, OSError) and error.errno
-        else type(error).__name__
-    )
+            why = type(error).__name__
+            if isinstance(error, OSError) and error.errno:
+                why = describe_os_error(error)
+            raise EgressError(f"{url.host} gave no valid response ({why}).") from None
 
 
 def _redirect_request(
@@ -183,17 +176,14 @@ async def _read_page(
     body = b""
     if response.status not in _REDIRECT_STATUSES and request.method != "HEAD":
         if 200 <= response.status < 300 and not _accepts_type(kind, request.accept):
-            raise EgressError(
-                f"{url.host} sent {kind or 'no content type'}, which cannot be read here."
-            )
+            sent = kind or "no content type"
+            raise EgressError(f"{url.host} sent {sent}, which cannot be read here.")
         body = await _read_body(response, url, request.max_bytes)
     return FetchedPage(response.status, url.text, headers, body, kind, response.charset or "")
 
 
 def _accepts_type(kind: str, accept: tuple[str, ...]) -> bool:
-    if not accept:
-        return True
-    return any(
+    return not accept or any(
         kind == a or (a.endswith("/") and kind.startswith(a)) or (a[:1] == "+" and kind.endswith(a))
         for a in accept
     )

@@ -19,21 +19,9 @@ from hermes.net.fetcher import FetchedPage
 
 READABLE_TYPES = (
     "",
-    "text/",
-    "+json",
-    "+xml",
-    "application/json",
-    "application/xml",
-    "application/pdf",
-    "application/x-pdf",
-    "application/javascript",
-    "application/x-javascript",
-    "application/yaml",
-    "application/x-yaml",
-    "application/toml",
-    "application/x-ndjson",
-    "application/x-sh",
-    "application/octet-stream",
+    *"text/ +json +xml application/json application/xml application/pdf application/x-pdf".split(),
+    *"application/javascript application/x-javascript application/yaml application/x-yaml".split(),
+    *"application/toml application/x-ndjson application/x-sh application/octet-stream".split(),
 )
 """Content types worth downloading because they can be turned into text."""
 TIMEOUT = 45.0
@@ -76,10 +64,7 @@ class PageText(Struct, frozen=True):
     """What the reader should know about how the text was extracted."""
 
 
-class _WorkerResult(Struct):
-    text: str = ""
-    title: str = ""
-    note: str = ""
+class _WorkerResult(PageText, frozen=True):
     error: str = ""
 
 
@@ -99,10 +84,8 @@ async def read_page(page: FetchedPage, *, seconds: float = TIMEOUT) -> PageText:
     if body.startswith(b"%PDF-") or page.content_type in ("application/pdf", "application/x-pdf"):
         return await _run_worker("pdf", page.url, body, seconds)
     if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
-        text = decode_body(body, page.charset)
-        extracted = await _run_worker(
-            "html", page.url, _reveal_hidden(text).encode("utf-8", "replace"), seconds
-        )
+        html = _reveal_hidden(decode_body(body, page.charset)).encode("utf-8", "replace")
+        extracted = await _run_worker("html", page.url, html, seconds)
         return structs.replace(extracted, text=extracted.text.replace(r"\<U+", "<U+"))
     if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
         raise EgressError("The page is binary data, not text.")
@@ -137,10 +120,8 @@ def decode_body(body: bytes, declared: str = "") -> str:
     inside = _META.search(body[:4096]) or _XML.match(body[:400])
     for name in (declared, inside[1].decode("ascii") if inside else ""):
         codec = _find_codec(name)
-        if codec.startswith("utf"):
-            codec = (
-                codec if name == declared else "utf-8"
-            )  # a declaration readable as ASCII is not UTF-16
+        if codec.startswith("utf") and name != declared:
+            codec = "utf-8"  # a declaration readable as ASCII is not UTF-16
         if codec == "utf-8" or (codec == "cp1252" and _is_utf8(body)):
             break
         if codec:

@@ -27,6 +27,11 @@ _BLOCK_TAGS = frozenset(
     "p div section article main header footer nav aside ul ol table tr blockquote pre form "
     "figure figcaption h1 h2 h3 h4 h5 h6 dl dt dd hr details summary".split()
 )
+_MARKS = {
+    **{f"h{level}": "#" * level + " " for level in range(1, 7)},
+    **{"li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "```\n"},
+}
+"""What stands in the text for the beginning of an element."""
 _VOID_TAGS = frozenset("br hr img input meta link area base col embed source track wbr".split())
 
 
@@ -122,17 +127,10 @@ class PlainTextParser(HTMLParser):
     def _open_element(self, tag: str, attributes: dict[str, str | None]) -> None:
         if tag in _BLOCK_TAGS:
             self._out.append("\n\n")
-        if re.fullmatch("h[1-6]", tag):
-            self._out.append("#" * int(tag[1]) + " ")
-        elif tag == "li":
-            self._out.append("\n- ")
-        elif tag == "br":
-            self._out.append("\n")
-        elif tag in ("td", "th"):
-            self._out.append(" | ")
-        elif tag == "pre":
+        if tag in _MARKS:
+            self._out.append(_MARKS[tag])
+        if tag == "pre":
             self._pre += 1
-            self._out.append("```\n")
         elif tag == "a":
             self._links.append((attributes.get("href") or "", len(self._out)))
         elif tag == "img" and attributes.get("alt"):

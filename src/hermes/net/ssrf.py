@@ -6,14 +6,14 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from hermes.config.env import find_proxy
-from hermes.net.errors import EgressError
+from hermes.net.errors import EgressError, UnknownHostError
 from hermes.net.ip_ranges import IPAddress, is_disguised_ipv4, is_metadata_service, is_reachable
 from hermes.net.url import ParsedUrl, split_host_port
 
@@ -77,11 +77,11 @@ class SsrfGuard:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 texts = await self._resolve(url.host, url.port)
-            found = [_parse_address(text) for text in texts]
+            found = [ip_address(text) for text in texts]
         except (OSError, ValueError, UnicodeError):
             found = []
         if not found and not optional:
-            raise EgressError(f"The name {url.host} cannot be resolved.")
+            raise UnknownHostError(f"The name {url.host} cannot be resolved.")
         return found
 
 
@@ -89,11 +89,6 @@ async def resolve_host(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _parse_address(text: str) -> IPAddress:
-    found = ip_address(text)
-    return found if isinstance(found, IPv4Address) else IPv6Address(text)
 
 
 def _refusal_text(host: str) -> str:
@@ -131,22 +126,18 @@ async def _connect_address(route: CheckedRoute, address: str) -> socket.socket:
     if not route.proxy:
         return await _open_socket(address, port)
     proxy = urlsplit(route.proxy)
-    schemes = {
-        "http": _open_http_tunnel,
-        "socks5": _open_socks_tunnel,
-        "socks5h": _open_socks_tunnel,
-    }
-    if proxy.scheme not in schemes or not proxy.hostname:
+    if proxy.scheme not in ("http", "socks5", "socks5h") or not proxy.hostname:
         raise EgressError(
             "The proxy in the environment is of an unsupported kind; "
             "set HTTPS_PROXY to an http:// or socks5:// proxy."
         )
+    open_tunnel = _open_http_tunnel if proxy.scheme == "http" else _open_socks_tunnel
     proxy_port = proxy.port or (8080 if proxy.scheme == "http" else 1080)
     (proxy_address, *_) = await resolve_host(proxy.hostname, proxy_port)
     sock = await _open_socket(proxy_address, proxy_port)
     user = (unquote(proxy.username or ""), unquote(proxy.password or ""))
     try:
-        await schemes[proxy.scheme](sock, address or route.url.host, port, user)
+        await open_tunnel(sock, address or route.url.host, port, user)
     except BaseException:
         sock.close()
         raise
@@ -206,9 +197,8 @@ async def _open_socks_tunnel(
         await loop.sock_sendall(sock, login)
         if (await _receive_exactly(sock, 2))[1]:
             raise OSError("the SOCKS proxy refused the login")
-    await loop.sock_sendall(
-        sock, b"\x05\x01\x00" + _encode_socks_host(host) + port.to_bytes(2, "big")
-    )
+    target = _encode_socks_host(host) + port.to_bytes(2, "big")
+    await loop.sock_sendall(sock, b"\x05\x01\x00" + target)
     reply = await _receive_exactly(sock, 4)
     if reply[1]:
         raise OSError(f"the SOCKS proxy refused ({reply[1]})")

@@ -145,11 +145,7 @@ def _parse_authority(text: str) -> tuple[str, int | None, IPAddress | None]:
     match = _NAMED.fullmatch(text)
     if match is None:
         raise EgressError("The URL's host or port is malformed.")
-    host = _to_ascii(match[1]).removesuffix(".")
-    return (*_parse_host(host, _parse_port(match[2])),)
-
-
-def _parse_host(host: str, port: int | None) -> tuple[str, int | None, IPAddress | None]:
+    host, port = _to_ascii(match[1]).removesuffix("."), _parse_port(match[2])
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         if not _QUAD.fullmatch(host):

@@ -39,12 +39,13 @@ class Server:
         self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
         self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
-        objects = runtime.store.objects
+        objects, profile = runtime.store.objects, runtime.setup.profile
+        named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
-            model=settings.model_name or _choose_model_name(runtime.setup.profile),
+            model=settings.model_name or named_profile or "hermes-agent",
             metrics=self.metrics,
             idempotency=IdempotencyKeys(objects, runtime.spawn_task),
             turns=self.turns,
@@ -101,7 +102,3 @@ class Server:
     def _redact_error(self, error: str) -> str:
         """Remove secrets and the path of the home from an error message for clients."""
         return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
-
-
-def _choose_model_name(profile: str) -> str:
-    return profile if profile and profile != "default" else "hermes-agent"

@@ -100,7 +100,7 @@ class Middleware:
             return await route.handle(ApiCall(request, _ANONYMOUS, path_params), self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
-        principal = self._principals.identify(_list_key_headers(request, route))
+        principal = self._principals.identify(_list_key_headers(request, route), request.transport)
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)

@@ -41,9 +41,6 @@ _HEADER_SCHEMAS: dict[str, Any] = {
     "X-Hermes-Session-Key": {"type": "string", "maxLength": 256},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
-_ERRORS_OF_ALL = (400, 403, 421)
-_ERRORS_WITH_KEY = (401, 429)
-_ERRORS_WITH_BODY = (408, 413, 415)
 _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
@@ -124,11 +121,11 @@ def _describe_answer(route: Route) -> dict[str, Any]:
 
 
 def _describe_errors(route: Route) -> dict[str, Any]:
-    codes = {*route.errors, *_ERRORS_OF_ALL, 500}
+    codes = {400, 403, 421, 500, *route.errors}
     if not route.public:
-        codes |= {*_ERRORS_WITH_KEY}
+        codes |= {401, 429}
     if route.method in ("POST", "PATCH"):
-        codes |= {*_ERRORS_WITH_BODY}
+        codes |= {408, 413, 415}
     if route.scope == "chat" and not route.public:
         codes.add(503)
     if "{" in route.path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -72,6 +73,10 @@ class Route(Struct, frozen=True):
     @property
     def summary(self) -> str:
         return self.handle.__doc__ or ""
+
+
+turn_route = partial(Route, "POST", errors=(404, 502), streams=True, headers=TURN_HEADERS)
+"""The route of a protocol that runs one turn, as a single answer or as a stream."""
 
 
 class Router:

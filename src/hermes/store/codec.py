@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from hermes.core.errors import StoreError
-from hermes.core.message import Message, Text, ToolReturn
-from hermes.core.store import SessionMeta, StoredMessage
+from hermes.core.message import Message
+from hermes.core.store import SessionMeta
 from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
-
-SEARCHABLE_LENGTH = 64 * 1024
-"""Characters of one message that are indexed."""
 
 Column = str | int | float | bytes | None
 
@@ -59,16 +56,6 @@ def decode_message(body: bytes, seq: int) -> Message:
         ) from error
 
 
-def decode_page(rows: Iterable[tuple[int, float, bytes]]) -> list[StoredMessage]:
-    return [StoredMessage(seq, created, decode_message(body, seq)) for seq, created, body in rows]
-
-
-def searchable_text(message: Message) -> str:
-    """What a person would search for: the words of both sides, and the output of tools."""
-    pieces = [p.text for p in message.parts if isinstance(p, Text | ToolReturn)]
-    return "\n".join(pieces)[:SEARCHABLE_LENGTH]
-
-
 def _clean_value(value: Any) -> Any:
     match value:
         case str():
@@ -84,10 +71,10 @@ def _clean_value(value: Any) -> Any:
     return replace_invalid(str(value))
 
 
-SESSION_COLUMNS = (
-    "s.id, s.source, s.key, s.cwd, s.title, s.model, s.parent, s.state, s.owner,"
-    " s.created, s.updated, s.count, s.taint, s.next"
+_SESSION_FIELDS = (
+    "id source key cwd title model parent state owner created updated count taint next".split()
 )
+SESSION_COLUMNS = ", ".join(f"s.{name}" for name in _SESSION_FIELDS)
 
 
 def encode_session(meta: SessionMeta, now: float) -> tuple[Column, ...]:
@@ -101,23 +88,8 @@ def decode_session(
     row: Sequence[Any], is_alive: Callable[[str], bool], system: str = ""
 ) -> SessionMeta:
     """From the columns of `SESSION_COLUMNS`. `is_alive`: whether the process of that name is."""
-    id, source, key, cwd, title, model, parent, state, holder, created, updated, *others = row
-    count, taint_bits, next_id = others
-    if state == "running" and not is_alive(holder):
-        state = "interrupted"
-    return SessionMeta(
-        id=id,
-        source=source,
-        key=key,
-        cwd=cwd,
-        title=title,
-        system=system,
-        model=model,
-        parent=parent,
-        state=state,
-        created=created,
-        updated=updated,
-        messages=count,
-        taint=Taint.from_bits(taint_bits),
-        next=next_id,
-    )
+    values = dict(zip(_SESSION_FIELDS, row, strict=True))
+    holder, count, taint = values.pop("owner"), values.pop("count"), values.pop("taint")
+    if values["state"] == "running" and not is_alive(holder):
+        values["state"] = "interrupted"
+    return SessionMeta(**values, system=system, messages=count, taint=Taint.from_bits(taint))

@@ -116,16 +116,18 @@ def _check_file(path: Path, notices: list[str]) -> None:
 def _check_contents(db: Connection, path: Path) -> None:
     """The first read; SQLite itself notices a bad header and missing pages."""
     _, wal, *_ = database_files(path)
-    pending = wal.exists() and wal.stat().st_size
-    if not pending and path.stat().st_size % int(db.pragma("page_size")):
+    if not (wal.exists() and wal.stat().st_size) and path.stat().st_size % int(
+        db.pragma("page_size")
+    ):
         raise errors.error_of_kind("damaged", path, "its last page is cut short")
     found = read_version(db)
     is_ours = int(db.pragma("application_id")) == APPLICATION_ID
     tables = db.execute("SELECT count(*) FROM sqlite_schema").get
     if not is_ours and (tables or found):
-        raise errors.foreign_file_error(path)
+        raise errors.error_of_kind("foreign", path)
     if found > SCHEMA_VERSION:
-        raise errors.newer_schema_error(path, found, SCHEMA_VERSION)
+        known = f"schema {found}; this one knows {SCHEMA_VERSION}"
+        raise errors.error_of_kind("newer", path, known)
 
 
 def _enable_wal(db: Connection, path: Path) -> None:
@@ -141,9 +143,8 @@ def _enable_wal(db: Connection, path: Path) -> None:
                 raise
             attempt += 1
     if mode != "wal":
-        raise errors.error_of_kind(
-            "unopened", path, "this file system cannot share it between processes"
-        )
+        reason = "this file system cannot share it between processes"
+        raise errors.error_of_kind("unopened", path, reason)
 
 
 def _create_database(path: Path) -> None:

@@ -9,26 +9,17 @@ from pathlib import Path
 from hermes.core.errors import StoreError
 
 _KINDS = {
-    "BusyError": "busy",
-    "LockedError": "busy",
+    **dict.fromkeys(("BusyError", "LockedError"), "busy"),
     "FullError": "full",
-    "ReadOnlyError": "readonly",
-    "PermissionsError": "readonly",
-    "AuthError": "readonly",
+    **dict.fromkeys(("ReadOnlyError", "PermissionsError", "AuthError"), "readonly"),
     "CantOpenError": "unopened",
-    "CorruptError": "damaged",
-    "NotADBError": "damaged",
+    **dict.fromkeys(("CorruptError", "NotADBError", "UnicodeDecodeError"), "damaged"),
     "TooBigError": "too_big",
-    "UnicodeDecodeError": "damaged",
 }
 _ERRNOS = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EFBIG: "full",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "full"),
     errno.ETIMEDOUT: "busy",
-    errno.EROFS: "readonly",
-    errno.EACCES: "readonly",
-    errno.EPERM: "readonly",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "readonly"),
 }
 _MAX_LENGTH = 300
 _SENTENCES = {
@@ -42,6 +33,10 @@ _SENTENCES = {
     "permissions, or set HERMES_HOME to another one.",
     "damaged": "The session database {path} is damaged ({detail}). It was left as it is. `hermes "
     "doctor --fix` saves whatever can be read and keeps the file; or restore a backup.",
+    "newer": "The session database {path} was made by a newer Hermes ({detail}). It was not "
+    "changed; nothing was lost. Update Hermes to use it.",
+    "foreign": "{path} belongs to another program. It was not changed; nothing was lost. Move it "
+    "away, or set HERMES_HOME to another folder.",
     "too_big": "A message is too large for the session database. It was not saved; earlier "
     "messages are safe.",
     "io": "The disk failed while reading or writing {path} ({detail}). This may not have been "
@@ -73,36 +68,8 @@ def error_of_kind(kind: str, path: Path, detail: str = "") -> StoreError:
     return StoreError(text, {"unopened": "io", "too_big": "io"}.get(kind, kind))
 
 
-def newer_schema_error(path: Path, found: int, known: int) -> StoreError:
-    return StoreError(
-        f"The session database {_shorten_path(path)} was made by a newer Hermes (schema {found}; "
-        f"this one knows {known}). It was not changed; nothing was lost. Update Hermes to use it.",
-        "newer",
-    )
-
-
-def foreign_file_error(path: Path) -> StoreError:
-    return StoreError(
-        f"{_shorten_path(path)} belongs to another program. It was not changed; nothing was lost. "
-        "Move it away, or set HERMES_HOME to another folder.",
-        "foreign",
-    )
-
-
-def session_in_use_error(session_id: str) -> StoreError:
-    return StoreError(
-        f"Session {session_id} is in use by another process. Nothing was saved or lost. "
-        "Wait for its turn to end, or end that process.",
-        "in_use",
-    )
-
-
 def session_missing_error(session_id: str) -> StoreError:
     return StoreError(f"There is no session {session_id}; nothing was saved.", "missing")
-
-
-def session_exists_error(session_id: str) -> StoreError:
-    return StoreError(f"Session {session_id} already exists; it was not changed.", "exists")
 
 
 def _is_writable(path: Path) -> bool:

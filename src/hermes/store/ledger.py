@@ -120,20 +120,21 @@ class SqliteLedger:
     def _submit(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
         both, entries = self.take_pending(run)
         job = self._writer.submit(both)
-        if entries:
-            job.add_done_callback(lambda done: self._restore_on_failure(done, entries))
-        return job
 
-    def _restore_on_failure(self, job: asyncio.Future[Any], entries: list[PendingEntry]) -> None:
-        if job.cancelled() or job.exception() is not None:
-            self.restore_pending(entries)
+        def restore_on_failure(done: asyncio.Future[T]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                self.restore_pending(entries)
+
+        if entries:
+            job.add_done_callback(restore_on_failure)
+        return job
 
     def _release_reservation(
         self, job: asyncio.Future[tuple[Entry | None, list[CapLevel]]]
     ) -> None:
         entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
         if entry is not None:
-            self._submit(lambda db: _release_entry(db, entry)).add_done_callback(_log_failure)
+            self._submit(lambda db: _delete_reservation(db, entry)).add_done_callback(_log_failure)
 
 
 def _log_failure(job: asyncio.Future[Any]) -> None:
@@ -144,15 +145,6 @@ def _log_failure(job: asyncio.Future[Any]) -> None:
 # -- inside the writer's transaction -----------------------------------------------------------
 
 _entry_decoder = msgspec.json.Decoder(Entry)
-_KEY_COLUMNS: dict[By, str] = {
-    "day": "day",
-    "model": "provider || ':' || model",
-    "provider": "provider",
-    "purpose": "purpose",
-    "session": "session",
-    "user": "user",
-    "job": "job",
-}
 
 
 def _reserve_entry(
@@ -174,8 +166,7 @@ def _insert_reservation(db: Connection, process: ProcessLock, entry: Entry) -> N
     )
 
 
-def _release_entry(db: Connection, entry: Entry) -> None:
-    """For a call that was never made."""
+def _delete_reservation(db: Connection, entry: Entry) -> None:
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
 
 
@@ -203,9 +194,10 @@ def _read_spent(db: Connection, scope: str) -> tuple[float, float]:
 
 def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[CapWarning]:
     """Record how a call ended; a second time changes nothing."""
-    db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
+    _delete_reservation(db, entry)
     account = entry.account
     who = (account.session, account.user, account.job, account.purpose)
+    tokens = (entry.input, entry.output, entry.cache_read, entry.cache_write, entry.reasoning)
     db.execute(
         "INSERT OR IGNORE INTO ledger (id, day, session, user, job, purpose, provider, model,"
         " input, output, cache_read, cache_write, reasoning, cost, estimated, seconds, outcome,"
@@ -214,15 +206,8 @@ def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> lis
             entry.id,
             entry.day,
             *map(replace_invalid, (*who, entry.provider, entry.model)),
-            entry.input,
-            entry.output,
-            entry.cache_read,
-            entry.cache_write,
-            entry.reasoning,
-            entry.cost,
-            entry.estimated,
-            entry.seconds,
-            entry.outcome,
+            *tokens,
+            *(entry.cost, entry.estimated, entry.seconds, entry.outcome),
             replace_invalid(" ".join(entry.tools)),
         ),
     )
@@ -282,8 +267,9 @@ def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:
     """`since`: in nanoseconds."""
     if by == "tool":
         return _sum_by_tool(db, since)
+    key = "provider || ':' || model" if by == "model" else by  # the others are columns
     sql = (
-        f"SELECT {_KEY_COLUMNS[by]}, count(*), sum(outcome <> ''), {_SUMS}"
+        f"SELECT {key}, count(*), sum(outcome <> ''), {_SUMS}"
         " FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
     )
     return [UsageRow(*row) for row in db.execute(sql, (since,))]
@@ -292,9 +278,8 @@ def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:
 def _sum_by_tool(db: Connection, since: int) -> list[UsageRow]:
     """A model call that made several tool calls is divided among their tools."""
     found: dict[str, list[float]] = {}
-    sql = (
-        f"SELECT tools, count(*), {_SUMS} FROM ledger WHERE id >= ? AND tools <> '' GROUP BY tools"
-    )
+    where = "WHERE id >= ? AND tools <> '' GROUP BY tools"
+    sql = f"SELECT tools, count(*), {_SUMS} FROM ledger {where}"
     for text, calls, *sums in db.execute(sql, (since,)):
         names = text.split()
         for name in dict.fromkeys(names):

@@ -40,12 +40,7 @@ class SqliteObjects:
 
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
         now = self._clock()
-
-        def add_object(db: Connection) -> bool:
-            db.execute(_ADD, (kind, id, owner, now, now, body))
-            return bool(db.changes())
-
-        return await self._write(add_object)
+        return await self._change(_ADD, kind, id, owner, now, now, body)
 
     async def get(self, kind: str, id: str, *, owner: str, touch: bool = False) -> Object | None:
         def select_object(db: Connection) -> Object | None:
@@ -54,25 +49,22 @@ class SqliteObjects:
 
         found = await self._read(select_object)
         if found is not None and touch:
-            await self._touch_object(kind, id)
+            sql = "UPDATE objects SET used = ? WHERE kind = ? AND id = ?"
+            await self._change(sql, self._clock(), kind, id)
         return found
 
-    async def _touch_object(self, kind: str, id: str) -> None:
-        now = self._clock()
+    async def _change(self, sql: str, *values: str | float | bytes) -> bool:
+        """Whether any row was changed."""
 
-        def update_used(db: Connection) -> None:
-            db.execute("UPDATE objects SET used = ? WHERE kind = ? AND id = ?", (now, kind, id))
-
-        await self._write(update_used)
-
-    async def remove(self, kind: str, id: str, *, owner: str) -> bool:
-        def delete_object(db: Connection) -> bool:
-            db.execute(
-                "DELETE FROM objects WHERE kind = ? AND id = ? AND owner = ?", (kind, id, owner)
-            )
+        def execute(db: Connection) -> bool:
+            db.execute(sql, values)
             return bool(db.changes())
 
-        return await self._write(delete_object)
+        return await self._write(execute)
+
+    async def remove(self, kind: str, id: str, *, owner: str) -> bool:
+        sql = "DELETE FROM objects WHERE kind = ? AND id = ? AND owner = ?"
+        return await self._change(sql, kind, id, owner)
 
     async def list_all(self, kind: str, *, owner: str | None = None) -> list[Object]:
         sql = f"{_SELECT} AND (?2 IS NULL OR owner = ?2) ORDER BY created"
@@ -87,24 +79,16 @@ class SqliteObjects:
         await self._write(insert_events)
 
     async def read_events(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[bytes]:
-        def select_events(db: Connection) -> list[bytes]:
-            found = db.execute(
-                "SELECT body FROM events WHERE stream = ? AND n > ? ORDER BY n LIMIT ?",
-                (stream, after, limit),
-            )
-            return [body for (body,) in found]
-
-        return await self._read(select_events)
+        sql = "SELECT body FROM events WHERE stream = ? AND n > ? ORDER BY n LIMIT ?"
+        values = (stream, after, limit)
+        return await self._read(lambda db: [row[0] for row in db.execute(sql, values)])
 
 
 _SELECT = "SELECT kind, id, owner, created, body FROM objects WHERE kind = ?"
-_ADD = (
-    "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT DO NOTHING"
-)
+_INSERT = "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, ?, ?, ?, ?)"
+_ADD = f"{_INSERT} ON CONFLICT DO NOTHING"
 _PUT = (
-    "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (kind, id) DO UPDATE SET used = excluded.used, body = excluded.body"
+    f"{_INSERT} ON CONFLICT (kind, id) DO UPDATE SET used = excluded.used, body = excluded.body"
     " WHERE owner = excluded.owner"
 )
 

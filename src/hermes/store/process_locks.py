@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hermes.config.private_files import open_lock, try_lock
+from hermes.config.private_files import open_lock, wait_for_lock
 
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
@@ -29,7 +28,9 @@ class ProcessLock:
             make_folder(self._folder)
             while not self._try_acquire():
                 pass
-            _remove_stale_locks(self._folder, self.name)
+            for name in _list_names(self._folder):
+                if name != self.name:
+                    _is_locked(self._folder / f"{name}.lock", remove_stale=True)
         return self.name
 
     def _try_acquire(self) -> bool:
@@ -90,17 +91,7 @@ def _is_locked(path: Path, *, remove_stale: bool = False) -> bool:
 
 
 def _list_names(folder: Path) -> list[str]:
-    try:
-        files = list(folder.glob("*.lock"))
-    except FileNotFoundError:
-        return []
-    return [f.stem for f in files if len(f.stem) == 32]
-
-
-def _remove_stale_locks(folder: Path, own_name: str) -> None:
-    for name in _list_names(folder):
-        if name != own_name:
-            _is_locked(folder / f"{name}.lock", remove_stale=True)
+    return [f.stem for f in folder.glob("*.lock") if len(f.stem) == 32]
 
 
 def make_folder(folder: Path) -> None:
@@ -114,11 +105,8 @@ def exclusive_lock(path: Path, timeout: float = 5.0) -> Iterator[None]:
     fd = open_lock(path)
     try:
         os.fchmod(fd, 0o600)
-        deadline = time.monotonic() + timeout
-        while not try_lock(fd):
-            if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
-            time.sleep(0.01)
+        if not wait_for_lock(fd, timeout):
+            raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
         yield
     finally:
         os.close(fd)

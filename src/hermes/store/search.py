@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.store import SearchHit
-from hermes.core.text import replace_invalid
+from hermes.core.text import compile_pattern, replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
-from hermes.store.search_index import IndexDamaged, compile_pattern, split_unspaced_scripts
+from hermes.store.search_index import IndexDamaged, split_unspaced_scripts
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -78,25 +78,18 @@ def _query_index(
         raise IndexDamaged(str(error)) from error
     found: dict[int, Sequence[Any]] = {id: row for id, *row in db.execute(_ROWS, (str(best),))}
     pattern = compile_terms(terms)
-    return [
-        SearchHit(
-            codec.decode_session(row, is_alive),
-            seq,
-            role,
-            make_snippet(search_index.read_text(body), pattern),
-        )
-        for seq, role, body, *row in (found[id] for id in best if id in found)
-    ]
+    hits = []
+    for seq, role, body, *row in (found[id] for id in best if id in found):
+        snippet = make_snippet(search_index.read_text(body), pattern)
+        hits.append(SearchHit(codec.decode_session(row, is_alive), seq, role, snippet))
+    return hits
 
 
 def parse_terms(query: str) -> list[str]:
     """The words and quoted phrases of what a person typed."""
-    found = []
-    for match in compile_pattern(_TERM).finditer(replace_invalid(query[:MAX_QUERY_LENGTH])):
-        text = match[1] if match[1] is not None else match[2]
-        if any(c.isalnum() for c in text):
-            found.append(text)
-    return found[:MAX_TERMS]
+    pairs = compile_pattern(_TERM).findall(replace_invalid(query[:MAX_QUERY_LENGTH]))
+    texts = (quoted or plain for quoted, plain in pairs)
+    return [text for text in texts if any(c.isalnum() for c in text)][:MAX_TERMS]
 
 
 def match_expression(terms: Sequence[str]) -> str:

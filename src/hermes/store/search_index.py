@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import StoreError
+from hermes.core.message import Text, ToolReturn
+from hermes.core.text import compile_pattern
 from hermes.store import codec
 from hermes.store.connection import make_busy_handler
 from hermes.store.database import Database
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SEARCHABLE_LENGTH = 64 * 1024
+"""Characters of one message that are indexed."""
 BATCH_SIZE = 256
 """Messages indexed at a time: one by one, indexing costs more than storing."""
 CLOSING_BATCHES = 4
@@ -86,17 +88,15 @@ def _add_batch(db: Connection) -> bool:
             "SELECT id, body FROM messages WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             (first, session + 1 << 24, room),
         ).fetchall()
-        texts = [
-            (id, split_unspaced_scripts(read_text(body).replace("\0", " "))) for id, body in found
-        ]
+        texts = [(id, read_text(body).replace("\0", " ")) for id, body in found]
+        rows = [(id, split_unspaced_scripts(text)) for id, text in texts]
         try:
-            db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
+            db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
         except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
             raise IndexDamaged(str(error)) from error
         if len(found) == room:
-            db.execute(
-                "UPDATE pending SET first = ? WHERE session = ?", (found[-1][0] + 1, session)
-            )
+            sql = "UPDATE pending SET first = ? WHERE session = ?"
+            db.execute(sql, (found[-1][0] + 1, session))
             return True
         db.execute("DELETE FROM pending WHERE session = ?", (session,))
         room -= len(found)
@@ -107,10 +107,9 @@ def remove_session(db: Connection, session: int) -> None:
     """To be called before the session itself is deleted."""
     import apsw
 
+    sql = "DELETE FROM search WHERE rowid >= ? AND rowid < ?"
     try:
-        db.execute(
-            "DELETE FROM search WHERE rowid >= ? AND rowid < ?", (session << 24, session + 1 << 24)
-        )
+        db.execute(sql, (session << 24, session + 1 << 24))
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise IndexDamaged(str(error)) from error
 
@@ -140,25 +139,21 @@ def _replace_index(db: Connection) -> None:
         db.execute("INSERT OR REPLACE INTO pending SELECT n, n << 24 FROM sessions WHERE count > 0")
         db.execute("COMMIT")
     finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
+        roll_back(db)
 
 
 def read_text(body: bytes) -> str:
-    """The searchable text of a message; nothing of one that cannot be read, which must not keep
+    """What a person would search for in a message: the words of both sides, and the output of
+    tools. Nothing of one that cannot be read, which must not keep
     the others from being found."""
     try:
-        return codec.searchable_text(codec.decode_message(body, 0))
+        message = codec.decode_message(body, 0)
     except StoreError:
         return ""
+    pieces = [p.text for p in message.parts if isinstance(p, Text | ToolReturn)]
+    return "\n".join(pieces)[:SEARCHABLE_LENGTH]
 
 
 def split_unspaced_scripts(text: str) -> str:
     """Make each character of an unspaced script a word of its own: phrases then match inside."""
     return text if text.isascii() else compile_pattern(_UNSPACED).sub(r" \g<0> ", text)
-
-
-@cache
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled at first use: most runs search for nothing."""
-    return re.compile(pattern)

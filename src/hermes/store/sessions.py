@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, StoredMessage
 from hermes.core.taint import Taint
@@ -57,8 +58,7 @@ class SqliteSessions:
         create: SessionMeta | None = None,
         taint: Taint | None = None,
     ) -> None:
-        bits = taint.bits if taint is not None else 0
-        batch = self._make_batch(replace_invalid(session_id), messages, state, create, bits)
+        batch = self._make_batch(session_id, messages, state, create, taint)
 
         def append_batch(db: Connection) -> None:
             _append_batch(db, self._process, batch)
@@ -69,7 +69,7 @@ class SqliteSessions:
     async def continue_in_child(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: SessionState
     ) -> None:
-        batch = self._make_batch(replace_invalid(child.id), messages, state, child)
+        batch = self._make_batch(child.id, messages, state, child)
 
         def append_to_child(db: Connection) -> None:
             _continue_in_child(db, self._process, replace_invalid(session_id), batch)
@@ -100,14 +100,12 @@ class SqliteSessions:
         await self._database.writer.submit(update_columns)
 
     async def delete(self, session_id: str) -> bool:
-        def delete_conversation(db: Connection) -> bool:
-            return _delete_conversation(db, self._process, replace_invalid(session_id))
-
+        delete = partial(_delete_conversation, self._process, replace_invalid(session_id))
         try:
-            return await self._database.writer.submit(delete_conversation)
+            return await self._database.writer.submit(delete)
         except IndexDamaged:
             await search_index.repair_index(self._database)
-            return await self._database.writer.submit(delete_conversation)
+            return await self._database.writer.submit(delete)
 
     def _make_batch(
         self,
@@ -115,11 +113,12 @@ class SqliteSessions:
         messages: Sequence[Message],
         state: SessionState | None,
         create: SessionMeta | None,
-        taint: int = 0,
+        taint: Taint | None = None,
     ) -> _Batch:
         now = self._clock()
         rows = [(m.role, m.kind, now, codec.encode_message(m)) for m in messages]
-        return _Batch(session_id, now, rows, state, create, taint)
+        bits = taint.bits if taint is not None else 0
+        return _Batch(replace_invalid(session_id), now, rows, state, create, bits)
 
     async def _write_with_ledger(self, run: Callable[[Connection], None]) -> None:
         """In one transaction with the ledger entries that are waiting."""
@@ -156,10 +155,10 @@ class SqliteSessions:
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
     async def list_by_owner(
-        self, owner: str, *, limit: int = 50, offset: int = 0
+        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
         theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
-        where = theirs if owner else f"s.source <> 'api' OR ({theirs})"
+        where = theirs if not others else f"s.source <> 'api' OR ({theirs})"
         order = "ORDER BY s.updated DESC, s.n DESC LIMIT ? OFFSET ?"
         return await self._list_where(
             f"WHERE s.next = '' AND ({where}) {order}",
@@ -217,14 +216,13 @@ def _load_messages(db: Connection, session_id: str) -> list[Message]:
 
 
 def _load_page(db: Connection, session_id: str, after: int) -> list[StoredMessage]:
-    return codec.decode_page(
-        db.execute(
-            "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
-            " ON m.id > (s.n << 24) + ? AND m.id < (s.n + 1) << 24 WHERE s.id = ?"
-            " ORDER BY m.id LIMIT ?",
-            (after, session_id, PAGE_SIZE),
-        )
+    rows: Any = db.execute(
+        "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
+        " ON m.id > (s.n << 24) + ? AND m.id < (s.n + 1) << 24 WHERE s.id = ?"
+        " ORDER BY m.id LIMIT ?",
+        (after, session_id, PAGE_SIZE),
     )
+    return [StoredMessage(seq, at, codec.decode_message(body, seq)) for seq, at, body in rows]
 
 
 def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
@@ -275,19 +273,16 @@ def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
         if index == 0:
             batch.first_id = db.last_insert_rowid()
     if batch.taint:
-        db.execute(
-            "UPDATE sessions SET taint = taint | ? WHERE id = ?", (batch.taint, batch.session_id)
-        )
+        sql = "UPDATE sessions SET taint = taint | ? WHERE id = ?"
+        db.execute(sql, (batch.taint, batch.session_id))
     if batch.state is not None:
         _set_state(db, process, batch.session_id, batch.state)
 
 
 def _is_on_disk(db: Connection, batch: _Batch) -> bool:
     """Whether an earlier attempt, which ended in an I/O error, reached the disk after all."""
-    found = db.execute(
-        "SELECT created, body FROM messages WHERE id = ?", (batch.first_id,)
-    ).fetchall()
-    return found == [batch.rows[0][2:]]
+    sql = "SELECT created, body FROM messages WHERE id = ?"
+    return db.execute(sql, (batch.first_id,)).fetchall() == [batch.rows[0][2:]]
 
 
 def _claim_session(db: Connection, process: ProcessLock, session_id: str) -> int:
@@ -301,7 +296,11 @@ def _claim_session(db: Connection, process: ProcessLock, session_id: str) -> int
     n, state, holder = found[0]
     if state == "running" and holder != process.name:
         if process.is_alive(holder):
-            raise errors.session_in_use_error(session_id)
+            raise StoreError(
+                f"Session {session_id} is in use by another process. Nothing was saved or lost. "
+                "Wait for its turn to end, or end that process.",
+                "in_use",
+            )
         db.execute("UPDATE sessions SET state = 'interrupted', owner = '' WHERE n = ?", (n,))
     return int(n)
 
@@ -316,12 +315,11 @@ def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
             codec.encode_session(meta, now),
         )
     except apsw.ConstraintError:
-        raise errors.session_exists_error(meta.id) from None
+        text = f"Session {meta.id} already exists; it was not changed."
+        raise StoreError(text, "exists") from None
     if meta.system:
-        db.execute(
-            "INSERT INTO systems (session, text) VALUES (?, ?)",
-            (db.last_insert_rowid(), replace_invalid(meta.system)),
-        )
+        values = (db.last_insert_rowid(), replace_invalid(meta.system))
+        db.execute("INSERT INTO systems (session, text) VALUES (?, ?)", values)
 
 
 def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch: _Batch) -> None:
@@ -334,10 +332,8 @@ def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch:
         " FROM (SELECT title, taint FROM sessions WHERE n = ?) AS p WHERE id = ?",
         (n, batch.session_id),
     )
-    db.execute(
-        "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?",
-        (batch.session_id, n),
-    )
+    sql = "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?"
+    db.execute(sql, (batch.session_id, n))
 
 
 def _set_state(db: Connection, process: ProcessLock, session_id: str, state: SessionState) -> None:
@@ -346,14 +342,13 @@ def _set_state(db: Connection, process: ProcessLock, session_id: str, state: Ses
     db.execute("UPDATE sessions SET state = ?, owner = ? WHERE n = ?", (state, holder, n))
 
 
-def _delete_conversation(db: Connection, process: ProcessLock, session_id: str) -> bool:
+def _delete_conversation(process: ProcessLock, session_id: str, db: Connection) -> bool:
     parts = [id for (id,) in db.execute(_CONVERSATION, (session_id, session_id))]
     for n in [_claim_session(db, process, part) for part in parts]:
         search_index.remove_session(db, n)
         db.execute("DELETE FROM sessions WHERE n = ?", (n,))
-    db.executemany(
-        "DELETE FROM objects WHERE kind = 'handoff' AND id = ?", [(part,) for part in parts]
-    )
+    sql = "DELETE FROM objects WHERE kind = 'handoff' AND id = ?"
+    db.executemany(sql, [(part,) for part in parts])
     return bool(parts)
 
 

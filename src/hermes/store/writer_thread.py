@@ -18,13 +18,8 @@ log = logging.getLogger(__name__)
 
 Upkeep: TypeAlias = "Callable[[Connection, bool], None]"
 """Work for when nothing else waits; the flag says that the connection is about to be closed."""
-_JOB_ERRORS = (
-    "ConstraintError",
-    "TooBigError",
-    "SQLError",
-    "MismatchError",
-    "RangeError",
-    "AbortError",
+_JOB_ERRORS = frozenset(
+    "ConstraintError TooBigError SQLError MismatchError RangeError AbortError".split()
 )
 """Errors of a single job; any other apsw.Error concerns the transaction or the file."""
 

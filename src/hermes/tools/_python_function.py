@@ -7,12 +7,13 @@ import inspect
 import re
 from collections.abc import Callable
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.core.tool import Risk, Tool, ToolContext, tool
+from hermes.core.errors import ToolError
+from hermes.core.tool import Tool, ToolContext, tool
 
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SECTION_HEADER = re.compile(
@@ -28,13 +29,15 @@ class FunctionOptions(Struct, frozen=True):
 
     name: str = ""
     description: str = ""
-    risk: Risk = "read"
+    risk: Literal["read", "write", "network"] = "read"
     needs_approval: bool = False
-    timeout: float = 600.0
+    timeout: Annotated[float, Meta(gt=0)] = 600.0
 
 
 def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[Any]:
     """A tool that calls the function. Raises TypeError when the function cannot be a tool."""
+    if not callable(function):
+        raise TypeError(f"{function!r} cannot be a tool: it is not a function.")
     name = options.name or getattr(function, "__name__", "")
     if not _TOOL_NAME.fullmatch(name):
         raise TypeError(
@@ -45,7 +48,10 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
 
     async def run(p: Struct, ctx: ToolContext) -> str:
         arguments = {field: getattr(p, field) for field in p.__struct_fields__}
-        return _encode_result(await call_function(function, **arguments))
+        try:
+            return _encode_result(await call_function(function, **arguments))
+        except SystemExit as error:
+            raise ToolError(f"{name} failed: it called sys.exit({error.code!r}).") from None
 
     try:
         run.__annotations__["p"] = _make_params(name, function, notes)
@@ -68,7 +74,14 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
     does not stop that thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
-    result = await asyncio.to_thread(function, *args, **kwargs)
+
+    def call() -> Any:
+        try:
+            return function(*args, **kwargs)
+        except StopIteration as error:  # a future cannot hold one: its task would wait for ever
+            raise RuntimeError("StopIteration") from error
+
+    result = await asyncio.to_thread(call)
     return await result if inspect.isawaitable(result) else result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
+    _check_paths(access)
     found = derive_policy(ctx.workspace)
     return structs.replace(
         found,
@@ -51,3 +53,10 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
         visible=(*found.visible, *map(Path, access.read or ())),
         writable=tuple(map(Path, access.write or ())),
     )
+
+
+def _check_paths(access: Access) -> None:
+    """Raise ToolError when a path leads elsewhere than when it was approved."""
+    for path in (*(access.read or ()), *(access.write or ())):
+        if os.path.realpath(path) != path:
+            raise ToolError(f"{path} was replaced after it was approved. Nothing was run.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.config.schema import BrowserSection as BrowserSettings
 from hermes.core.errors import ToolError
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.net.web_access import WebAccess
 
+
+class RefusedHost(NamedTuple):
+    """A host that the egress proxy refused, and when by the monotonic clock."""
+
+    host: str
+    port: int
+    at: float
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's only access to the web, when it is first needed."""
@@ -25,8 +34,8 @@ PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]]
 """The background commands that the session with this id may see."""
 BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; not set: on this machine."""
-REFUSED_HOSTS: ServiceKey[Collection[str]] = ServiceKey("refused hosts")
-"""The hosts that the egress proxy refused lately, the latest last; each begins with `host:port`."""
+REFUSED_HOSTS: ServiceKey[Collection[RefusedHost]] = ServiceKey("refused hosts")
+"""The hosts that were not granted and that commands wanted lately, the latest last."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
 
 

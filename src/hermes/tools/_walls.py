@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
+    from hermes.tools._services import RefusedHost
 
 _NO_NETWORK = re.compile(
     r"could not resolve host|name resolution|name or service not known|network is unreachable"
@@ -20,6 +21,8 @@ _NO_NETWORK = re.compile(
 _DENIED = re.compile(
     r"read-only file system|permission denied|no such file or directory", re.IGNORECASE
 )
+_LOCKED = re.compile(r"could not lock config file \S*\.git/|could not set '\S+' to", re.IGNORECASE)
+_GIT_SETTINGS = "does not let commands change git's settings"
 _PATH = re.compile(r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]+)""")
 _LAST_LINES = 60
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
@@ -27,19 +30,20 @@ _KERNEL = (("proc",), ("sys",), ("dev",))
 
 
 def explain_walls(
-    text: str, command: CommandSpec, home: Path, refused: Collection[str]
+    text: str, command: CommandSpec, home: Path, refused: Collection[RefusedHost]
 ) -> Iterator[str]:
-    """Notes about the walls that a command with this output ran into. The policy decides what was
-    a wall; the output only says where to look."""
+    """Notes about the walls that a command with this output ran into; `refused` is what the proxy
+    refused meanwhile. The policy decides what was a wall; the output only says where to look."""
     policy = command.policy
     if policy is None:
         return
     said = f"{command.text}\n{text}"
-    hosts = dict.fromkeys(sentence.split(" ", 1)[0] for sentence in refused)
-    for host in (h for h in hosts if h.rpartition(":")[0] in said):
+    for host in dict.fromkeys(f"{r.host}:{r.port}" for r in refused if r.host in said):
         yield f"[the sandbox refused {host}; to ask the user: escalate {{network: [{host}], why}}]"
     if not policy.network and _NO_NETWORK.search(text):
         yield "[the sandbox has no network; to ask the user: escalate {network: [hosts], why}]"
+    if _LOCKED.search(text) and (policy.workspace / ".git").exists():
+        yield f"[the sandbox {_GIT_SETTINGS}; to ask the user: escalate {{unconfined: true, why}}]"
     yield from _explain_path(text, command, home)
 
 

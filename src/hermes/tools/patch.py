@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.taint import BOTH
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
 from hermes.tools._files.boundary import require_agreement
 from hermes.tools._files.paths import resolve_path
@@ -45,6 +46,7 @@ def _list_paths(p: Params) -> list[str]:
     "Edit files: replace `old` (unique, or `all`) by `new` in `path`, or apply a V4A `patch` "
     "(*** Begin Patch ...) to several files, all or none.",
     risk="write",
+    brings=BOTH,
     key=_list_locks,
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:

@@ -80,18 +80,14 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
     state = processes.find_process((p.id or "").strip(), owner)
     match p.action:
         case "log":
-            return ToolResult(
-                await asyncio.to_thread(
-                    _read_log_page, state, p.offset, DEFAULT_LINES if p.limit is None else p.limit
-                )
-            )
+            limit = DEFAULT_LINES if p.limit is None else p.limit
+            return ToolResult(await asyncio.to_thread(_read_log_page, state, p.offset, limit))
         case "wait":
             state = await processes.wait(state, _choose_timeout(p, ctx))
         case "kill":
             if not state.alive:
-                return _build_result(
-                    state, f"{state.record.id} had already ended; nothing was killed."
-                )
+                ended = f"{state.record.id} had already ended; nothing was killed."
+                return _build_result(state, ended)
             await end_client(ctx, state.record.id)
             state = await processes.kill(state)
         case "write":
@@ -100,11 +96,8 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 def _build_result(state: ProcessState, placeholder: str = "(no new output)") -> ToolResult:
-    end = state.end
-    return ToolResult(
-        report_output(state, placeholder=placeholder),
-        data={"running": state.running, "exit_status": end.status if end else None},
-    )
+    data = {"running": state.running, "exit_status": state.end.status if state.end else None}
+    return ToolResult(report_output(state, placeholder=placeholder), data=data)
 
 
 def _choose_timeout(p: Params, ctx: ToolContext) -> float:
@@ -161,10 +154,8 @@ async def _write_input(p: Params, ctx: ToolContext, state: ProcessState) -> Tool
 
     text = p.data or ""
     keys = bool(re.fullmatch(_CONTROL_KEYS, text))
-    if text and p.enter and not keys and not text.endswith(("\n", "\r")):
+    if p.enter and (text or not p.close) and not keys and not text.endswith(("\n", "\r")):
         text += "\n"
-    if not text and not p.close:
-        text = "\n" if p.enter else ""
     if not text and not p.close:
         raise ToolError("There is nothing to write; give data, enter or close.")
     if state.running:

@@ -42,10 +42,9 @@ class Tools(Mapping[str, Tool[Any]]):
         self._loaded: dict[str, Tool[Any]] = {}
 
     def __getitem__(self, name: str) -> Tool[Any]:
-        found = self._loaded.get(name)
-        if found is None:
-            found = self._loaded[name] = _import_tool(name, self._modules[name])
-        return found
+        if name not in self._loaded:
+            self._loaded[name] = _import_tool(name, self._modules[name])
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
@@ -74,9 +73,8 @@ def list_toolsets() -> Mapping[str, Mapping[str, str]]:
     """Toolset -> tool -> module; imports none of them."""
     root = Path(__file__).parent
     folders = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "_.")
-    found = {CORE: _list_modules(root, _PACKAGE)}
-    found.update({name: _list_modules(root / name, f"{_PACKAGE}.{name}") for name in folders})
-    return found
+    others = {name: _list_modules(root / name, f"{_PACKAGE}.{name}") for name in folders}
+    return {CORE: _list_modules(root, _PACKAGE), **others}
 
 
 def _list_modules(folder: Path, package: str) -> dict[str, str]:
@@ -116,19 +114,19 @@ def explain_absence(name: str, toolset: str, settings: Settings, platform: str) 
     """Why the platform does not have this tool by default; empty when it has."""
     if why := _explain_refusal(name, toolset, settings, platform):
         return why
-    if platform not in _READ_ONLY_PLATFORMS:
+    if (
+        platform not in _READ_ONLY_PLATFORMS
+        or _find_setting(name, toolset, settings.platforms.get(platform))
+        or load_tool(name).risk == "read"
+    ):
         return ""
-    if _find_setting(name, toolset, settings.platforms.get(platform)):
-        return ""
-    risk = load_tool(name).risk
-    return "" if risk == "read" else f"{platform} only reads, unless it is enabled there"
+    return f"{platform} only reads, unless it is enabled there"
 
 
 def load_tool(name: str) -> Tool[Any]:
     """The tool with this name, selected or not."""
-    return _import_tool(
-        name, next(tools[name] for tools in list_toolsets().values() if name in tools)
-    )
+    module = next(tools[name] for tools in list_toolsets().values() if name in tools)
+    return _import_tool(name, module)
 
 
 def explain_missing_extra(name: str, toolset: str) -> str:

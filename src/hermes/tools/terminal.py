@@ -54,6 +54,7 @@ class Params(Struct, frozen=True):
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.config.paths import cache_folder
     from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox.network import OFFLINE_ENVIRONMENT
     from hermes.exec.sandbox_probe import probe_tier
 
     timeout = min(ctx.workspace.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
@@ -68,7 +69,12 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
             _require_visible(folder, walls)
     tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
     env = ctx.workspace.child_env
-    command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
+    if walls is not None and not walls.network:
+        env = OFFLINE_ENVIRONMENT | env
+    session = ctx.session_id if walls else ""
+    command = CommandSpec(
+        p.command, folder, env, timeout, walls, tier, pty=bool(p.pty), session=session
+    )
     await clean_up_outputs(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
@@ -112,6 +118,7 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
     output = OutputCapture(
         LIMIT, ctx.workspace.outputs, name=ctx.output_prefix, watch=_watcher(ctx.progress)
     )
+    start = time.monotonic()
     try:
         backend = ctx.services.get(BACKEND)
         outcome = await (backend.run if backend else run_command)(command, output)
@@ -123,8 +130,12 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
+    if any(outcome.limit_hits):
+        from hermes.exec.sandbox.limits import describe_hits
+
+        notes += describe_hits(outcome.limit_hits)
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
-        refused = ctx.services.get(REFUSED_HOSTS) or ()
+        refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
         notes += explain_walls(text, command, ctx.workspace.home, refused)
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")

@@ -1,7 +1,5 @@
 """Keeps the model's list of planned steps for the session."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

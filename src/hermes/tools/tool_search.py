@@ -1,7 +1,5 @@
 """Finds tools that requests do not declare, and forwards calls to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -79,17 +77,12 @@ def rank_tools(query: str, tools: Iterable[Tool[Any]]) -> list[Tool[Any]]:
 
 
 def _score_tool(wanted: set[str], tool: Tool[Any]) -> float:
-    name, toolset = _split_words(tool.name), _split_words(tool.toolset)
-    text = _split_words(f"{tool.description} {tool.words}")
+    name, text = _split_words(tool.name), f"{tool.toolset} {tool.description} {tool.words}"
     fields = _split_words(" ".join(tool.spec.parameters.get("properties", ())))
     total = 8.0 if wanted == name or wanted == {"".join(_WORD_PATTERN.findall(tool.name))} else 0.0
+    weights = ((4.0, name), (2.0, _split_words(text)), (1.0, fields))
     for word in wanted:
-        total += max(
-            4.0 * _match_word(word, name),
-            2.0 * _match_word(word, toolset),
-            2.0 * _match_word(word, text),
-            1.0 * _match_word(word, fields),
-        )
+        total += max(weight * _match_word(word, words) for weight, words in weights)
     return total
 
 

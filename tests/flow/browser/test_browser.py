@@ -81,7 +81,7 @@ async def test_a_page_is_read_and_driven(
         say("done"),
     ]
     async with rig(tmp_path, steps, config=site.config) as r:
-        assert (await r.turn(timeout=40)).status == "completed"
+        assert (await r.turn(timeout=90)).status == "completed"
         got = answers(r.requests[-1])
         shop = got[0]
         assert "written by strangers" in shop and f"URL: {url}" in shop and "The Shop" in shop
@@ -120,7 +120,7 @@ async def test_a_page_is_read_and_driven(
         rows = "".join(f"<p>row number {i}</p>" for i in range(2000))
         r.provider.steps[:] = [use(20, "navigate", url=site.put("/long", rows))]
         r.provider.then = go_on
-        assert (await r.turn("and a long one", timeout=40)).status == "completed"
+        assert (await r.turn("and a long one", timeout=90)).status == "completed"
         parts = answers(r.requests[-1])[len(got) :]
         assert len(parts) > 3 and all(len(text) < 21_000 for text in parts)
         found = [int(n) for text in parts for n in re.findall(r"row number (\d+)", text)]
@@ -225,7 +225,7 @@ async def test_nothing_leads_around_the_door(
             say("done"),
         ]
         async with rig(tmp_path, steps, config=site.config) as r:
-            assert (await r.turn(timeout=40)).status == "completed"
+            assert (await r.turn(timeout=90)).status == "completed"
             got = answers(r.requests[-1])
             assert '"value":12' in got[1], got[1]
             assert "/alive" in site.asked and "/moved" in site.asked

@@ -47,7 +47,7 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
         r.session.interactions.answer_approval(asked.id, True)
         assert (await turn).status == "completed"
         r.session.interactions.user_present = False
-        assert (await r.turn("go on", timeout=40)).status == "completed"
+        assert (await r.turn("go on", timeout=90)).status == "completed"
         got = answers(r.requests[-1])
         assert "URL:" in got[0] and '"value":42' in got[1]
         assert "Not run:" in got[2] and "anything to the page" in got[2]
@@ -93,14 +93,14 @@ async def test_a_stuck_page_a_crash_and_idleness_are_said(
     site.put("/a", "<p>another")
     config = {**site.config, "browser": {"idle_timeout": 1}}
     async with rig(tmp_path, steps, config=config) as r:
-        assert (await r.turn(timeout=40)).status == "completed"
+        assert (await r.turn(timeout=90)).status == "completed"
         got = answers(r.requests[-1])
         assert "did not answer" in got[1]
         assert "another" in got[2]
         assert "The browser ended" in got[3] and "browser_navigate" in got[3]
         assert "another" in got[4]
         await until(lambda: not processes(scratch))
-        assert (await r.turn("and now", timeout=40)).status == "completed"
+        assert (await r.turn("and now", timeout=90)).status == "completed"
         assert "without use" in answers(r.requests[-1])[5]
 
 
@@ -118,7 +118,7 @@ async def test_kill_9_of_the_agent_leaves_no_browser(
         home = Home.of(tmp_path, provider, **site.config)
         env = {"TMPDIR": str(scratch)}
         process = await start_hermes(["chat", "-q", "go"], home, env=env)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await arrived.wait()
         assert "URL:" in answers(provider.requests[-1])[0]
         mine = [*processes(scratch), *list_children(process.pid)]
@@ -163,7 +163,7 @@ async def test_a_blind_model_is_told_what_another_sees(site: Site, tmp_path: Pat
         async with rig(tmp_path, steps, config={**site.config, **config}) as r:
             r.home.file("dot.png", DOT)
             r.home.file("dot.txt", "no image")
-            assert (await r.turn(timeout=40)).status == "completed"
+            assert (await r.turn(timeout=90)).status == "completed"
             got = answers(r.requests[-1])
             assert "a blue chart" in got[2] and f"URL: {url}" in got[2]
             assert got[3] == "a blue chart"
@@ -202,7 +202,7 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
     async with rig(tmp_path, steps, config=site.config, options=Options()) as r:
         r.home.file("notes.txt", "private")
         r.home.file("dot.png", DOT)
-        assert (await r.turn(timeout=40)).status == "completed"
+        assert (await r.turn(timeout=90)).status == "completed"
         got = answers(r.requests[-1])
         assert "Not run:" in got[1] and site.asked == []
         assert got[2] == "a dot"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -215,15 +216,46 @@ async def test_any_parameter_that_has_a_name_can_be_passed(opening: Opening) -> 
     assert last_results(provider) == ["1"]
 
 
-async def test_a_function_may_replace_a_built_in_tool(opening: Opening) -> None:
+async def test_a_function_may_be_named_like_a_built_in_tool_that_is_left_out(
+    opening: Opening,
+) -> None:
     def read_file(path: str) -> str:
         return "from elsewhere"
 
+    with pytest.raises(hermes.ConfigError, match="named like the built-in tool read_file"):
+        async with opening(tools=[read_file]):
+            pass
     steps = (call(("a", "read_file", {"path": "x"})), say("ok"))
-    async with opening(*steps, tools=[read_file]) as (agent, provider):
+    async with opening(*steps, tools=[read_file], toolsets=["terminal"]) as (agent, provider):
         await agent.run("go")
     assert last_results(provider) == ["from elsewhere"]
-    assert tools(provider.requests[0]).count("read_file") == 1
+    assert tools(provider.requests[0]) == ["terminal", "read_file"]
+
+
+async def test_a_function_may_run_out_of_items(opening: Opening) -> None:
+    def take_next() -> int:
+        return next(iter(()))  # type: ignore[call-overload, no-any-return]
+
+    steps = (call(("a", "take_next", {})), say("ok"))
+    async with opening(*steps, tools=[take_next]) as (agent, provider):
+        assert (await asyncio.wait_for(agent.run("go"), 90)).text == "ok"
+    assert "StopIteration" in last_results(provider)[0]
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_a_function_that_exits_has_failed(opening: Opening, blocking: bool) -> None:
+    def leave() -> None:
+        sys.exit(3)
+
+    async def leave_soon() -> None:
+        leave()
+
+    function = leave if blocking else hermes.tool(name="leave")(leave_soon)
+    steps = (call(("a", "leave", {})), say("ok"))
+    async with opening(*steps, tools=[function]) as (agent, provider):
+        result = await agent.run("go")
+    assert result.text == "ok" and result.tool_calls[0].error
+    assert last_results(provider) == ["leave failed: it called sys.exit(3)."]
 
 
 async def test_a_cancelled_task_cancels_the_function(opening: Opening) -> None:
@@ -271,6 +303,28 @@ def test_a_parameter_without_a_schema_is_a_type_error() -> None:
 
     with pytest.raises(TypeError, match=r"plot cannot be a tool: .*Thread"):
         hermes.Agent(tools=[plot])
+
+
+def test_two_tools_with_one_name_are_a_type_error() -> None:
+    def look() -> None: ...
+
+    with pytest.raises(TypeError, match="Two tools are named look"):
+        hermes.Agent(tools=[look, look])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"risk": "zz"}, "risk must be one of read, write, network, not 'zz'"),
+        ({"risk": "exec"}, "risk must be one of read, write, network"),
+        ({"name": 5}, "name must be text, not 5"),
+        ({"timeout": 0}, "timeout must be a number above 0, not 0"),
+        ({"needs_approval": "no"}, "needs_approval must be true or false"),
+    ],
+)
+def test_a_wrong_option_of_a_tool_is_a_type_error(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        hermes.tool(**options)
 
 
 # -- approvals and questions --------------------------------------------------------------------
@@ -343,6 +397,21 @@ async def test_allowed_for_the_session(opening: Opening) -> None:
     assert sent == ["x", "y"] and asked == [("once", "session", "deny")]
 
 
+async def test_a_function_that_changes_something_is_not_said_to_write_files(
+    opening: Opening,
+) -> None:
+    asked: list[str] = []
+
+    def approve(request: hermes.ApprovalRequest) -> hermes.Decision:
+        asked.append(request.reason)
+        return False
+
+    mail = sending([], risk="write")
+    async with opening(MAIL, say("ok"), tools=[mail], approve=approve) as (agent, _):
+        await agent.run("go")
+    assert asked == ["send_mail changes something"]
+
+
 async def test_a_command_is_approved_by_its_text(opening: Opening) -> None:
     asked: list[str] = []
 
@@ -368,6 +437,26 @@ async def test_what_approve_raises_ends_the_turn_and_is_raised(opening: Opening)
             await session.run("go")
         assert not sent
         assert (await session.run("go on")).text == "next"
+
+
+@pytest.mark.parametrize("answer", ["yes", "always", 1, None, ["once"]])
+async def test_an_answer_that_is_no_decision_is_a_type_error(opening: Opening, answer: Any) -> None:
+    sent: Sent = []
+    mail = sending(sent, needs_approval=True)
+    async with opening(MAIL, tools=[mail], approve=lambda request: answer) as (agent, _):
+        with pytest.raises(TypeError, match='must return True, False, "once", "session" or "deny"'):
+            await agent.run("go")
+    assert not sent
+
+
+async def test_approve_may_end_the_program(opening: Opening) -> None:
+    def approve(request: hermes.ApprovalRequest) -> hermes.Decision:
+        sys.exit(4)
+
+    mail = sending([], needs_approval=True)
+    async with opening(MAIL, tools=[mail], approve=approve) as (agent, _):
+        with pytest.raises(SystemExit):
+            await agent.run("go")
 
 
 @pytest.mark.parametrize("answer", ["blue", None])

@@ -92,7 +92,7 @@ async def test_interrupting_what_has_not_begun_ends_it(opening: Opening) -> None
         task = asyncio.create_task(session.run("go"))
         await asyncio.sleep(0)
         session.interrupt()
-        assert (await asyncio.wait_for(task, 10)).status == "interrupted"
+        assert (await asyncio.wait_for(task, 90)).status == "interrupted"
 
 
 async def test_steer(opening: Opening) -> None:
@@ -121,12 +121,54 @@ async def test_guidance_that_came_too_late_is_answered_in_the_same_run(opening: 
         assert last_prompt(provider) == "in French"
 
 
+async def test_guidance_that_an_interrupted_turn_had_not_read_comes_before_the_next_prompt(
+    opening: Opening,
+) -> None:
+    slow = say("one ", "two ").stall(after="text", n=1)
+    steps = (slow, say("oui"), say("next"))
+    async with opening(*steps) as (agent, provider), agent.session() as session:
+        async for event in session.stream("go"):
+            if isinstance(event, hermes.TextDelta):
+                assert session.steer("in French")
+                session.interrupt()
+                assert not session.steer("too late")
+            last = event
+        assert isinstance(last, hermes.Result) and last.status == "interrupted"
+        assert not session.steer("too late")
+        assert (await session.run("go on")).text == "oui"
+        assert last_prompt(provider) == "in French\n\ngo on"
+        await session.run("and again")
+        assert last_prompt(provider) == "and again"
+        assert b"too late" not in provider.requests[-1].body
+
+
+async def test_guidance_is_read_also_after_a_loop_that_was_left(opening: Opening) -> None:
+    slow = say("one ", "two ").stall(after="text", n=1)
+    async with opening(slow, say("oui")) as (agent, provider), agent.session() as session:
+        async for event in session.stream("go"):
+            if isinstance(event, hermes.TextDelta):
+                assert session.steer("in French")
+                break
+        await session.run("go on", output=str)
+        assert last_prompt(provider) == "in French\n\ngo on"
+
+
+@pytest.mark.parametrize("reply", [say("done"), status(401, "no")])
+async def test_a_turn_that_has_ended_takes_no_guidance(opening: Opening, reply: Reply) -> None:
+    async with opening(reply, say("next")) as (agent, provider), agent.session() as session:
+        async for event in session.stream("go"):
+            if isinstance(event, hermes.Result):
+                assert not session.steer("too late")
+        await session.run("go on")
+        assert b"too late" not in provider.requests[-1].body
+
+
 async def test_closing_the_agent_ends_what_runs_in_it(opening: Opening) -> None:
     gate = Gate()
     async with opening(say("never").hold(gate, n=0)) as (agent, _):
         task = asyncio.create_task(agent.run("go"))
         await gate.reached()
-    assert (await asyncio.wait_for(task, 10)).status == "interrupted"
+    assert (await asyncio.wait_for(task, 90)).status == "interrupted"
 
 
 async def test_a_turn_without_async(opening: Opening, tmp_path: Path) -> None:
@@ -148,8 +190,14 @@ async def test_misuse_is_said(opening: Opening) -> None:
         with pytest.raises(hermes.ConfigError, match="There is no session nope"):
             async with agent.session(resume="nope"):
                 pass
+        with pytest.raises(TypeError, match="resume must be a str, not 5"):
+            async with agent.session(resume=5):  # type: ignore[arg-type]
+                pass
+        with pytest.raises(TypeError, match="The prompt must be a str, not 5"):
+            await agent.run(5)  # type: ignore[call-overload]
         async with agent.session() as session:
-            pass
+            with pytest.raises(TypeError, match="The text must be a str"):
+                session.steer(b"x")  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="closed"):
             await session.run("hi")
 
@@ -174,6 +222,32 @@ async def test_what_cannot_be_used_is_a_config_error(
         async with hermes.Agent(home=tmp_path / "home", **options):
             pass
     assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": 5}, "model must be text, not 5"),
+        ({"instructions": 5}, "instructions must be text, not 5"),
+        ({"effort": "huge"}, "effort must be one of none, minimal, .*, not 'huge'"),
+        ({"max_turns": 0}, "max_turns must be a whole number of at least 1, not 0"),
+        ({"max_turns": "3"}, "max_turns must be a whole number of at least 1, not '3'"),
+        ({"budget_usd": -1}, "budget_usd must be a number of at least 0, not -1"),
+        ({"approvals": "zz"}, "approvals must be one of ask, smart, never-ask, not 'zz'"),
+        ({"approve": 5}, "approve must be a function, not 5"),
+        ({"ask": "x"}, "ask must be a function, not 'x'"),
+        ({"toolsets": "core"}, "toolsets must be a list of texts, not 'core'"),
+        ({"tools": print}, "tools must be a list of functions, not <built-in function print>"),
+        ({"home": 5}, "home must be a path, not 5"),
+        ({"cwd": 5}, "cwd must be a path, not 5"),
+        ({"yolo": "no"}, "yolo must be true or false, not 'no'"),
+    ],
+)
+def test_an_option_with_a_wrong_value_is_a_config_error(
+    options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(hermes.ConfigError, match=sentence):
+        hermes.Agent(**options)
 
 
 # -- structured output --------------------------------------------------------------------------

@@ -287,6 +287,6 @@ def test_certificates_are_read_when_https_is_first_spoken(certificate: Path) -> 
             env={"SSL_CERT_FILE": str(certificate / "cert.pem"), "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
         )
     assert done.stdout.startswith("200 ") and "kit-model" in done.stdout, done.stderr

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from hermes.config.env import decode_argument, find_proxy, supports_colour
+from hermes.config.env import build_child_env, decode_argument, find_proxy, supports_colour
+from hermes.config.secrets import Secrets
 
 PROXY = {"http_proxy": "http://p:1", "HTTPS_PROXY": "q:2", "ALL_PROXY": "socks5://s:3"}
 
@@ -68,3 +69,9 @@ def test_arguments_are_utf8_whatever_the_locale_made_of_them() -> None:
         decode_argument(raw.decode(sys.getfilesystemencoding(), "surrogateescape")) == "grüß 日本"
     )
     assert decode_argument("\udcff").isprintable()
+
+
+def test_commands_are_no_children_of_the_make_that_started_us() -> None:
+    environ = {"MAKELEVEL": "1", "MAKEFLAGS": "-j2", "MAKER": "kept", "PATH": "/bin"}
+    env = build_child_env(Secrets({}), environ)
+    assert env["MAKER"] == "kept" and not {"MAKELEVEL", "MAKEFLAGS"} & set(env)

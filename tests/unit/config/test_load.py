@@ -155,6 +155,11 @@ def test_a_bad_file_is_named_with_its_line_and_left_alone(
     assert file.read_bytes() == text.encode()
 
 
+def test_quotes_are_suggested_only_where_text_is_expected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tools\.enabled must be a list of texts, not true$"):
+        load_home(tmp_path / "h", "tools: {enabled: yes}\n")
+
+
 def test_bytes_that_are_no_text_name_their_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.yaml line 2: not UTF-8"):
         load_home(tmp_path / "h", b"model:\n  default: \xff\xfe\n")

@@ -404,7 +404,7 @@ def test_two_writers_at_once_both_keep_their_edits(tmp_path: Path) -> None:
     home = home_with(tmp_path, COMMENTED)
     writers = [setter(home, name, 12) for name in ("a", "b")]
     for writer in writers:
-        _, errors = writer.communicate(timeout=30)
+        _, errors = writer.communicate(timeout=90)
         assert writer.returncode == 0, errors
     platforms = load_setup(environ={"HERMES_HOME": str(home)}).config.platforms
     assert platforms["a"] == platforms["b"] == {f"k{i}": i for i in range(12)}
@@ -443,7 +443,7 @@ def test_two_that_read_and_write_back_lose_nothing(
         for names in (first, second)
     ]
     for writer in writers:
-        _, errors = writer.communicate(timeout=30)
+        _, errors = writer.communicate(timeout=90)
         assert writer.returncode == 0, errors
     config = load_setup(environ={"HERMES_HOME": str(home)}).config
     if script == GROWER:
@@ -460,7 +460,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> No
         acknowledged = int(writer.stdout.readline())
         time.sleep(0.011 * round_)
         writer.send_signal(signal.SIGKILL)
-        rest, _ = writer.communicate(timeout=30)
+        rest, _ = writer.communicate(timeout=90)
         if rest.split():
             acknowledged = max(acknowledged, *(int(n) for n in rest.splitlines() if n))
         found = load_setup(environ={"HERMES_HOME": str(home)}).config.platforms[f"r{round_}"]

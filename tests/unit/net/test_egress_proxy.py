@@ -341,7 +341,7 @@ async def run(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str]:
         stderr=asyncio.subprocess.STDOUT,
         env={"PATH": os.defpath, **(env or {})},
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         out, _ = await process.communicate()
     return process.returncode or 0, out.decode()
 

@@ -201,7 +201,7 @@ async def test_f67_random_damage_never_wedges(
         await noting(problems, store.search.find_messages("x"))
         await noting(problems, store.sessions.list_recent())
         await noting(
-            problems, asyncio.wait_for(store.sessions.append("s", [user_message("after")]), 30)
+            problems, asyncio.wait_for(store.sessions.append("s", [user_message("after")]), 90)
         )
         await store.close()
     assert noticed >= 8, "the damage was mostly where nothing is"

@@ -249,7 +249,7 @@ async def test_f66_waits_for_a_lock(
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     assert not done and await store.sessions.load_messages("s") == []
     await asyncio.to_thread(holder.let_go)
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 90)
     assert [m.text for m in await store.sessions.load_messages("s")] == ["patient"]
 
 
@@ -261,7 +261,7 @@ async def test_f66_gives_up_on_a_lock_that_stays(
     await store.sessions.create(SessionMeta("s"))
     holder = Holder(path)
     calls = [store.sessions.append("s", [user_message("refused")]) for _ in range(3)]
-    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 90)
     for result in results:
         assert isinstance(result, StoreError)
         check_sentence(result, "busy")

@@ -92,7 +92,7 @@ async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
 async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: SqliteStore) -> None:
     await store.wait_until_open()
     store.ledger.settle_call(entry())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]:
             await asyncio.sleep(0.02)
 
@@ -123,7 +123,7 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
     done = asyncio.Event()
     warned: list[CapWarning] = []
     one.ledger.settle_call(entry(7, 8.0), [CAP], lambda w: (warned.extend(w), done.set())[0])
-    await asyncio.wait_for(done.wait(), 30)
+    await asyncio.wait_for(done.wait(), 90)
     assert [(w.percent, w.spent) for w in warned] == [(75, 8.0)], "50 and 75 at once: the higher"
     _, levels = await two.ledger.reserve_call([CAP], lambda _: None)
     assert levels == [CapLevel(CAP, 8.0, 0.0)]
@@ -138,7 +138,7 @@ async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> N
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while (await store.ledger.reserve_call([CAP], lambda _: None))[1][0].running:
             await asyncio.sleep(0.01)
 

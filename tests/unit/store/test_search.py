@@ -18,7 +18,7 @@ from hermes.core.message import (
     user_message,
 )
 from hermes.core.store import SessionMeta
-from hermes.store import codec, migrations, search
+from hermes.store import migrations, search, search_index
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.stores import fill, find_sessions
 
@@ -144,7 +144,7 @@ async def test_search_sees_every_append_of_everybody(
 
 
 async def test_long_messages_are_searchable_up_to_a_bound(store: SqliteStore) -> None:
-    filler = "x" * (codec.SEARCHABLE_LENGTH - 100)
+    filler = "x" * (search_index.SEARCHABLE_LENGTH - 100)
     await fill(store, a=f"early {filler} late " + "y" * 200 + " beyond")
     assert await find_sessions(store, "early") == await find_sessions(store, "late") == {"a"}
     assert await find_sessions(store, "beyond") == set()

@@ -113,7 +113,7 @@ async def test_a_bug_on_the_thread_reaches_the_caller_and_stops_nobody(store: Sq
     await store.sessions.create(SessionMeta("s"))
     await store._database.writer.submit(lambda db: db.set_commit_hook(lambda: 1 / 0), mode="alone")
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.sessions.append("s", [user_message("lost")]), 30)
+        await asyncio.wait_for(store.sessions.append("s", [user_message("lost")]), 90)
     await store.sessions.append("s", [user_message("kept")])
     assert [m.text for m in await store.sessions.load_messages("s")] == ["kept"]
 
@@ -121,10 +121,10 @@ async def test_a_bug_on_the_thread_reaches_the_caller_and_stops_nobody(store: Sq
 async def test_reads_do_not_wait_for_writes_nor_writes_for_reads(store: SqliteStore) -> None:
     await store.sessions.append("s", [user_message("hi")], create=SessionMeta("s"))
     writing = Pause(store._database.writer)
-    assert len(await asyncio.wait_for(store.sessions.load_messages("s"), 30)) == 1
+    assert len(await asyncio.wait_for(store.sessions.load_messages("s"), 90)) == 1
     await writing.end()
     reading = Pause(store._database.reader)
-    await asyncio.wait_for(store.sessions.append("s", [user_message("there")]), 30)
+    await asyncio.wait_for(store.sessions.append("s", [user_message("there")]), 90)
     await reading.end()
 
 

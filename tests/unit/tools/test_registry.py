@@ -70,8 +70,8 @@ def test_schemas_are_short_and_say_only_what_works() -> None:
         tool.name: len(orjson.dumps([tool.name, tool.spec.description, tool.spec.parameters]))
         for tool in select_tools(["core"]).values()
     }
-    room = {"process": 550, "terminal": 400}
+    room = {"process": 550, "terminal": 820}  # with what a command may ask for
     assert {n: size for n, size in sizes.items() if size >= room.get(n, 350)} == {}
-    assert sum(sizes.values()) < 3 * 1024
+    assert sum(sizes.values()) < 3.5 * 1024
     shown = select_tools(["terminal"])["terminal"].spec.parameters["properties"]
-    assert set(shown) == {"command", "timeout", "workdir", "background", "pty"}
+    assert set(shown) == {"command", "timeout", "workdir", "background", "pty", "escalate"}

@@ -69,7 +69,7 @@ async def test_progress_is_shown_while_it_runs(ctx: ToolContext) -> None:
     os.mkfifo(ctx.workspace.cwd / "gate")
     watched = structs.replace(ctx, progress=progress)
     running = asyncio.create_task(call(terminal, watched, command="echo one; cat gate"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await seen.wait()
         assert words == ["one\n"]
         assert not running.done()

@@ -5,13 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes.agent.compression.token_estimate import (
-    Aim,
-    Level,
-    TokenGauge,
-    message_weight,
-    request_overhead,
-)
+from hermes.agent.compression import token_estimate
+from hermes.agent.compression.token_estimate import Aim, Level, TokenGauge
 from hermes.agent.turn import Agent, Summarizer, Turn, find_window, is_window_known
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
@@ -109,9 +104,8 @@ class Compressor:
         gauge = self._gauge
         if gauge is None or gauge.history is not turn.history:
             scale = gauge.scale if gauge is not None else 1.0
-            gauge = self._gauge = TokenGauge(
-                turn.history, request_overhead(agent, turn.system), scale
-            )
+            overhead = token_estimate.request_overhead(agent, turn.system)
+            gauge = self._gauge = TokenGauge(turn.history, overhead, scale)
         gauge.weigh_new_messages()
         return gauge
 
@@ -127,7 +121,7 @@ class Compressor:
             agent, turn, gauge, aim, name=self._name(), reader=reader
         )
         self._rest = _REST if asks and means.lacks_summary else max(0, self._rest - 1)
-        now = gauge.estimate_prompt(sum(map(message_weight, messages)))
+        now = gauge.estimate_prompt(sum(map(token_estimate.message_weight, messages)))
         if now > size * _SHRUNK:
             self._floor = int(gauge.next_prompt * _GREW)
             return False

@@ -45,15 +45,11 @@ def find_boundaries(messages: Sequence[Message]) -> list[int]:
     until = 0
     for i in range(1, len(messages)):
         until = max(until, needed[i - 1])
-        if i > until and not _must_follow(messages[i - 1], messages[i]):
+        role, kind = messages[i].role, messages[i].kind
+        follows = role == "tool" or kind == "steer" or role == messages[i - 1].role == "assistant"
+        if i > until and not follows:
             found.append(i)
     return [*found, len(messages)]
-
-
-def _must_follow(before: Message, message: Message) -> bool:
-    if message.role == "tool" or message.kind == "steer":
-        return True
-    return message.role == before.role == "assistant"
 
 
 def choose_cut(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
@@ -81,18 +77,14 @@ def find_tasks(messages: Sequence[Message]) -> tuple[int, ...]:
 
 def find_summary(messages: Sequence[Message]) -> int:
     """Index of the summary left by an earlier compression; -1: there is none."""
-    for i, message in enumerate(messages):
-        if message.kind == "summary":
-            return i
-    return -1
+    return next((i for i, message in enumerate(messages) if message.kind == "summary"), -1)
 
 
 def _find_head_end(
     messages: Sequence[Message], bounds: Sequence[int], sums: Sequence[int], most: int
 ) -> int:
     """Where the first exchange ends: a question, the first answer and the results of its calls."""
-    before = find_summary(messages)
-    if before >= 0:
+    if (before := find_summary(messages)) >= 0:
         return before
     answer = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
     end = next((b for b in bounds if b > answer), 0)

@@ -7,16 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.core.message import (
-    Media,
-    Message,
-    Native,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolReturn,
-)
+from hermes.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolReturn
 
 LINE = 320
 """Characters up to which a result stays as it is; the lines made here are shorter."""
@@ -56,16 +47,17 @@ def elide_message(message: Message, where: str, text: int | None = None) -> Mess
 
 def trim_results(message: Message, limit: int, where: str) -> Message:
     """The message with the middle cut out of results longer than `limit`."""
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolReturn):
-            content = tuple(
-                Text(cut_middle(c.text, limit, where)) if isinstance(c, Text) else c
-                for c in part.content
-            )
-            part = structs.replace(part, content=content)
-        parts.append(part)
-    return structs.replace(message, parts=tuple(parts), usage=None)
+
+    def trim(part: Part) -> Part:
+        if not isinstance(part, ToolReturn):
+            return part
+        texts = (
+            Text(cut_middle(c.text, limit, where)) if isinstance(c, Text) else c
+            for c in part.content
+        )
+        return structs.replace(part, content=tuple(texts))
+
+    return structs.replace(message, parts=tuple(map(trim, message.parts)), usage=None)
 
 
 def cut_middle(text: str, limit: int, where: str) -> str:
@@ -109,10 +101,8 @@ def _shorten_value(value: Any, where: str) -> Any:
         case dict():
             return {k: _shorten_value(v, where) for k, v in value.items()}
         case list() if len(value) > 20:
-            return [
-                *(_shorten_value(v, where) for v in value[:5]),
-                f"[… {len(value)} items: {where}]",
-            ]
+            first = [_shorten_value(v, where) for v in value[:5]]
+            return [*first, f"[… {len(value)} items: {where}]"]
         case list():
             return [_shorten_value(v, where) for v in value]
     return value

@@ -80,13 +80,8 @@ async def shorten_history(
     known = handoff.read_sources(_find_previous(history, cut))
     new = handoff.build_summary(body, (*known, middle.source))
     plan = _find_lasting_call(agent, history, cut)
-    return [
-        *short[: cut.head],
-        new,
-        *_pinned_messages(short, cut),
-        *plan,
-        *short[cut.tail :],
-    ], means
+    pinned = _pinned_messages(short, cut)
+    return [*short[: cut.head], new, *pinned, *plan, *short[cut.tail :]], means
 
 
 async def _ask_for_summary(
@@ -162,8 +157,13 @@ def _shorten_message(history: Sequence[Message], i: int, shape: _Layout) -> Mess
     if message.kind == "summary":
         return message
     if i in cut.tasks:
-        cuts = level == 3 and shape.refused
-        return _shorten_task(message, max(2000, room), where) if cuts else message
+        if level < 3 or not shape.refused:
+            return message
+        parts = tuple(
+            Text(cut_text(p.text, max(2000, room), where)) if isinstance(p, Text) else p
+            for p in message.parts
+        )
+        return structs.replace(message, parts=parts)
     if cut.head <= i < cut.tail:
         return elide_message(message, where, None if level == 1 else _LONG)
     if level == 1:
@@ -172,18 +172,7 @@ def _shorten_message(history: Sequence[Message], i: int, shape: _Layout) -> Mess
         return elide_message(message, where, _LONG)
     if level == 2:
         return trim_results(message, max(2000, room), where)
+    if message.role != "tool":
+        return elide_message(message, where)
     results = sum(m.role == "tool" for m in history[cut.tail :])
-    share = max(200, 2 * room // max(1, results))
-    return (
-        trim_results(message, share, where)
-        if message.role == "tool"
-        else elide_message(message, where)
-    )
-
-
-def _shorten_task(message: Message, limit: int, where: str) -> Message:
-    """The task verbatim, unless it alone is too long."""
-    parts = tuple(
-        Text(cut_text(p.text, limit, where)) if isinstance(p, Text) else p for p in message.parts
-    )
-    return structs.replace(message, parts=parts)
+    return trim_results(message, max(200, 2 * room // max(1, results)), where)

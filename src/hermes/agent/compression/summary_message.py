@@ -98,7 +98,8 @@ def find_faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
         found.append(
             "it leaves out the user's last instruction: " + _quote_start(facts.instruction)
         )
-    if left_out := [f for f in facts.files if _file_name(f).casefold() not in lowered]:
+    names = {f: f.rstrip("/").rpartition("/")[2] or f for f in facts.files}
+    if left_out := [f for f, name in names.items() if name.casefold() not in lowered]:
         found.append("it does not name the files " + ", ".join(left_out))
     return found
 
@@ -119,10 +120,6 @@ def _quote_start(text: str) -> str:
     return repr(text if len(text) <= 200 else text[:199] + "…")
 
 
-def _file_name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or path
-
-
 # -- without a model ---------------------------------------------------------------------------
 
 
@@ -131,7 +128,8 @@ def build_digest(middle: Middle, limit: int) -> str:
     messages, source, facts, before = middle.messages, middle.source, middle.facts, middle.before
     goal = _quote_start(facts.task) if facts.task else "See the user's messages."
     files = ", ".join(facts.files) or "None are known."
-    happened = _read_events(before)
+    listed = before.partition("\n## What happened\n")[2]
+    happened = [line for line in listed.split("\n") if line]
     calls = Counter(c.name for m in messages for c in m.calls)
     named = ", ".join(f"{name} x{n}" for name, n in calls.most_common(12)) or "no calls"
     happened.append(f"- S{source.number}#{source.first}-{source.last}: {named}")
@@ -148,12 +146,5 @@ def build_digest(middle: Middle, limit: int) -> str:
         f"## Open work\nThe task: {goal}\n\n## Next step\nGo on with it.",
         "## What happened\n" + "\n".join(happened[-_MAX_HAPPENED:]),
     ]
-    return _limit_length("\n\n".join(pieces), limit)
-
-
-def _read_events(body: str) -> list[str]:
-    return [line for line in body.partition("\n## What happened\n")[2].split("\n") if line]
-
-
-def _limit_length(text: str, limit: int) -> str:
+    text = "\n\n".join(pieces)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -9,16 +9,7 @@ from msgspec import Struct
 
 from hermes.agent.turn import Agent
 from hermes.core.history import History
-from hermes.core.message import (
-    Media,
-    Message,
-    Native,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolReturn,
-)
+from hermes.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolReturn
 
 IMAGE = 1600
 """Tokens of an image, about the same everywhere."""

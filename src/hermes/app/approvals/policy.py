@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from hermes.app.approvals.needs import downloads_packages, find_need
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.config.paths import cache_folder
-from hermes.core.escalation import Access, Escalation, FileAccess
+from hermes.core.escalation import PACKAGES, Access, Escalation, FileAccess, explain_bad_host
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
@@ -25,6 +26,10 @@ Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
 _NOBODY = "it needs the user's approval, and nobody gave it"
 _NO = "the user said no"
+_COMPOSED = (
+    "this session has read private files and untrusted text, nobody can be asked, and this URL is "
+    "in no message of the user, no search result and no page read before. Use a URL that is"
+)
 _NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
 YES = Verdict(True)
 _SMALL = "a small model asks for it"
@@ -40,6 +45,7 @@ _UNCONFINED = "it runs code that nothing confines on this machine"
 _ELSEWHERE = "escalate is for commands on this machine, and those of this session run elsewhere"
 _ALWAYS_CONFINED = "sandbox.required is true, so no command runs without the sandbox"
 _LONGEST_WHY = 300
+_REGISTRIES = Access(network=(PACKAGES,))
 
 
 class Safety(Struct, frozen=True):
@@ -53,10 +59,16 @@ class Safety(Struct, frozen=True):
     """Who answers what the rules ask about."""
     network: tuple[str, ...] = ()
     """Domains that confined commands may reach, once a person has allowed it."""
+    packages: bool = False
+    """Whether package managers may reach their registries without a question."""
     confirm: bool = False
     """Everything that runs or changes something is asked about: the model is a small one."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
+    unattended: Literal["seen", "allow", "deny"] = "seen"
+    """What may be fetched when nobody can be asked; seen: URLs that the conversation has shown."""
+    private_hosts: tuple[str, ...] = ()
+    """Hosts off the public internet that may be reached all the same."""
 
 
 class ApprovalSeams(Struct, frozen=True):
@@ -66,6 +78,8 @@ class ApprovalSeams(Struct, frozen=True):
     """A person's answer; None when nobody is there, or nobody answers in time."""
     attended: Callable[[], bool]
     """Whether somebody is there at all."""
+    has_seen: Callable[[str], bool]
+    """Whether the conversation has shown this URL."""
     models: ModelAccess
     tell: Callable[[str, str], None]
     """Shows the people of this session a notice: its code and its text."""
@@ -134,12 +148,14 @@ class Approvals:
                 free = inside and self.safety.mode != "read-only" and not self.safety.confirm
                 if self.safety.yolo or free:
                     return CHANGES
-                reason = f"writes {', '.join(keys) or 'files'}"
+                reason = f"writes {', '.join(keys)}" if keys else f"{tool.name} changes something"
                 reason += _STEERED if taint.untrusted and not inside else ""
             case _:
                 reason = needs_approval(taint, tool)
                 if self.safety.yolo or not reason:
                     return YES
+                if verdict := self._judge_fetch(tool, params):
+                    return verdict
         question = _Question(
             call,
             reason,
@@ -147,6 +163,20 @@ class Approvals:
             file=params if isinstance(params, FileAccess) else None,
         )
         return await self._ask(question, taint)
+
+    @property
+    def _unattended(self) -> bool:
+        return self.safety.asking == "never-ask" or not self._seams.attended()
+
+    def _judge_fetch(self, tool: Tool[Any], params: Any) -> Verdict | None:
+        """Where nobody can be asked, where its URL comes from decides about a fetch."""
+        policy = self.safety.unattended
+        allowed_before = tool.name in self._tools
+        if not tool.fetches or policy == "deny" or allowed_before or not self._unattended:
+            return None
+        url = tool.fetches(params)
+        is_known = policy == "allow" or not url or self._seams.has_seen(url)
+        return YES if is_known else Verdict(False, _COMPOSED)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._confined(params)
@@ -164,7 +194,11 @@ class Approvals:
         if self.safety.yolo:
             return _unread(judged, params) or self._will_run(judged, CHANGES)
         networked = confined and bool(self.safety.network) and self._backend_of(params) is None
-        tainted = needs_approval(taint, tool, sends=not confined)
+        # Unconfined, only a rule allows what does more than read: it was made for this.
+        ruled = judged.decision == "allow" and not confined
+        tainted = ""
+        if taint.can_leak and not ruled:
+            tainted = needs_approval(taint, tool, sends=not confined)
         if judged.decision == "allow" and not tainted and not self.safety.confirm:
             verdict = await self._online(call, tool, taint) if networked else CHANGES
             return self._will_run(judged, verdict)
@@ -182,16 +216,20 @@ class Approvals:
     def _find_escalation(self, params: Any, judged: Judgement) -> Escalation | Verdict | None:
         """What a command asks for beyond its walls, or is known to need; a refusal when nobody
         could grant it."""
-        asked: Escalation | None = getattr(params, "escalate", None)
+        if not hasattr(params, "escalate"):
+            return None  # it does not start a command
+        asked: Escalation | None = params.escalate
         elsewhere = self._backend_of(params) is not None
         if asked is None:
-            if judged.need is None or elsewhere or self.safety.required:
+            found = find_need(judged.commands, self._read_git_config())
+            if found is None or elsewhere or (found[1].unconfined and self.safety.required):
                 return None
-            why, need = judged.need
+            why, need = found
             granted = bool(need.network and self.safety.network)
-            alone = self.safety.asking == "never-ask" or not self._seams.attended()
-            ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, need)
-            return None if granted or (alone and not ruled) else Escalation.give(need, why)
+            ruled = self._is_ruled(judged, need)
+            return (
+                None if granted or (self._unattended and not ruled) else Escalation.give(need, why)
+            )
         if reason := self._explain_refusal(asked, elsewhere=elsewhere):
             return Verdict(False, f"this cannot be granted: {reason}")
         return Escalation.give(asked.resolve_paths(self._cwd), asked.why) if asked.asks else None
@@ -203,13 +241,27 @@ class Approvals:
             return _ELSEWHERE
         if asked.unconfined and self.safety.required:
             return _ALWAYS_CONFINED
+        hosts = asked.network if isinstance(asked.network, tuple) else ()
+        reasons = (explain_bad_host(host, self.safety.private_hosts) for host in hosts)
+        if reason := next(filter(None, reasons), ""):
+            return reason
         paths = [(path, True) for path in asked.write or ()]
         paths += [(path, False) for path in asked.read or ()]
         for path, write in paths:
             full = self._cwd / Path(path).expanduser()
+            if full.resolve().is_relative_to(self._cwd.resolve()):
+                return f"{path} is in the working directory; what is read-only there stays so"
+            if write and ".git" in full.resolve().parts:
+                return f"programs that {path} names would run later with all your rights"
             if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
                 return reason
         return ""
+
+    def _read_git_config(self) -> str:
+        try:
+            return (self._cwd / ".git" / "config").read_text("utf-8", "replace")
+        except OSError:
+            return ""
 
     async def _escalate(
         self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint, escalation: Escalation
@@ -221,20 +273,25 @@ class Approvals:
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
         prefixes = judged.grants if access.unconfined else grant_prefixes(judged.acting)
-        known = self._rules().with_grants(prefixes) if access.unconfined else self._rules()
+        if access.unconfined and any(prefix[0] != "git" for prefix in prefixes):
+            prefixes = ()  # most programs obey files that confined commands may change
+        known = self._rules().with_grants(judged.grants) if access.unconfined else self._rules()
         rest = self._judge(params, known, sandboxed=not access.unconfined)
-        ruled = judged.acting and self._escalation_rules().grants_access(judged.acting, access)
-        granted = Verdict(True, changes=True, access=access, network=bool(self.safety.network))
+        ruled = self._is_ruled(judged, access)
+        granted = Verdict(True, changes=True, access=access, network=_NETWORK in self._tools)
         if ruled and rest.decision == "allow" and not self.safety.confirm:
             return self._will_run(judged, granted)
         if self.safety.asking == "never-ask":
             return Verdict(False, f"it wants to {access.describe()}: {_NEVER}")
         why = " ".join(escalation.why.split())[:_LONGEST_WHY]
+        if params.escalate is not None:
+            why = 'the model says "{}"'.format(why.replace('"', "'"))
         reasons = (
             f"it wants to {access.describe()}: {why}",
             *(rest.reasons if rest.decision == "ask" else ()),
         )
-        tainted = needs_approval(taint, tool, sends=access.leaves_machine)
+        sends = access.leaves_machine
+        tainted = needs_approval(taint, tool, sends=sends) if taint.can_leak else ""
         question = _Question(
             call,
             "; ".join(filter(None, (*reasons, tainted))),
@@ -245,8 +302,15 @@ class Approvals:
         verdict = await self._person(question)
         return self._will_run(judged, granted) if verdict.allowed else verdict
 
-    def _escalation_rules(self) -> CommandRules:
-        return self._book.rules.with_rules(self._escalations)
+    def _is_ruled(self, judged: Judgement, access: Access) -> bool:
+        """Whether rules or earlier answers give these commands this access."""
+        if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
+            return True
+        by_git = any(argv[0] == "git" for argv in judged.acting)
+        if access.unconfined and by_git and not (self._cwd / ".git").exists():
+            return False  # a repository that a confined command makes here would be obeyed
+        rules = self._book.rules.with_rules(self._escalations)
+        return bool(judged.acting) and rules.grants_access(judged.acting, access)
 
     def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
         commits = judged.commits and not judged.read_only
@@ -258,7 +322,7 @@ class Approvals:
         reason = needs_approval(taint, tool, sends=True)
         if not reason or _NETWORK in self._tools:
             return ONLINE
-        if self.safety.asking == "never-ask" or not self._seams.attended():
+        if self._unattended:
             return OFFLINE
         why = f"it can reach {', '.join(self.safety.network)}: {reason}"
         verdict = await self._person(_Question(call, why, tool=_NETWORK))
@@ -333,7 +397,7 @@ class Approvals:
         return ONLINE if verdict.allowed and question.networked else verdict
 
     async def _model_agrees(self, question: _Question, taint: Taint) -> bool:
-        if not question.command or (taint.private and taint.untrusted):
+        if not question.command or taint.can_leak:
             return False
         from hermes.app.approvals import model_review as smart
 
@@ -388,9 +452,9 @@ def grant_prefixes(acting: Prefixes) -> Prefixes:
 
 
 def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
-    from hermes.exec.command_policy import CommandRule
+    from hermes.exec.command_policy import build_grant
 
-    return [CommandRule("allow", prefix, escalate=access) for prefix in prefixes]
+    return [build_grant(prefix, access) for prefix in prefixes]
 
 
 def _unread(judged: Judgement, params: Any) -> Verdict | None:

@@ -70,6 +70,6 @@ def _load(data: list[Any]) -> CommandRules:
 def _as_data(prefixes: Prefixes, access: Access | None) -> list[dict[str, Any]]:
     if not prefixes:
         return []
-    from hermes.exec.command_policy import CommandRule, rule_to_data
+    from hermes.exec.command_policy import build_grant, rule_to_data
 
-    return [rule_to_data(CommandRule("allow", prefix, escalate=access)) for prefix in prefixes]
+    return [rule_to_data(build_grant(prefix, access)) for prefix in prefixes]

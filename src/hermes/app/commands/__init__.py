@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})
 _OTHER_MODULES = {"reasoning": "effort"}
 """Commands whose module has another name."""
+RunCommand: TypeAlias = "Callable[[CommandContext, str], Awaitable[Reply]]"
 
 
 class CommandContext(Struct, frozen=True):
@@ -59,7 +60,7 @@ class Command(Struct, frozen=True):
     name: str
     help: str
     """One line."""
-    run: Callable[[CommandContext, str], Awaitable[Reply]]
+    run: RunCommand
     """Takes what follows the name. ConfigError when the arguments make no sense."""
     usage: str = ""
     """The arguments, as in `[ID] [yes]`."""
@@ -71,6 +72,13 @@ class Command(Struct, frozen=True):
     surfaces: Surfaces = "all"
     needs_model: bool = True
     """False: it also runs where no model can be called, for example without a key."""
+
+
+def command(
+    name: str, help: str, usage: str = "", **options: Any
+) -> Callable[[RunCommand], Command]:
+    """Makes a function the command /name; `options` are further fields of `Command`."""
+    return lambda run: Command(name, help, run, usage, **options)
 
 
 def parse_command(text: str) -> tuple[str, str] | None:
@@ -146,5 +154,4 @@ def take_confirmation(ctx: CommandContext, args: str) -> tuple[bool, list[str]]:
 @cache
 def _load_command(name: str) -> Command:
     module = import_module(f"{__name__}.{_OTHER_MODULES.get(name, name)}")
-    command: Command = module.COMMAND
-    return command
+    return next(c for c in vars(module).values() if isinstance(c, Command) and c.name == name)

@@ -2,19 +2,25 @@
 
 from typing import get_args
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.events import Answer, Approval
 
 
+@command(
+    "approve",
+    "approve the pending request",
+    "[once|session|always] [ID]",
+    never_waits=True,
+    surfaces="live",
+)
 async def approve_pending(ctx: CommandContext, args: str) -> Reply:
     answer: Answer = "once"
     wanted = ""
+    choices = {choice: choice for choice in get_args(Answer) if choice != "deny"}
     for word in args.split():
-        for choice in get_args(Answer):
-            if word.lower() == choice and choice != "deny":
-                answer = choice
-                break
+        if word.lower() in choices:
+            answer = choices[word.lower()]
         else:
             wanted = word
     question = find_pending(ctx, wanted)
@@ -33,13 +39,3 @@ def find_pending(ctx: CommandContext, wanted: str) -> Approval:
     if not found:
         raise ConfigError(f"No request {wanted} is waiting for approval.")
     return found[0]
-
-
-COMMAND = Command(
-    "approve",
-    "approve the pending request",
-    approve_pending,
-    usage="[once|session|always] [ID]",
-    never_waits=True,
-    surfaces="live",
-)

@@ -2,23 +2,28 @@
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
 
 
+@command(
+    "background",
+    "answer a prompt in the background",
+    "PROMPT | stop ID",
+    aliases=("bg",),
+    never_waits=True,
+    surfaces="live",
+)
 async def start_background(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/background needs a prompt. /agents shows what is running.")
     match args.split():
         case ["stop", wanted]:
             return _stop_prompts(ctx, wanted)
-    mine = ctx.session
+    mine, meta = ctx.session, ctx.session.transcript.meta
     session = await ctx.runtime.open_session(
-        source=mine.transcript.meta.source,
-        key=mine.transcript.meta.key,
-        cwd=Path(mine.transcript.meta.cwd),
-        options=mine.options,
+        source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=mine.options
     )
     ctx.runtime.background_prompts.start_prompt(mine, session, user_message(args))
     return Reply(
@@ -35,14 +40,3 @@ def _stop_prompts(ctx: CommandContext, wanted: str) -> Reply:
     for session in sessions:
         session.stop()
     return Reply(f"Stopped: {', '.join(s.id for s in sessions)}. What was done is kept.")
-
-
-COMMAND = Command(
-    "background",
-    "answer a prompt in the background",
-    start_background,
-    usage="PROMPT | stop ID",
-    aliases=("bg",),
-    never_waits=True,
-    surfaces="live",
-)

@@ -1,8 +1,6 @@
 """/busy: what happens to messages sent while the agent works."""
 
-from typing import get_args
-
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.app.interactions import BusyMode
 from hermes.core.errors import ConfigError
 
@@ -13,23 +11,13 @@ _MEANING: dict[BusyMode, str] = {
 }
 
 
+@command("busy", "what Enter does while it works", "[queue|steer|interrupt]", surfaces="live")
 async def set_busy_mode(ctx: CommandContext, args: str) -> Reply:
     interactions = ctx.session.interactions
     if args:
-        for mode in get_args(BusyMode):
-            if args.lower() == mode:
-                interactions.busy_mode = mode
-                break
-        else:
+        modes = [mode for mode in _MEANING if mode == args.lower()]
+        if not modes:
             raise ConfigError(f"/busy takes one of: {', '.join(_MEANING)}.")
+        interactions.busy_mode = modes[0]
     mode = interactions.busy_mode
     return Reply(f"Messages sent while it works: {_MEANING[mode]} ({mode}).")
-
-
-COMMAND = Command(
-    "busy",
-    "what Enter does while it works",
-    set_busy_mode,
-    usage="[queue|steer|interrupt]",
-    surfaces="live",
-)

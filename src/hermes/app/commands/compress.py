@@ -1,9 +1,15 @@
 """/compress: shorten the conversation now, before it has to be."""
 
-from hermes.app.commands import Command, CommandContext, Reply, require_idle
+from hermes.app.commands import CommandContext, Reply, command, require_idle
 from hermes.core.errors import ConfigError
 
 
+@command(
+    "compress",
+    "summarise the older part of the conversation",
+    aliases=("compact",),
+    surfaces="live",
+)
 async def compress_history(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if args:
@@ -16,12 +22,3 @@ async def compress_history(ctx: CommandContext, args: str) -> Reply:
     after = len(session.transcript.history)
     change = f"{before} messages became {after}" if after != before else "tool output was shortened"
     return Reply(f"Compressed: {change}.{back}")
-
-
-COMMAND = Command(
-    "compress",
-    "summarise the older part of the conversation",
-    compress_history,
-    aliases=("compact",),
-    surfaces="live",
-)

@@ -2,11 +2,12 @@
 
 import platform
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.config import paths
 from hermes.version import VERSION
 
 
+@command("debug", "details for a bug report", admin_only=True)
 async def show_debug_details(ctx: CommandContext, args: str) -> Reply:
     session, setup = ctx.session, ctx.runtime.setup
     client = session.agent.providers[0]
@@ -21,6 +22,3 @@ async def show_debug_details(ctx: CommandContext, args: str) -> Reply:
     )
     details = "\n".join(f"{name}: {value}" for name, value in rows)
     return Reply(f"{details}\nMore: hermes doctor, hermes logs.")
-
-
-COMMAND = Command("debug", "details for a bug report", show_debug_details, admin_only=True)

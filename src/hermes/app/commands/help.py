@@ -5,11 +5,20 @@ from hermes.app.commands import (
     Command,
     CommandContext,
     Reply,
+    command,
     load_commands,
     require_command,
 )
 
 
+@command(
+    "help",
+    "list the commands, or explain one",
+    "[COMMAND]",
+    aliases=("commands",),
+    never_waits=True,
+    needs_model=False,
+)
 async def show_help(ctx: CommandContext, args: str) -> Reply:
     if args:
         return Reply(_describe_command(require_command(args.lstrip("/").lower())))
@@ -27,14 +36,3 @@ def _describe_command(command: Command) -> str:
     if command.aliases:
         lines.append("also: " + ", ".join(f"/{alias}" for alias in command.aliases))
     return "\n".join(lines)
-
-
-COMMAND = Command(
-    "help",
-    "list the commands, or explain one",
-    show_help,
-    usage="[COMMAND]",
-    aliases=("commands",),
-    never_waits=True,
-    needs_model=False,
-)

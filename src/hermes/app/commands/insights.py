@@ -2,7 +2,7 @@
 
 import time
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.ledger import UsageRow
 from hermes.core.text import format_plural
@@ -11,6 +11,12 @@ _DEFAULT_DAYS = 30
 _MAX_MODELS = 8
 
 
+@command(
+    "insights",
+    "tokens used in the last days; with cost, the price",
+    "[DAYS] [cost]",
+    needs_model=False,
+)
 async def show_insights(ctx: CommandContext, args: str) -> Reply:
     days, cost = _DEFAULT_DAYS, False
     for word in args.lower().split():
@@ -38,12 +44,3 @@ def _format_row(row: UsageRow, *, cost: bool) -> str:
     if cost:
         text += f", ${row.cost:.4f}" + (f" ({row.unpriced} of unknown price)" * bool(row.unpriced))
     return text
-
-
-COMMAND = Command(
-    "insights",
-    "tokens used in the last days; with cost, the price",
-    show_insights,
-    usage="[DAYS] [cost]",
-    needs_model=False,
-)

@@ -2,12 +2,13 @@
 
 from msgspec import structs
 
-from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, command
 from hermes.app.commands._price import describe_reread_cost
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.endpoint import ModelChoice
 
 
+@command("model", "show the model, or switch it for this session", "[NAME]", admin_only=True)
 async def switch_model(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
@@ -27,12 +28,3 @@ async def switch_model(ctx: CommandContext, args: str) -> Reply:
     await session.transcript.update_meta(model=target.model)
     text = f"Switched to {target.model} ({target.provider}) for this session."
     return Reply(text + describe_reread_cost(session, before))
-
-
-COMMAND = Command(
-    "model",
-    "show the model, or switch it for this session",
-    switch_model,
-    "[NAME]",
-    admin_only=True,
-)

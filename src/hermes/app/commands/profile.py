@@ -1,8 +1,9 @@
 """/profile: the active profile and its folder."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 
 
+@command("profile", "the active profile and its folder", never_waits=True, needs_model=False)
 async def show_profile(ctx: CommandContext, args: str) -> Reply:
     setup = ctx.runtime.setup
     lines = [f"profile: {setup.profile_name}"]
@@ -12,12 +13,3 @@ async def show_profile(ctx: CommandContext, args: str) -> Reply:
             "To use another: hermes -p NAME. See also: hermes profile list.",
         ]
     return Reply("\n".join(lines))
-
-
-COMMAND = Command(
-    "profile",
-    "the active profile and its folder",
-    show_profile,
-    never_waits=True,
-    needs_model=False,
-)

@@ -1,10 +1,11 @@
 """/resume: resume a stored session."""
 
-from hermes.app.commands import Command, CommandContext, Reply, require_idle
+from hermes.app.commands import CommandContext, Reply, command, require_idle
 from hermes.app.commands._lookup import find_own_session
 from hermes.core.errors import ConfigError
 
 
+@command("resume", "resume a stored session", "ID|TITLE", surfaces="live")
 async def resume_session(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/resume needs the id or the title of a session. See /sessions.")
@@ -13,8 +14,3 @@ async def resume_session(ctx: CommandContext, args: str) -> Reply:
     other = await ctx.runtime.reopen_session(ctx.session, meta.id)
     title = f": {other.transcript.meta.title}" if other.transcript.meta.title else ""
     return Reply(f"Resumed {other.id}{title}", session=other)
-
-
-COMMAND = Command(
-    "resume", "resume a stored session", resume_session, usage="ID|TITLE", surfaces="live"
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
+from hermes.app.commands import CommandContext, Reply, command, require_idle, take_confirmation
 from hermes.app.commands._files import (
     describe_restored,
     explain_no_files,
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _MAX_LISTED = 20
 
 
+@command(
+    "rollback",
+    "list the checkpoints of this folder, or restore one",
+    "[NUMBER|ID] [PATH...] [yes]",
+    admin_only=True,
+    needs_model=False,
+)
 async def roll_back(ctx: CommandContext, args: str) -> Reply:
     from hermes.exec.snapshots.checkpoints import list_checkpoints, restore_checkpoint
 
@@ -64,13 +71,3 @@ def _find_checkpoint(made: list[Checkpoint], word: str) -> Checkpoint:
             raise ConfigError(f"There is no checkpoint {word}. /rollback lists them.")
         case _:
             raise ConfigError(f"{word} matches several checkpoints; type more of the id.")
-
-
-COMMAND = Command(
-    "rollback",
-    "list the checkpoints of this folder, or restore one",
-    roll_back,
-    usage="[NUMBER|ID] [PATH...] [yes]",
-    admin_only=True,
-    needs_model=False,
-)

@@ -2,10 +2,11 @@
 
 import time
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.app.commands._lookup import list_own_sessions
 
 
+@command("sessions", "list recent sessions, for /resume", needs_model=False)
 async def show_sessions(ctx: CommandContext, args: str) -> Reply:
     rows = []
     for meta in await list_own_sessions(ctx.runtime.store, ctx.session.transcript.meta):
@@ -13,6 +14,3 @@ async def show_sessions(ctx: CommandContext, args: str) -> Reply:
         mark = "*" if meta.id == ctx.session.id else " "
         rows.append(f"{mark} {meta.id}  {used}  {meta.messages:>4}  {meta.title}".rstrip())
     return Reply("\n".join(rows) or "No sessions are stored.")
-
-
-COMMAND = Command("sessions", "list recent sessions, for /resume", show_sessions, needs_model=False)

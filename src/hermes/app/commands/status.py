@@ -1,24 +1,23 @@
 """/status: the session, its model and its permissions."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.text import format_plural
 
 
+@command("status", "the session, its model and its permissions", never_waits=True)
 async def show_status(ctx: CommandContext, args: str) -> Reply:
     session, config = ctx.session, ctx.runtime.setup.config
     target = session.agent.providers[0].target
     yolo = session.options.yolo
-    waiting = len(session.interactions.pending_approvals) + len(
-        session.interactions.pending_questions
-    )
+    interactions = session.interactions
+    waiting = len(interactions.pending_approvals) + len(interactions.pending_questions)
     activity = "working" if session.is_busy else "starting" if session.is_starting else "idle"
+    if waiting:
+        activity += f", waiting for {format_plural(waiting, 'answer')}"
     rows = [
         ("session", session.id),
         ("title", session.transcript.meta.title),
-        (
-            "state",
-            activity + (f", waiting for {format_plural(waiting, 'answer')}" if waiting else ""),
-        ),
+        ("state", activity),
         ("messages", str(len(session.transcript.history))),
         ("model", f"{target.model} ({target.provider})"),
         ("folder", session.transcript.meta.cwd),
@@ -27,8 +26,3 @@ async def show_status(ctx: CommandContext, args: str) -> Reply:
         ("branch of", session.transcript.meta.parent),
     ]
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
-
-
-COMMAND = Command(
-    "status", "the session, its model and its permissions", show_status, never_waits=True
-)

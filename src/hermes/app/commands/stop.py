@@ -1,12 +1,13 @@
 """/stop: stop the running turn at once."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 
 _STOPPED = "⚡ Force-stopped. The session is suspended — your next message will start fresh."
 _STARTING = "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
 _IDLE = "No active task to stop."
 
 
+@command("stop", "stop the running turn", never_waits=True, needs_model=False)
 async def stop_turn(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     running, starting = session.is_busy, session.is_starting
@@ -14,6 +15,3 @@ async def stop_turn(ctx: CommandContext, args: str) -> Reply:
         return Reply(_IDLE)
     session.stop()
     return Reply(_STOPPED if running else _STARTING, suspend=True)
-
-
-COMMAND = Command("stop", "stop the running turn", stop_turn, never_waits=True, needs_model=False)

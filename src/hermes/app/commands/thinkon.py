@@ -1,11 +1,9 @@
 """/thinkon: turn reasoning on again."""
 
-from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.commands.effort import set_effort as reasoning
+from hermes.app.commands import CommandContext, Reply, command
+from hermes.app.commands.effort import set_effort
 
 
+@command("thinkon", "same as /reasoning on", surfaces="live")
 async def turn_reasoning_on(ctx: CommandContext, args: str) -> Reply:
-    return await reasoning(ctx, "on")
-
-
-COMMAND = Command("thinkon", "same as /reasoning on", turn_reasoning_on, surfaces="live")
+    return await set_effort.run(ctx, "on")

@@ -1,11 +1,12 @@
 """/title: show or change the title of the session."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.text import replace_invalid
 
 _MAX_CHARS = 200
 
 
+@command("title", "show or change the session's title", "[TEXT]", needs_model=False)
 async def set_title(ctx: CommandContext, args: str) -> Reply:
     transcript = ctx.session.transcript
     if not args:
@@ -13,8 +14,3 @@ async def set_title(ctx: CommandContext, args: str) -> Reply:
     title = " ".join(replace_invalid(args).split())[:_MAX_CHARS]
     await transcript.update_meta(title=title)
     return Reply(f"Title: {title}")
-
-
-COMMAND = Command(
-    "title", "show or change the session's title", set_title, "[TEXT]", needs_model=False
-)

@@ -1,8 +1,9 @@
 """/tools: the tools of this session."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 
 
+@command("tools", "the tools of this session")
 async def show_tools(ctx: CommandContext, args: str) -> Reply:
     agent = ctx.session.agent
     if not agent.tools:
@@ -15,6 +16,3 @@ async def show_tools(ctx: CommandContext, args: str) -> Reply:
         lines.append("found by search: " + ", ".join(searchable))
     lines.append("To change this for new sessions: hermes tools enable|disable NAME")
     return Reply("\n".join(lines))
-
-
-COMMAND = Command("tools", "the tools of this session", show_tools)

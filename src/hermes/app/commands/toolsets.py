@@ -1,9 +1,10 @@
 """/toolsets: all available tools, by group."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.tools.registry import list_toolsets
 
 
+@command("toolsets", "all available tools, by group")
 async def show_toolsets(ctx: CommandContext, args: str) -> Reply:
     mine = ctx.session.agent.tools
     lines = []
@@ -12,6 +13,3 @@ async def show_toolsets(ctx: CommandContext, args: str) -> Reply:
         if marked:
             lines.append(f"{toolset}: {', '.join(marked)}")
     return Reply("\n".join([*lines, "In parentheses: not in this session."]))
-
-
-COMMAND = Command("toolsets", "all available tools, by group", show_toolsets)

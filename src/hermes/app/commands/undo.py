@@ -2,31 +2,26 @@
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
+from hermes.app.commands import CommandContext, Reply, command, require_idle, take_confirmation
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
 from hermes.app.session_records import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
 
+@command("undo", "undo the last turn: its messages and file changes", "[TURNS] [yes]")
 async def undo_turns(ctx: CommandContext, args: str) -> Reply:
     confirmed, words = take_confirmation(ctx, args)
     index = _first_index(ctx, words)
-    session, home = ctx.session, ctx.runtime.setup.home
-    found = await find_checkpoint_since(
-        ctx.runtime.store,
-        home,
-        session.transcript.meta,
-        index=index,
-        length=len(session.transcript.history),
-    )
-    workspace = Path(session.transcript.meta.cwd)
+    session, home, store = ctx.session, ctx.runtime.setup.home, ctx.runtime.store
+    meta, length = session.transcript.meta, len(session.transcript.history)
+    found = await find_checkpoint_since(store, home, meta, index=index, length=length)
+    workspace = Path(meta.cwd)
     if not confirmed:
-        preview = (
-            await preview_restore(workspace, home, found)
-            if found
-            else explain_no_files(workspace, home)
-        )
+        if found:
+            preview = await preview_restore(workspace, home, found)
+        else:
+            preview = explain_no_files(workspace, home)
         return Reply(f"{_describe_messages(ctx, index)}\n{preview}", confirm="Undo this?")
     lines = []
     if found:
@@ -61,8 +56,3 @@ def _describe_messages(ctx: CommandContext, index: int) -> str:
     first = " ".join(undone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
     return f"Removes {format_plural(len(undone), 'message')}, starting with: {first}"
-
-
-COMMAND = Command(
-    "undo", "undo the last turn: its messages and file changes", undo_turns, usage="[TURNS] [yes]"
-)

@@ -1,10 +1,11 @@
 """/usage: tokens used by this session."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
 
 
+@command("usage", "tokens used by this session; with cost, the price", "[cost]", needs_model=False)
 async def show_usage(ctx: CommandContext, args: str) -> Reply:
     if args not in ("", "cost"):
         raise ConfigError("/usage takes no arguments, or `cost`.")
@@ -21,12 +22,3 @@ async def show_usage(ctx: CommandContext, args: str) -> Reply:
         cost = "unknown" if total.cost is None else f"${total.cost:.4f}"
         lines.append(f"cost: {cost}{' (estimated)' if total.estimated else ''}")
     return Reply("\n".join(lines))
-
-
-COMMAND = Command(
-    "usage",
-    "tokens used by this session; with cost, the price",
-    show_usage,
-    "[cost]",
-    needs_model=False,
-)

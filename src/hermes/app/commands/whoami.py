@@ -1,8 +1,9 @@
 """/whoami: who you are logged in as."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import CommandContext, Reply, command
 
 
+@command("whoami", "who you are logged in as", needs_model=False)
 async def show_identity(ctx: CommandContext, args: str) -> Reply:
     meta, setup = ctx.session.transcript.meta, ctx.runtime.setup
     rows = [
@@ -12,6 +13,3 @@ async def show_identity(ctx: CommandContext, args: str) -> Reply:
         ("profile", setup.profile_name),
     ]
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
-
-
-COMMAND = Command("whoami", "who you are logged in as", show_identity, needs_model=False)

@@ -31,41 +31,33 @@ class AdoptableProgram(Struct, frozen=True):
 
 def _read_codex(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("tokens")
-    found = found if isinstance(found, Mapping) else {}
-    access = _text_field(found, "access_token")
-    account = _text_field(found, "account_id") or read_claim(
-        _text_field(found, "id_token"), flow.account_claim
-    )
+    access, refresh = _text_field(found, "access_token"), _text_field(found, "refresh_token")
+    claim = read_claim(_text_field(found, "id_token"), flow.account_claim)
+    account = _text_field(found, "account_id") or claim
     # The file does not say when it expires: it is renewed before the first call.
-    return Token(
-        access, _text_field(found, "refresh_token"), 1.0, 0.0, account, flow.token_url, "codex"
-    )
+    return Token(access, refresh, 1.0, 0.0, account, flow.token_url, "codex")
 
 
 def _read_claude(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("claudeAiOauth")
-    found = found if isinstance(found, Mapping) else {}
-    ends = found.get("expiresAt")
+    ends = found.get("expiresAt") if isinstance(found, Mapping) else None
     expires = ends / 1000 if isinstance(ends, (int, float)) else 1.0
     access, refresh = _text_field(found, "accessToken"), _text_field(found, "refreshToken")
     return Token(access, refresh, expires, time.time(), "", flow.token_url, "claude")
 
 
 def _read_gh(data: Any, flow: OAuthSpec) -> Token | str:
-    host = data.get("github.com")
-    return _text_field(host, "oauth_token") if isinstance(host, Mapping) else ""
+    return _text_field(data.get("github.com"), "oauth_token")
 
 
-PROGRAMS = {
-    program.name: program
-    for program in (
-        AdoptableProgram("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _read_codex),
-        AdoptableProgram(
-            "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _read_claude
-        ),
-        AdoptableProgram("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _read_gh),
-    )
-}
+_PROGRAMS = (
+    AdoptableProgram("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _read_codex),
+    AdoptableProgram(
+        "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _read_claude
+    ),
+    AdoptableProgram("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _read_gh),
+)
+PROGRAMS = {program.name: program for program in _PROGRAMS}
 
 
 def read_login(program: AdoptableProgram, flow: OAuthSpec) -> Token | str:
@@ -82,32 +74,21 @@ def read_login(program: AdoptableProgram, flow: OAuthSpec) -> Token | str:
         ) from None
     found = program.read(_parse_file(raw, file), flow)
     if not (found.access if isinstance(found, Token) else found):
-        raise ConfigError(
-            f"{file} holds no login that can be taken over. Run: hermes auth login "
-            f"{program.provider}"
-        )
+        hint = f"Run: hermes auth login {program.provider}"
+        raise ConfigError(f"{file} holds no login that can be taken over. {hint}")
     return found
 
 
 def _parse_file(raw: bytes, file: Path) -> Mapping[str, Any]:
-    try:
-        if file.suffix == ".json":
-            data = msgspec.json.decode(raw)
-        else:
-            import yaml
+    import yaml
 
-            data = yaml.safe_load(raw)
-    except (ValueError, _yaml_error()):
+    try:
+        data = msgspec.json.decode(raw) if file.suffix == ".json" else yaml.safe_load(raw)
+    except (ValueError, yaml.YAMLError):
         data = None
     if not isinstance(data, Mapping):
         raise ConfigError(f"{file} has an unexpected format; nothing was changed.")
     return data
-
-
-def _yaml_error() -> type[Exception]:
-    import yaml
-
-    return yaml.YAMLError
 
 
 def _text_field(data: Any, name: str) -> str:

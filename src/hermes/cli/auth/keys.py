@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from msgspec import structs
 
 from hermes.app.model_probe import ping_model
 from hermes.app.runtime import Runtime
+from hermes.cli.startup import run_async
 from hermes.config import dotenv
 from hermes.config.load import Setup
 from hermes.config.update import apply_changes
@@ -26,6 +26,8 @@ from hermes.llm.endpoints.inventory import (
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.providers import find_provider
 
+_SET_ELSEWHERE = "{} is set in the environment, not in .env: remove it where it is set."
+
 
 def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -> str:
     """Stores a key; the sentence says where. ConfigError: nothing was changed."""
@@ -33,22 +35,18 @@ def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -
     if same := next((h for h in keys if h.value == key), None):
         return f"That key is already stored in {same.name} ({same.source}); nothing was changed."
     if replace and keys:
-        return _replace_key(setup, provider, key, keys)
-    used = key_variables(setup.config, provider)
-    variable = (
-        free_name(setup.secrets, used, provider.usual_variable) if keys else provider.usual_variable
-    )
+        return _replace_key(setup, provider.name, key, keys)
+    variable = provider.usual_variable
     changes: dict[str, Any] = {}
+    effect = f"it is now the key for {provider.name}"
     if keys:
+        variable = free_name(setup.secrets, key_variables(setup.config, provider), variable)
         changes = _pool_changes(setup, provider, [*(h.name for h in keys), variable])
+        effect = f"{provider.name} now has a pool of {len(keys) + 1} keys"
     elif provider.needs_api_key_env:
         changes = {f"providers.{provider.name}.api_key_env": variable}
     _store_key(setup, variable, key, changes)
-    if keys:
-        return (
-            f"Stored as {variable} in .env; {provider.name} now has a pool of {len(keys) + 1} keys."
-        )
-    return f"Stored as {variable} in .env; it is now the key for {provider.name}."
+    return f"Stored as {variable} in .env; {effect}."
 
 
 def list_keys(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
@@ -57,19 +55,14 @@ def list_keys(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
     return [credential for credential in found if credential.kind == "key"]
 
 
-def _replace_key(
-    setup: Setup, provider: NamedProvider, key: str, keys: list[StoredCredential]
-) -> str:
+def _replace_key(setup: Setup, name: str, key: str, keys: list[StoredCredential]) -> str:
     old = keys[0]
     if len(keys) > 1:
-        raise ConfigError(
-            f"{provider.name} has {len(keys)} keys. Remove the old one with "
-            f"hermes auth remove {provider.name} NAME, then add the new one."
-        )
+        advice = f"Remove the old one with hermes auth remove {name} NAME, then add the new one."
+        raise ConfigError(f"{name} has {len(keys)} keys. {advice}")
     if old.source == "environment":
-        raise ConfigError(
-            f"{old.name} is set in the environment, which overrides .env: change it there."
-        )
+        text = f"{old.name} is set in the environment, which overrides .env: change it there."
+        raise ConfigError(text)
     dotenv.set_variable(setup.home, old.name, key)
     return f"Replaced {old.name} in .env."
 
@@ -100,25 +93,20 @@ def _store_key(setup: Setup, variable: str, key: str, changes: dict[str, Any]) -
 def check_key(setup: Setup, provider: NamedProvider, key: str, model: str) -> str:
     """Makes a real call with the key: empty when it was answered, otherwise what went wrong."""
     variable = provider.usual_variable
-    secrets = setup.secrets.with_variable(variable, key)
-    setup = structs.replace(setup, secrets=secrets)
-    return asyncio.run(
-        _call_provider(setup, provider, ModelChoice(model, provider.name, "", variable))
-    )
+    setup = structs.replace(setup, secrets=setup.secrets.with_variable(variable, key))
+    choice = ModelChoice(model, provider.name, "", variable)
+    return run_async(_call_provider(setup, provider, choice))
 
 
 async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelChoice) -> str:
     async with Runtime.open(setup) as runtime:
         if not choice.model and not _has_model(setup, provider):
-            any_model = resolve_chain(
-                setup.config, setup.secrets, structs.replace(choice, model="?")
-            )
-            listed = await Client(any_model[0], runtime.transport).listing.list_models()
+            any_model = structs.replace(choice, model="?")
+            endpoint = resolve_chain(setup.config, setup.secrets, any_model)[0]
+            listed = await Client(endpoint, runtime.transport).listing.list_models()
             if not listed:
-                return (
-                    f"{provider.name} lists no models to test the key with, or rejects it; "
-                    "name a model with --model"
-                )
+                problem = f"{provider.name} lists no models to test the key with, or rejects it"
+                return f"{problem}; name a model with --model"
             choice = structs.replace(choice, model=listed[0])
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         return (await ping_model(runtime.services, endpoint)).error
@@ -133,21 +121,16 @@ def _has_model(setup: Setup, provider: NamedProvider) -> bool:
     return provider.spec is not None and bool(provider.spec.default_model)
 
 
-def remove_keys(
-    setup: Setup, provider: NamedProvider, which: str, *, everything: bool
-) -> list[str]:
+def remove_keys(setup: Setup, provider: NamedProvider, which: str, *, every: bool) -> list[str]:
     """Removes keys from .env; the names of their variables."""
     keys = list_keys(setup, provider)
     stored = [key for key in keys if key.source == ".env"]
     chosen = [key for key in keys if which in (key.name, key.value[-4:])] if which else stored
     if not chosen:
         raise ConfigError(_describe_no_match(provider, which, keys))
-    foreign = [key.name for key in chosen if key.source != ".env"]
-    if foreign:
-        raise ConfigError(
-            f"{foreign[0]} is set in the environment, not in .env: remove it where it is set."
-        )
-    if len(chosen) > 1 and not everything:
+    if foreign := [key.name for key in chosen if key.source != ".env"]:
+        raise ConfigError(_SET_ELSEWHERE.format(foreign[0]))
+    if len(chosen) > 1 and not every:
         listed = ", ".join(f"{key.name} ({key.key_hint})" for key in chosen)
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
     removed = [key.name for key in chosen]
@@ -163,7 +146,7 @@ def _describe_no_match(provider: NamedProvider, which: str, keys: list[StoredCre
         listed = ", ".join(f"{key.name} ({key.key_hint})" for key in keys) or "none"
         return f"{provider.name} has no key {which}; it has: {listed}."
     if keys:
-        return f"{keys[0].name} is set in the environment, not in .env: remove it where it is set."
+        return _SET_ELSEWHERE.format(keys[0].name)
     return f"There is no key for {provider.name} in .env."
 
 
@@ -172,8 +155,8 @@ def _removal_changes(setup: Setup, provider: NamedProvider, removed: list[str]) 
     section = f"providers.{provider.name}"
     row = provider.row
     changes: dict[str, Any] = {}
-    if any(name in removed for name in row.api_key_envs):
-        left = [name for name in row.api_key_envs if name not in removed]
+    left = [name for name in row.api_key_envs if name not in removed]
+    if len(left) < len(row.api_key_envs):
         default = provider.spec is not None and left == [*provider.spec.keys[:1]]
         changes[f"{section}.api_key_envs"] = None if default or not left else left
     if row.api_key_env in removed:

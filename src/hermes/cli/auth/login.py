@@ -25,17 +25,13 @@ async def log_in(setup: Setup, provider: NamedProvider, *, browser: bool) -> Tok
     """Logs in and stores the token. ProviderError says why that failed."""
     flow = provider.login_flow
     if flow is None:
-        raise ConfigError(
-            f"{provider.name} has no login, it needs a key. Run: hermes auth add {provider.name}"
-        )
+        hint = f"Run: hermes auth add {provider.name}"
+        raise ConfigError(f"{provider.name} has no login, it needs a key. {hint}")
     attended = os.isatty(0) and os.isatty(2)
     screen = _LoginScreen(setup, browser=browser and attended)
-    transport = Transport()
-    try:
-        steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+    steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+    async with Transport() as transport:
         token = await run_login(flow, transport, steps)
-    finally:
-        await transport.close()
     store_token(setup, provider, token)
     return token
 
@@ -85,19 +81,18 @@ class _LoginScreen:
 
     def _open_browser(self, address: str) -> None:
         """Opens the address in a browser on this screen, if there is one."""
-        environ = get_environment()
-        screen = (
-            sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-        )
-        opener = which("open" if sys.platform == "darwin" else "xdg-open")
+        environ, mac = get_environment(), sys.platform == "darwin"
+        screen = mac or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+        opener = which("open" if mac else "xdg-open")
         if not self._browser or not screen or not opener or environ.get("SSH_CONNECTION"):
             return
+        environ, null = build_child_env(self._setup.secrets), subprocess.DEVNULL
         subprocess.Popen(
             [opener, address],
-            env=build_child_env(self._setup.secrets),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            env=environ,
+            stdin=null,
+            stdout=null,
+            stderr=null,
             start_new_session=True,
         )
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from hermes.cli.auth.adopt import PROGRAMS
 from hermes.cli.main import EXIT_FAILED, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.parser import CommandParser
 from hermes.cli.process import harden_process
-from hermes.cli.startup import load_checked_setup, refuse_agent
+from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import to_json
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
@@ -41,34 +41,23 @@ _WORD_COUNTS = {"list": (0, 1), "status": (0, 1), "remove": (1, 2)}
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes auth", "Manage keys and logins of providers.", _EPILOG)
+    parser = CommandParser("auth", "Manage keys and logins of providers.", _EPILOG)
     add = parser.add_argument
     add("words", nargs="*", metavar="COMMAND PROVIDER", help="see below")
-    add(
-        "--key-env",
-        metavar="NAME",
-        type=parse_variable_name,
-        help="add: read the key from this environment variable",
-    )
-    add("--check", action="store_true", help="add: test the key with one cheap call first")
+    parser.add_key_option("--key-env", "NAME", "add: read the key from this environment variable")
+    parser.add_flag("--check", help="add: test the key with one cheap call first")
     add("--model", metavar="M", default="", help="add --check: the model to test with")
-    add("--replace", action="store_true", help="add: replace the present key")
-    add(
-        "--from",
-        dest="program",
-        choices=sorted(PROGRAMS),
-        help="add: take over the login of this program",
-    )
-    add("--all", action="store_true", help="remove: remove every key of the provider")
-    add("--no-browser", action="store_true", help="login: do not open a browser")
-    add("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--replace", help="add: replace the present key")
+    source = "add: take over the login of this program"
+    add("--from", dest="program", choices=sorted(PROGRAMS), help=source)
+    parser.add_flag("--all", help="remove: remove every key of the provider")
+    parser.add_flag("--no-browser", help="login: do not open a browser")
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
     words = [decode_argument(word) for word in args.words]
     if any(map(_looks_like_key, words)):
-        parser.error(
-            "do not pass a key as an argument, others could see it; you will be asked for it"
-        )
+        warning = "do not pass a key as an argument, others could see it"
+        parser.error(f"{warning}; you will be asked for it")
     if words and words[0] not in _ACTIONS:
         words.insert(0, "add")
     args.action, *args.words = words or ["list"]
@@ -92,11 +81,16 @@ def _load_for_change(args: Namespace) -> Setup:
     return load_checked_setup(args.profile)
 
 
-def _add_credential(args: Namespace) -> int:
+def _load_provider(args: Namespace) -> tuple[Setup, NamedProvider]:
+    """For a change of the provider that is named."""
     setup = _load_for_change(args)
-    provider = find_configured_provider(setup.config, args.words[0])
+    return setup, find_configured_provider(setup.config, args.words[0])
+
+
+def _add_credential(args: Namespace) -> int:
+    setup, provider = _load_provider(args)
     if args.program:
-        return _adopt_login(args, setup, args.program, provider)
+        return _adopt_login(args, args.program, setup, provider)
     if not provider.usual_variable:
         return _log_in(args, setup, provider)
     from hermes.cli.auth.keys import add_key, check_key
@@ -111,18 +105,11 @@ def _add_credential(args: Namespace) -> int:
     return _report_change(args, provider, add_key(setup, provider, key, replace=args.replace))
 
 
-def _run_login(args: Namespace) -> int:
-    setup = _load_for_change(args)
-    return _log_in(args, setup, find_configured_provider(setup.config, args.words[0]))
-
-
 def _log_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
-    import asyncio
-
     from hermes.cli.auth.login import log_in
 
     try:
-        asyncio.run(log_in(setup, provider, browser=not args.no_browser))
+        run_async(log_in(setup, provider, browser=not args.no_browser))
     except ProviderError as error:
         print_stderr(f"could not log in to {provider.name}: {error}")
         return EXIT_FAILED
@@ -132,21 +119,18 @@ def _log_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
 def _run_logout(args: Namespace) -> int:
     from hermes.cli.auth.login import log_out
 
-    setup = _load_for_change(args)
-    provider = find_configured_provider(setup.config, args.words[0])
+    setup, provider = _load_provider(args)
     log_out(setup, provider)
-    return _report_change(
-        args, provider, f"Logged out of {provider.name}; its tokens were deleted from this machine."
-    )
+    text = f"Logged out of {provider.name}; its tokens were deleted from this machine."
+    return _report_change(args, provider, text)
 
 
 def _remove_key(args: Namespace) -> int:
     from hermes.cli.auth.keys import remove_keys
 
-    setup = _load_for_change(args)
-    provider = find_configured_provider(setup.config, args.words[0])
+    setup, provider = _load_provider(args)
     which = args.words[1] if len(args.words) > 1 else ""
-    removed = remove_keys(setup, provider, which, everything=args.all)
+    removed = remove_keys(setup, provider, which, every=args.all)
     return _report_change(args, provider, f"Removed from .env: {', '.join(removed)}.")
 
 
@@ -155,12 +139,11 @@ def _run_adopt(args: Namespace) -> int:
     name = args.words[0]
     if name not in PROGRAMS:
         raise ConfigError(f"{name!r} is not one of {', '.join(sorted(PROGRAMS))}.")
-    return _adopt_login(
-        args, setup, name, find_configured_provider(setup.config, PROGRAMS[name].provider)
-    )
+    provider = find_configured_provider(setup.config, PROGRAMS[name].provider)
+    return _adopt_login(args, name, setup, provider)
 
 
-def _adopt_login(args: Namespace, setup: Setup, name: str, provider: NamedProvider) -> int:
+def _adopt_login(args: Namespace, name: str, setup: Setup, provider: NamedProvider) -> int:
     from hermes.cli.auth.adopt import read_login
     from hermes.cli.auth.keys import add_key
     from hermes.cli.auth.login import store_token
@@ -200,9 +183,8 @@ def _describe_next_step(args: Namespace, provider: NamedProvider) -> str:
         resolve_chain(setup.config, setup.secrets, ModelChoice(provider=name))
         current = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
     except ConfigError:
-        return (
-            f"to use it, run: hermes model set {name}:MODEL (list them: hermes model list {name})"
-        )
+        command = f"hermes model set {name}:MODEL"
+        return f"to use it, run: {command} (list them: hermes model list {name})"
     if current == name:
         return ""
     return f"{current} answers now; to use this one, run: hermes model set {name}"
@@ -222,7 +204,7 @@ _ACTIONS: dict[str, Callable[[Namespace], int]] = {
     "list": _show_credentials,
     "status": _show_credentials,
     "remove": _remove_key,
-    "login": _run_login,
+    "login": lambda args: _log_in(args, *_load_provider(args)),
     "logout": _run_logout,
     "adopt": _run_adopt,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 Saves sessions, configuration, persona, memory, skills, checkpoints and the profiles of this home
@@ -20,18 +20,15 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes backup", "Save everything to a file.", _EPILOG)
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="default: a new file in this folder"
-    )
-    parser.add_argument("--with-secrets", action="store_true", help="include keys and logins")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
-    import asyncio
+    parser = CommandParser("backup", "Save everything to a file.", _EPILOG)
+    default = "default: a new file in this folder"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=default)
+    parser.add_flag("--with-secrets", help="include keys and logins")
+    args = parser.parse_command(argv, profile)
     from pathlib import Path
 
     from hermes.cli.home_archive import write_archive
-    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.cli.startup import locate_home, refuse_agent, run_async
     from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
@@ -41,7 +38,7 @@ def run(argv: list[str], profile: str) -> int:
         raise ConfigError(f"There is nothing to back up: {home} does not exist.")
     name = decode_argument(args.file or time.strftime("hermes-backup-%Y%m%d-%H%M%S.tar.gz"))
     file = Path.cwd() / Path(name).expanduser()
-    written = asyncio.run(write_archive(home, file, secrets=args.with_secrets))
+    written = run_async(write_archive(home, file, secrets=args.with_secrets))
     for sentence in written.left_out:
         print(sentence, file=sys.stderr)
     print(f"{written.file}: {written.count} files, {written.size / 1e6:.1f} MB")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive, parse_variable_name
+from hermes.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from hermes.cli.process import SignalHandler
@@ -37,8 +38,9 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     args = _parse_arguments(argv, profile)
     gc.disable()  # until the first answer: collecting among fresh imports costs 20 ms
-    from hermes.cli.process import SignalHandler
+    from hermes.cli.process import SignalHandler, harden_process
 
+    harden_process()
     signals = SignalHandler()
     signals.exit_on_signal()
     if _is_interactive(args):
@@ -60,8 +62,6 @@ def run(argv: list[str], profile: str) -> int:
 
 def _is_interactive(args: Namespace) -> bool:
     """Whether nothing was asked and somebody sits at the terminal."""
-    import os
-
     has_prompt = args.query is not None or args.image or args.output != "text"
     return not has_prompt and os.isatty(0) and os.isatty(1)
 
@@ -74,10 +74,12 @@ def _prepare_conversation(args: Namespace) -> None:
     from pathlib import Path
 
     from hermes.cli.project_trust import check_context_files, has_context_files
-    from hermes.cli.startup import locate_home
+    from hermes.cli.startup import load_checked_setup, locate_home
     from hermes.config import paths
 
     home, folder = locate_home(args.profile), Path.cwd()
+    if args.profile and not home.is_dir():
+        load_checked_setup(args.profile)  # says that it creates the profile
     if has_context_files(folder):
         paths.make_home(home)
         for sentence in check_context_files(home, folder, attended=True):
@@ -109,19 +111,20 @@ def _find_first_model(args: Namespace) -> None:
 
 def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     """Checks the prompt before anything large is imported."""
-    import os
-
     from hermes.cli.log_file import start_logging
     from hermes.cli.project_trust import check_context_files
     from hermes.cli.prompt_input import read_prompt
-    from hermes.cli.startup import load_checked_setup
+    from hermes.cli.startup import load_checked_setup, run_async
     from hermes.config import env, paths
+    from hermes.core.message import user_message
 
     setup = load_checked_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
     folder = paths.find_working_folder(setup.config.terminal.cwd)
     query = None if args.query is None else env.decode_argument(args.query)
     message, remark = read_prompt(query, args.image)
+    # Without -q, and with -q -, what is piped in is the prompt itself.
+    attached = query not in (None, "-") and message != user_message((query or "").strip("\n"))
     if remark:
         print_stderr(remark)
     command, message = _parse_command(query, message)
@@ -129,11 +132,9 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
         attended = os.isatty(0) and os.isatty(2)
         for sentence in check_context_files(setup.home, folder, attended=attended):
             print_stderr(sentence)
-    import asyncio
-
     from hermes.cli.oneshot import OneShot
 
-    return asyncio.run(OneShot(setup, args, signals).run(message, folder, command))
+    return run_async(OneShot(setup, args, signals).run(message, folder, command, attached=attached))
 
 
 def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str] | None, Message]:
@@ -164,40 +165,26 @@ def _print_error(sentence: str, code: str, output: str) -> None:
 
 def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     about = "Start a conversation in this terminal or, with -q, answer one prompt and exit."
-    parser = CommandParser("hermes chat", about, _EPILOG)
+    parser = CommandParser("chat", about, _EPILOG)
     add = parser.add_argument
     add("-q", "--query", metavar="TEXT", help="the prompt; - reads it from standard input")
     add("-m", "--model", metavar="M", default="", help="model, or provider:model")
     add("--provider", metavar="P", default="", help="a provider name, or custom")
     add("--base-url", metavar="U", default="", help="address of a custom endpoint")
-    add(
-        "--api-key-env",
-        metavar="VAR",
-        type=parse_variable_name,
-        help="name of the environment variable with the key",
-    )
+    parser.add_key_option("--api-key-env", "VAR", "name of the environment variable with the key")
     add("--api-mode", choices=_API_MODES, default="", help="protocol (default: detected)")
     add("--toolsets", metavar="A,B|none", help="toolsets to offer, or none")
-    add("--max-turns", metavar="N", type=parse_positive, help="limit of model calls in this turn")
+    parser.add_count_option("--max-turns", metavar="N", help="limit of model calls in this turn")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resume", metavar="ID", help="resume this session (a prefix is enough)")
-    which.add_argument(
-        "-c",
-        "--continue",
-        dest="latest",
-        action="store_true",
-        help="resume the latest session of this folder",
-    )
+    latest = "resume the latest session of this folder"
+    which.add_argument("-c", "--continue", dest="latest", action="store_true", help=latest)
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
-    add("--yolo", action="store_true", help="turn off approvals and the sandbox")
-    add("--plain", action="store_true", help="line by line, without a screen")
-    add(
-        "--output",
-        choices=("text", "json", "stream-json"),
-        default="text",
-        help="output format (default: text)",
-    )
-    add_profile_option(parser, profile)
+    parser.add_flag("--yolo", help="turn off approvals and the sandbox")
+    parser.add_flag("--plain", help="line by line, without a screen")
+    formats = ("text", "json", "stream-json")
+    add("--output", choices=formats, default="text", help="output format (default: text)")
+    parser.add_profile_option(profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown and args.query is None and not unknown[0].startswith("-"):
         parser.error('give the prompt with -q "..."')

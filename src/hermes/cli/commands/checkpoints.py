@@ -6,14 +6,13 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import to_builtins
 
-from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
-from hermes.cli.startup import locate_home, refuse_agent
-from hermes.cli.terminal.picker import ask_yes_no
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import locate_home, refuse_agent, run_async
+from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
@@ -41,19 +40,16 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes checkpoints", "Restore earlier states of a folder.", _EPILOG)
+    parser = CommandParser("checkpoints", "Restore earlier states of a folder.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="ID PATH")
     parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="use another folder")
-    parser.add_argument("--all", action="store_true", help="all folders (list, prune)")
-    parser.add_argument("--keep", type=parse_positive, help="prune: keep this many (default: 50)")
-    parser.add_argument(
-        "--days", type=parse_positive, help="prune: keep those younger (default: 30)"
-    )
-    parser.add_argument("--yes", action="store_true", help="restore without asking")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--all", help="all folders (list, prune)")
+    parser.add_count_option("--keep", help="prune: keep this many (default: 50)")
+    parser.add_count_option("--days", help="prune: keep those younger (default: 30)")
+    parser.add_flag("--yes", help="restore without asking")
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
     if args.action in ("show", "restore") and not args.words:
         parser.error(f"{args.action} needs the ID of a checkpoint")
     if args.action in ("list", "prune") and args.words:
@@ -63,9 +59,7 @@ def run(argv: list[str], profile: str) -> int:
     args.home = locate_home(args.profile)
     args.base = Path.cwd() / args.workspace
     args.workspace = args.base if args.workspace else _find_workspace(args.base, args.home)
-    import asyncio
-
-    return asyncio.run(_ACTIONS[args.action](args))
+    return run_async(_ACTIONS[args.action](args))
 
 
 def _find_workspace(here: Path, home: Path) -> Path:
@@ -85,13 +79,11 @@ async def _list_workspaces(args: Namespace) -> list[Path]:
 async def _list_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
-    found = [
-        c
-        for folder in await _list_workspaces(args)
-        for c in await checkpoints.list_checkpoints(folder, args.home)
-    ]
+    found: list[Checkpoint] = []
+    for folder in await _list_workspaces(args):
+        found += await checkpoints.list_checkpoints(folder, args.home)
     if args.json:
-        print(to_json([_to_object(c) for c in found]))
+        print(to_json(to_builtins(found)))
         return 0
     if not found:
         why = checkpoints.explain_unsuitable(args.workspace, args.home)
@@ -111,7 +103,7 @@ async def _show_checkpoint(args: Namespace) -> int:
     paths = [str(args.base.resolve() / word) for word in args.words[1:]]
     text = await checkpoints.diff_checkpoint(args.workspace, args.home, found.id, paths)
     if args.json:
-        print(to_json({**_to_object(found), "diff": text}))
+        print(to_json({**to_builtins(found), "diff": text}))
         return 0
     label = one_line(found.label)
     print(f"checkpoint {found.id}, {_format_time(found)}, {found.files} files: {label}")
@@ -130,19 +122,15 @@ async def _restore_checkpoint(args: Namespace) -> int:
 
     found = await _find_checkpoint(args)
     if not args.yes:
-        if not sys.stdin.isatty():
-            print_stderr("without a terminal, `checkpoints restore` needs --yes")
-            return EXIT_USAGE
-        folder = found.workspace
-        if not ask_yes_no(
-            f"Restore {folder} to {_format_time(found)} ({one_line(found.label, 60)})?"
-        ):
-            print("Nothing was changed.", file=sys.stderr)
-            return 0
+        when, label = _format_time(found), one_line(found.label, 60)
+        question = f"Restore {found.workspace} to {when} ({label})?"
+        code = confirm_change("checkpoints restore", question, "Nothing was changed.")
+        if code is not None:
+            return code
     paths = [str(args.base.resolve() / word) for word in args.words[1:]]
     done = await checkpoints.restore_checkpoint(args.workspace, args.home, found.id, paths)
     if args.json:
-        print(to_json(_to_object(done)))
+        print(to_json(to_builtins(done)))
     else:
         _print_restored_files(done)
     return 0
@@ -165,11 +153,9 @@ def _print_restored_files(done: RestoredFiles) -> None:
 async def _prune_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots.checkpoints import KEEP_COUNT, KEEP_DAYS, prune_checkpoints
 
-    deleted = 0
+    deleted, limits = 0, (args.keep or KEEP_COUNT, args.days or KEEP_DAYS)
     for folder in await _list_workspaces(args):
-        deleted += await prune_checkpoints(
-            folder, args.home, args.keep or KEEP_COUNT, args.days or KEEP_DAYS
-        )
+        deleted += await prune_checkpoints(folder, args.home, *limits)
     print(to_json({"forgotten": deleted}) if args.json else f"deleted: {deleted}")
     return 0
 
@@ -184,19 +170,14 @@ async def _find_checkpoint(args: Namespace) -> Checkpoint:
         case [checkpoint]:
             return checkpoint
         case []:
-            raise ConfigError(
-                f"This folder has no checkpoint {prefix!r}. Run: hermes checkpoints list"
-            )
+            hint = "Run: hermes checkpoints list"
+            raise ConfigError(f"This folder has no checkpoint {prefix!r}. {hint}")
         case _:
             raise ConfigError(f"{prefix!r} matches several checkpoints; give more of the id.")
 
 
 def _format_time(checkpoint: Checkpoint) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.created))
-
-
-def _to_object(value: Checkpoint | RestoredFiles) -> Any:
-    return msgspec.to_builtins(value)
 
 
 _ACTIONS = {

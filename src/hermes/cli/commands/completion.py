@@ -16,7 +16,7 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes completion", "Print a completion script for a shell.", _EPILOG)
+    parser = CommandParser("completion", "Print a completion script for a shell.", _EPILOG)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     args = parser.parse_command(argv)
     from hermes.cli.shell_completion import SCRIPTS, list_commands

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import create_home, locate_home, refuse_agent
 from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.env import decode_argument
 from hermes.config.load import load_setup, read_source
 from hermes.config.schema import Config, list_key_variables
-from hermes.config.secrets import Secrets, is_secret_name
+from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
@@ -36,13 +36,12 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes config", "Show and change the configuration.", _EPILOG)
+    parser = CommandParser("config", "Show and change the configuration.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
-    parser.add_argument(
-        "words", nargs="*", metavar="KEY VALUE", help="a KEY looks like agent.max_turns"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON (show, get)")
-    add_profile_option(parser, profile)
+    shape = "a KEY looks like agent.max_turns"
+    parser.add_argument("words", nargs="*", metavar="KEY VALUE", help=shape)
+    parser.add_flag("--json", help="print JSON (show, get)")
+    parser.add_profile_option(profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
     if args.action == "set" and len(args.words) == len(unknown) == 1:
         args.words.append(unknown.pop())  # a value that begins with a dash
@@ -50,8 +49,8 @@ def run(argv: list[str], profile: str) -> int:
         parser.reject_unknown(unknown)
     count = {"get": 1, "set": 2}.get(args.action, 0)
     if len(args.words) != count:
-        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
-        parser.error(f"{args.action} {shape}")
+        need = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
+        parser.error(f"{args.action} {need}")
     args.words = [decode_argument(word) for word in args.words]
     return _ACTIONS[args.action](args)
 
@@ -98,13 +97,14 @@ def _set_value(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
+    from hermes.cli.model.selection import describe_missing
     from hermes.config.validate import validate_config
     from hermes.config.yaml_source import parse_yaml
 
     home = locate_home(args.profile)
-    source = read_source(home)
+    file, source = paths.config_file(home), read_source(home)
     if source is None:
-        print(f"{paths.config_file(home)} does not exist; the defaults apply.")
+        print(f"{file} does not exist; the defaults apply.")
         return 0
     checked = validate_config(parse_yaml(source))
     for problem in checked.problems:
@@ -112,30 +112,23 @@ def _check_config(args: Namespace) -> int:
     for note in checked.notes:
         print(f"old: config.yaml {note}")
     if checked.config is None:
-        print_stderr(
-            f"{paths.config_file(home)} has {format_plural(len(checked.problems), 'error')}"
-        )
+        print_stderr(f"{file} has {format_plural(len(checked.problems), 'error')}")
         return EXIT_USAGE
     if bad_rules := _check_rules(checked.config):
         print(f"error: config.yaml approvals.rules: {bad_rules}")
-        print_stderr(f"{paths.config_file(home)} has 1 error")
+        print_stderr(f"{file} has 1 error")
         return EXIT_USAGE
-    secrets = load_setup(args.profile).secrets
+    setup = load_setup(args.profile)
     for name in sorted(list_key_variables(checked.config)):
-        if secrets.get(name) is None:
+        if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
-    for name in _list_ineffective(checked.config):
-        print(f"note: {name} is accepted, but has no effect in this version")
-    _note_endpoint(checked.config, secrets)
-    print(f"{paths.config_file(home)} is valid.")
+    for name in ("platforms", "mcp_servers"):  # of features that do not exist yet
+        if getattr(checked.config, name) != getattr(Config(), name):
+            print(f"note: {name} is accepted, but has no effect in this version")
+    if missing := describe_missing(setup):
+        print(f"note: {missing}")
+    print(f"{file} is valid.")
     return 0
-
-
-def _list_ineffective(config: Config) -> list[str]:
-    """Settings of features that do not exist yet: nobody should rely on them."""
-    default = type(config)()
-    names = ("platforms", "mcp_servers")
-    return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
 def _check_rules(config: Config) -> str:
@@ -149,17 +142,6 @@ def _check_rules(config: Config) -> str:
     except ConfigError as error:
         return str(error)
     return ""
-
-
-def _note_endpoint(config: Config, secrets: Secrets) -> None:
-    """Says why no model could be called with a valid configuration."""
-    from hermes.llm.endpoints.endpoint import ModelChoice
-    from hermes.llm.endpoints.resolver import resolve_chain
-
-    try:
-        resolve_chain(config, secrets, ModelChoice())
-    except ConfigError as error:
-        print(f"note: {error}")
 
 
 def _print_path(args: Namespace) -> int:

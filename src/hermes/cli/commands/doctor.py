@@ -6,11 +6,10 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import locate_home, refuse_agent, run_async
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hermes.cli.doctor.check import Check
 
 _EPILOG = """\
@@ -32,46 +31,37 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes doctor", "Check this installation and repair it.", _EPILOG)
-    parser.add_argument("--online", action="store_true", help="also test the key at the provider")
-    parser.add_argument("--fix", action="store_true", help="repair what can be repaired")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
-    import asyncio
+    parser = CommandParser("doctor", "Check this installation and repair it.", _EPILOG)
+    parser.add_flag("--online", help="also test the key at the provider")
+    parser.add_flag("--fix", help="repair what can be repaired")
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
+    from msgspec import to_builtins
 
-    checks = asyncio.run(_run_checks(args))
-    if args.json:
-        import msgspec
+    from hermes.cli.terminal.text import print_report, strip_controls
 
-        from hermes.cli.terminal.text import to_json
-
-        print(to_json([msgspec.to_builtins(check) for check in checks]))
-    else:
-        for check in checks:
-            _print_check(check)
+    checks = run_async(_run_checks(args))
+    lines = (strip_controls(line) for check in checks for line in _format_check(check))
+    print_report(to_builtins(checks), lines, json=args.json)
     return EXIT_FAILED if any(check.state == "failed" for check in checks) else 0
 
 
-def _print_check(check: Check) -> None:
-    from hermes.cli.terminal.text import strip_controls
-
+def _format_check(check: Check) -> list[str]:
     mark = {"ok": "ok    ", "note": "note  ", "failed": "FAILED"}[check.state]
-    print(strip_controls(f"{mark}  {check.name}: {check.text}"))
-    for line in check.details:
-        print(strip_controls(f"          {line}"))
+    details = [f"          {line}" for line in check.details]
+    return [f"{mark}  {check.name}: {check.text}", *details]
 
 
 async def _run_checks(args: Namespace) -> list[Check]:
     from hermes.cli.doctor import connectivity, home, machine
-    from hermes.cli.startup import locate_home
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
     folder = locate_home(args.profile)
     checks = [machine.check_version()]
     if args.fix:
-        checks.append(_repair_home(folder))
+        refuse_agent("repair its home")
+        checks.append(home.repair_home(folder))
         checks += await home.salvage_sessions(folder)
     setup = None
     try:
@@ -80,10 +70,9 @@ async def _run_checks(args: Namespace) -> list[Check]:
     except ConfigError as error:
         checks.append(home.describe_broken_config(folder, error))
     if folder.is_dir():  # checked even with a broken configuration
-        checks += [home.check_permissions(folder, setup.warnings if setup else ())]
-        checks += [await home.check_sessions(folder)]
-        checks += [home.check_disk(folder), home.check_clock(folder)]
-        checks += [home.check_leftovers(folder)]
+        checks.append(home.check_permissions(folder, setup.warnings if setup else ()))
+        checks.append(await home.check_sessions(folder))
+        checks += [home.check_disk(folder), home.check_clock(folder), home.check_leftovers(folder)]
     if setup is not None:
         checks += await connectivity.check_models(setup, online=args.online)
         if setup.config.terminal.backend != "local":
@@ -91,15 +80,3 @@ async def _run_checks(args: Namespace) -> list[Check]:
     checks += [machine.check_sqlite(), await machine.check_sandbox(setup)]
     checks += [*machine.check_programs(), await machine.check_browser(setup)]
     return [*checks, *machine.check_extras()]
-
-
-def _repair_home(folder: Path) -> Check:
-    from hermes.cli.doctor.check import Check
-    from hermes.cli.doctor.home import repair_home
-    from hermes.cli.startup import refuse_agent
-    from hermes.core.text import format_plural
-
-    refuse_agent("repair its home")
-    done = repair_home(folder)
-    text = format_plural(len(done), "change") if done else "nothing to repair"
-    return Check("mended", "ok", text, tuple(done))

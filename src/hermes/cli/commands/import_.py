@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 FILE was written by hermes backup. It is checked completely first: a file that is damaged, was
@@ -21,18 +21,14 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes import", "Restore a backup.", _EPILOG)
+    parser = CommandParser("import", "Restore a backup.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the backup")
-    parser.add_argument(
-        "--force", action="store_true", help="replace existing content, which is set aside"
-    )
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
-    import asyncio
+    parser.add_flag("--force", help="replace existing content, which is set aside")
+    args = parser.parse_command(argv, profile)
     from pathlib import Path
 
     from hermes.cli.home_archive import restore_archive
-    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.cli.startup import locate_home, refuse_agent, run_async
     from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
@@ -41,7 +37,7 @@ def run(argv: list[str], profile: str) -> int:
     file = Path.cwd() / Path(decode_argument(args.file)).expanduser()
     if not file.is_file():
         raise ConfigError(f"There is no file {file}.")
-    done = asyncio.run(restore_archive(home, file, force=args.force))
+    done = run_async(restore_archive(home, file, force=args.force))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(done.header.created))
     print(f"Restored {done.count} files of {when} (hermes {done.header.version}) to {home}.")
     if done.aside:

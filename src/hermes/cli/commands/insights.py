@@ -7,11 +7,10 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
-from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
-from hermes.cli.startup import load_checked_setup
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.tables import (
     draw_bars,
     format_count,
@@ -20,7 +19,7 @@ from hermes.cli.terminal.tables import (
     format_table,
     terminal_width,
 )
-from hermes.cli.terminal.text import one_line, to_json
+from hermes.cli.terminal.text import TOKEN_KINDS, one_line, to_json
 from hermes.cli.usage import MAX_DAYS, first_day, sum_usage
 from hermes.config import env, paths
 from hermes.core.ledger import By, UsageRow
@@ -35,6 +34,7 @@ examples:
   hermes insights --days 7 --by model
   hermes insights --json | jq .totals.cost_usd
 """
+UsageByGroup: TypeAlias = dict[By, list[UsageRow]]
 _SECTIONS: tuple[By, ...] = ("model", "purpose", "tool")
 _ALL: tuple[By, ...] = ("day", "model", "provider", "purpose", "tool")
 _SECTION_ROWS = 15
@@ -42,18 +42,13 @@ _SECTION_ROWS = 15
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes insights", "Show what model calls used and cost.", _EPILOG)
-    parser.add_argument(
-        "--days", type=parse_positive, default=30, metavar="N", help="days to include (default: 30)"
-    )
+    parser = CommandParser("insights", "Show what model calls used and cost.", _EPILOG)
+    parser.add_count_option("--days", default=30, metavar="N", help="days to include (default: 30)")
     choices = [name for name in get_args(By) if name in {*_ALL, "session", "user", "job"}]
     parser.add_argument("--by", choices=choices, help="show one table, grouped by this")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
-    import asyncio
-
-    return asyncio.run(_report_usage(args))
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
+    return run_async(_report_usage(args))
 
 
 async def _report_usage(args: Namespace) -> int:
@@ -63,55 +58,39 @@ async def _report_usage(args: Namespace) -> int:
     found = await _read_totals(setup.home, groups, since)
     if args.json:
         print(to_json(_report_object(found, args, since)))
-        return 0
-    if not any(found.values()):
+    elif not any(found.values()):
         print(f"No model calls in the last {args.days} days.", file=sys.stderr)
-        return 0
-    _print_report(found, args)
+    else:
+        _print_report(found, args)
     return 0
 
 
-async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[UsageRow]]:
-    file = paths.database_file(home)
-    if not file.exists():
+async def _read_totals(home: Path, groups: Sequence[By], since: float) -> UsageByGroup:
+    if not paths.database_file(home).exists():
         return {by: [] for by in groups}
-    from hermes.store.sqlite import SqliteStore
-
-    store = SqliteStore(file)
-    try:
-        for sentence in await store.wait_until_open():
-            print_stderr(sentence)
+    async with open_store(home) as store:
         return {by: await store.ledger.sum_calls(by, since) for by in groups}
-    finally:
-        await store.close()
 
 
 # -- for programs --------------------------------------------------------------------------
 
 
-def _report_object(
-    found: dict[By, list[UsageRow]], args: Namespace, since: float
-) -> dict[str, Any]:
-    head = {
+def _report_object(found: UsageByGroup, args: Namespace, since: float) -> dict[str, Any]:
+    head: dict[str, Any] = {
         "days": args.days,
         "since": time.strftime("%Y-%m-%d", time.localtime(since)),
         "totals": _usage_object(sum_usage(found["day"])),
     }
-    shown = (args.by,) if args.by else _ALL
-    return head | {
-        f"by_{by}": [{by: row.key, **_usage_object(row)} for row in found[by]] for by in shown
-    }
+    for by in (args.by,) if args.by else _ALL:
+        head[f"by_{by}"] = [{by: row.key, **_usage_object(row)} for row in found[by]]
+    return head
 
 
 def _usage_object(row: UsageRow) -> dict[str, Any]:
     data: dict[str, Any] = {
         "calls": row.calls,
         "failed_calls": row.failed,
-        "input_tokens": row.input,
-        "output_tokens": row.output,
-        "cache_read_tokens": row.cache_read,
-        "cache_write_tokens": row.cache_write,
-        "reasoning_tokens": row.reasoning,
+        **{f"{name}_tokens": getattr(row, name) for name in TOKEN_KINDS},
         "cache_hit_rate": round(row.cache_read / row.input, 4) if row.input else 0.0,
         "cost_usd": round(row.cost, 9),
         "unpriced_calls": row.unpriced,
@@ -124,7 +103,7 @@ def _usage_object(row: UsageRow) -> dict[str, Any]:
 # -- for people ----------------------------------------------------------------------------
 
 
-def _print_report(found: dict[By, list[UsageRow]], args: Namespace) -> None:
+def _print_report(found: UsageByGroup, args: Namespace) -> None:
     room = terminal_width()
     colour = env.supports_colour(sys.stdout.isatty())
     print(_format_headline(sum_usage(found["day"]), args.days))
@@ -172,19 +151,17 @@ def _draw_days(rows: list[UsageRow], days: int, room: int, *, colour: bool) -> l
         if name <= min(by_day):
             break
     if any(row.cost for row in shown):
-        return draw_bars(
-            [(r.key, r.cost, format_money(r.cost)) for r in shown], room, colour=colour
-        )
-    tokens = [(r.key, r.input + r.output, format_count(r.input + r.output)) for r in shown]
-    return draw_bars(tokens, room, colour=colour)
+        bars = [(r.key, r.cost, format_money(r.cost)) for r in shown]
+    else:
+        bars = [(r.key, r.input + r.output, format_count(r.input + r.output)) for r in shown]
+    return draw_bars(bars, room, colour=colour)
 
 
 def _format_section(by: By, rows: list[UsageRow], room: int) -> list[str]:
     tools = by == "tool"
     head = (by.upper(), "USES" if tools else "CALLS", "IN", "CACHED", "OUT", "COST", "S/CALL")
-    order = rows
     if by != "day":
-        order = sorted(rows, key=lambda r: (-r.cost, -(r.input + r.output), r.key))
+        rows = sorted(rows, key=lambda r: (-r.cost, -(r.input + r.output), r.key))
     lines = [
         (
             one_line(row.key or "-", 48),
@@ -195,6 +172,6 @@ def _format_section(by: By, rows: list[UsageRow], room: int) -> list[str]:
             "?" if row.unpriced and not row.cost else format_money(row.cost),
             f"{row.seconds / row.calls:.1f}" if row.calls else "-",
         )
-        for row in order
+        for row in rows
     ]
     return format_table(head, lines, room)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 Warnings and errors of all conversations of this home, with secrets redacted. The file is
@@ -20,28 +20,17 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes logs", "Show the log.", _EPILOG)
-    add = parser.add_argument
-    add("-f", "--follow", action="store_true", help="keep showing new records, until Ctrl-C")
-    add(
-        "-n",
-        "--lines",
-        type=parse_positive,
-        default=50,
-        metavar="N",
-        help="show the last N (default: 50)",
+    parser = CommandParser("logs", "Show the log.", _EPILOG)
+    parser.add_flag("-f", "--follow", help="keep showing new records, until Ctrl-C")
+    last = "show the last N (default: 50)"
+    parser.add_count_option("-n", "--lines", default=50, metavar="N", help=last)
+    least = "show only this level and above"
+    parser.add_argument("--level", choices=_LEVELS, default="debug", metavar="L", help=least)
+    parser.add_argument(
+        "--session", metavar="ID", default="", help="show only this session; a prefix is enough"
     )
-    add(
-        "--level",
-        choices=_LEVELS,
-        default="debug",
-        metavar="L",
-        help="show only this level and above",
-    )
-    add("--session", metavar="ID", default="", help="show only this session; a prefix is enough")
-    add("--json", action="store_true", help="print JSON lines")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--json", help="print JSON lines")
+    args = parser.parse_command(argv, profile)
     from hermes.cli.log_file import follow_log, format_record, make_filter, read_tail
     from hermes.cli.startup import locate_home
     from hermes.cli.terminal.text import to_json

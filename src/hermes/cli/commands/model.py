@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.parser import CommandParser
 from hermes.cli.process import harden_process
-from hermes.cli.startup import load_checked_setup, refuse_agent
-from hermes.cli.terminal.text import strip_controls, to_json
+from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
+from hermes.cli.terminal.text import print_report, strip_controls, to_json
 from hermes.config.env import decode_argument, is_inside_agent
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.wire_names import WIRE_NAMES
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 
+_MODEL_NAMES = ", ".join(model.name for model in MODELS)
 _EPILOG = f"""\
 commands:
   (none)             show the model in use: provider, address, key, context, prices, fallbacks;
@@ -45,27 +46,17 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes model", "Show, choose or test the model that answers.", _EPILOG)
+    parser = CommandParser("model", "Show, choose or test the model that answers.", _EPILOG)
     add = parser.add_argument
     add("action", choices=sorted(_ACTIONS), nargs="?", default="show", help="see below")
     add("name", nargs="?", default="", help="a model, provider, address or file")
     add("--model", metavar="M", default="", help="custom: the model to use")
-    add(
-        "--key-env",
-        metavar="NAME",
-        type=parse_variable_name,
-        help="custom: environment variable with the key",
-    )
+    parser.add_key_option("--key-env", "NAME", "custom: environment variable with the key")
     add("--api-mode", choices=WIRE_NAMES, default="", help="custom: protocol (default: detected)")
     add("--name", dest="called", metavar="N", default="", help="custom: save it under this name")
-    add(
-        "--cache",
-        action="store_true",
-        help="test: make two calls with a long prompt, to see caching",
-    )
-    add("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--cache", help="test: make two calls with a long prompt, to see caching")
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
     if args.action == "show" and args.name:
         parser.error("show takes no name")
     if args.action in _REQUIRED_NAMES and not args.name:
@@ -80,12 +71,10 @@ def _load_for_change(args: Namespace) -> Setup:
 
 
 def _show_model(args: Namespace) -> int:
-    import asyncio
-
     from hermes.cli.model.show import describe_model, format_model
 
     setup = load_checked_setup(args.profile)
-    data = asyncio.run(describe_model(setup))
+    data = run_async(describe_model(setup))
     if args.json:
         print(to_json(data))
         return 0
@@ -95,14 +84,12 @@ def _show_model(args: Namespace) -> int:
 
 
 def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
-    import asyncio
-
     from hermes.cli.model.choices import list_models
     from hermes.cli.terminal.picker import PickerRow, pick_row
 
     other = PickerRow("another address", "your own endpoint")
     current = f"{data.get('provider')}:{data.get('model')}"
-    rows = asyncio.run(list_models(setup))
+    rows = run_async(list_models(setup))
     print(file=sys.stderr)
     chosen = pick_row("Choose a model.", [*rows, other], current)
     if chosen is None or chosen == current:
@@ -146,12 +133,12 @@ def _test_model(args: Namespace) -> int:
     from hermes.cli.model.test_report import report_test
     from hermes.llm.endpoints.endpoint import ModelChoice
 
+    harden_process()
     setup = load_checked_setup(args.profile)
     choice = ModelChoice()
     if args.name:
         selection = parse_selection(setup, args.name)
         choice = ModelChoice(selection.model, selection.provider)
-    harden_process()
     return report_test(setup, choice, cache=args.cache, json=args.json)
 
 
@@ -159,26 +146,17 @@ def _list_models(args: Namespace) -> int:
     """The models of a provider; without one, the embedded models."""
     if not args.name:
         return _list_embedded_models(args)
-    import asyncio
-
     from hermes.cli.model.choices import list_models
-    from hermes.llm.endpoints.inventory import find_configured_provider
+    from hermes.cli.model.selection import find_provider_name
 
     setup = load_checked_setup(args.profile)
-    name = (
-        args.name
-        if args.name in setup.config.providers
-        else find_configured_provider(setup.config, args.name).name
-    )
-    rows = asyncio.run(list_models(setup, name))
-    if args.json:
-        print(to_json([{"model": row.value, "about": row.detail} for row in rows]))
-        return 0
-    for row in rows:
-        print(strip_controls(f"{row.value:<48} {row.detail}").rstrip())
-    if not rows:
+    name = find_provider_name(setup.config, args.name)
+    rows = run_async(list_models(setup, name))
+    if not rows and not args.json:
         print_stderr(f"{name} lists no models")
-    return 0
+    data = [{"model": row.value, "about": row.detail} for row in rows]
+    lines = (strip_controls(f"{row.value:<48} {row.detail}").rstrip() for row in rows)
+    return print_report(data, lines, json=args.json)
 
 
 def _list_embedded_models(args: Namespace) -> int:
@@ -212,17 +190,12 @@ def _pull_model(args: Namespace) -> int:
 
     model = _find_embedded_model(args.name or DEFAULT)
     load_setup(args.profile)  # creates the home
-    import asyncio
-
-    file = asyncio.run(_download_model(model))
-    print(file)
-
+    print(run_async(_download_model(model)))
     if not is_engine_installed():
         print_stderr(NO_ENGINE)
     elif model.name != DEFAULT:
-        print_stderr(
-            f"to use it, run: hermes model local {model.name} (or add --model local:{model.name})"
-        )
+        use = f"hermes model local {model.name} (or add --model local:{model.name})"
+        print_stderr(f"to use it, run: {use}")
     return 0
 
 
@@ -230,11 +203,8 @@ async def _download_model(model: LocalModel) -> Path:
     from hermes.cli.terminal.download import download_model
     from hermes.llm.http.transport import Transport
 
-    transport = Transport()
-    try:
+    async with Transport() as transport:
         return await download_model(model, transport)
-    finally:
-        await transport.close()
 
 
 def _use_local(args: Namespace) -> int:
@@ -246,7 +216,6 @@ def _use_local(args: Namespace) -> int:
     name = known.name if known else str(_check_gguf(args.name))
     save_selection(setup, ModelSelection("local", name))
     print(f"The model is now {name}, on this machine.")
-
     if not is_engine_installed():
         print_stderr(NO_ENGINE)
     return 0
@@ -258,10 +227,8 @@ def _check_gguf(name: str) -> Path:
         with file.open("rb") as data:
             magic = data.read(4)
     except OSError as error:
-        names = ", ".join(model.name for model in MODELS)
-        raise ConfigError(
-            f"Could not read {file}: {error.strerror}. Give a .gguf file, or one of {names}."
-        ) from None
+        hint = f"Give a .gguf file, or one of {_MODEL_NAMES}."
+        raise ConfigError(f"Could not read {file}: {error.strerror}. {hint}") from None
     if magic != b"GGUF":
         raise ConfigError(f"{file} is not a GGUF file; nothing was changed.")
     return file
@@ -270,11 +237,9 @@ def _check_gguf(name: str) -> Path:
 def _find_embedded_model(name: str) -> LocalModel:
     model = find_model(name)
     if model is None:
-        names = ", ".join(m.name for m in MODELS)
-        raise ConfigError(
-            f"There is no embedded model {name!r}; choose one of {names}. "
-            "To use your own file, run: hermes model local FILE.gguf"
-        )
+        hint = "To use your own file, run: hermes model local FILE.gguf"
+        text = f"There is no embedded model {name!r}; choose one of {_MODEL_NAMES}."
+        raise ConfigError(f"{text} {hint}")
     return model
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import locate_home, refuse_agent
-from hermes.cli.terminal.picker import ask_yes_no
-from hermes.cli.terminal.text import to_json
+from hermes.cli.terminal.picker import confirm_change
+from hermes.cli.terminal.text import print_report
 from hermes.config import paths
 from hermes.config.paths import DEFAULT_PROFILE, check_profile_name, read_active_profile
 from hermes.config.private_files import replace_file
@@ -39,30 +37,23 @@ _COPIED_FILES = ("config.yaml", "SOUL.md")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes profile", "Manage separate sets of settings, keys and sessions.", _EPILOG
-    )
+    about = "Manage separate sets of settings, keys and sessions."
+    parser = CommandParser("profile", about, _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("name", nargs="?", default="", metavar="NAME")
     parser.add_argument("--from", dest="source", metavar="NAME", help="create: copy this profile")
-    parser.add_argument("--yes", action="store_true", help="delete without asking")
-    parser.add_argument("--json", action="store_true", help="print JSON (list, show)")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--yes", help="delete without asking")
+    parser.add_flag("--json", help="print JSON (list, show)")
+    args = parser.parse_command(argv, profile)
     if args.action == "list" and args.name:
         parser.error("list takes no name; show does")
     if args.action in ("create", "use", "delete") and not args.name:
         parser.error(f"{args.action} needs the NAME of a profile")
     if args.source and args.action != "create":
         parser.error("--from goes with create")
-    return _ACTIONS[args.action](args)
-
-
-def _find_root(args: Namespace) -> Path:
-    """The home that contains the profiles."""
     if args.action in ("create", "use", "delete"):
         refuse_agent("change its profiles")
-    return locate_home(DEFAULT_PROFILE)
+    return _ACTIONS[args.action](args, locate_home(DEFAULT_PROFILE))
 
 
 def _profile_home(root: Path, name: str, *, must_exist: bool = True) -> Path:
@@ -112,45 +103,37 @@ def _describe_profile(root: Path, name: str) -> dict[str, Any]:
     }
 
 
-def _list_profiles(args: Namespace) -> int:
-    root = _find_root(args)
+def _list_profiles(args: Namespace, root: Path) -> int:
     rows = [_describe_profile(root, name) for name in _list_names(root)]
-    if args.json:
-        print(to_json(rows))
-        return 0
     width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        print(f"{'*' if row['used'] else ' '} {row['name']:<{width}}  {row['model']}".rstrip())
-    return 0
+    lines = (
+        f"{'*' if row['used'] else ' '} {row['name']:<{width}}  {row['model']}".rstrip()
+        for row in rows
+    )
+    return print_report(rows, lines, json=args.json)
 
 
-def _show_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _show_profile(args: Namespace, root: Path) -> int:
     about = _describe_profile(root, args.name or args.profile or _used_profile(root))
-    if args.json:
-        print(to_json(about))
-        return 0
-    print(f"{about['name']}{' (in use)' if about['used'] else ''}: {about['home']}")
-    print(f"model: {about['model'] or 'not set'}")
-    print(f"own keys: {'yes' if about['keys'] else 'no'}")
-    print(f"sessions: {about['sessions_mb']} MB")
-    return 0
+    lines = (
+        f"{about['name']}{' (in use)' if about['used'] else ''}: {about['home']}",
+        f"model: {about['model'] or 'not set'}",
+        f"own keys: {'yes' if about['keys'] else 'no'}",
+        f"sessions: {about['sessions_mb']} MB",
+    )
+    return print_report(about, lines, json=args.json)
 
 
-def _create_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _create_profile(args: Namespace, root: Path) -> int:
     home = _profile_home(root, args.name, must_exist=False)
     if home == root or os.path.lexists(home):
         raise ConfigError(f"There already is a profile {args.name}; nothing was changed.")
-    source = _profile_home(root, args.source) if args.source else None
+    source = _profile_home(root, args.source) if args.source else home
+    copied = [name for name in _COPIED_FILES if (source / name).is_file()]
     paths.make_home(root)
     paths.make_home(home)
-    copied = []
-    for name in _COPIED_FILES if source else ():
-        assert source is not None
-        if (source / name).is_file():
-            replace_file(home / name, (source / name).read_bytes())
-            copied.append(name)
+    for name in copied:
+        replace_file(home / name, (source / name).read_bytes())
     print(f"Created {args.name} in {home}.")
     if copied:
         print(f"Copied {' and '.join(copied)} from {args.source}; keys were not copied.")
@@ -158,8 +141,7 @@ def _create_profile(args: Namespace) -> int:
     return 0
 
 
-def _use_profile(args: Namespace) -> int:
-    root = _find_root(args)
+def _use_profile(args: Namespace, root: Path) -> int:
     home = _profile_home(root, args.name)
     paths.make_home(root)
     if args.name == paths.DEFAULT_PROFILE:
@@ -170,21 +152,18 @@ def _use_profile(args: Namespace) -> int:
     return 0
 
 
-def _delete_profile(args: Namespace) -> int:
+def _delete_profile(args: Namespace, root: Path) -> int:
     import shutil
 
-    root = _find_root(args)
     home = _profile_home(root, args.name)
     if home == root:
         raise ConfigError("The default profile cannot be deleted.")
     _refuse_in_use(home)
     if not args.yes:
-        if not sys.stdin.isatty():
-            print_stderr("without a terminal, `profile delete` needs --yes")
-            return EXIT_USAGE
-        if not ask_yes_no(f"Permanently delete {home} with its sessions and keys?"):
-            print("Nothing was deleted.", file=sys.stderr)
-            return 0
+        question = f"Permanently delete {home} with its sessions and keys?"
+        code = confirm_change("profile delete", question, "Nothing was deleted.")
+        if code is not None:
+            return code
     deleted = home.with_name(f".{home.name}.deleted")
     shutil.rmtree(deleted, ignore_errors=True)
     home.rename(deleted)  # all of it goes at once, or nothing

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.core.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Serves the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
 http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, or API_SERVER_KEY,
-API_SERVER_HOST, API_SERVER_PORT. Without a key it listens on this machine only. On SIGTERM or
-Ctrl-C it finishes running requests and exits with status 0.
+API_SERVER_HOST, API_SERVER_PORT. Without a key it serves only your own user on this machine. On
+SIGTERM or Ctrl-C it finishes running requests and exits with status 0.
 
 examples:
   hermes serve
@@ -32,11 +32,10 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
+    parser = CommandParser("serve", "Serve the agent over HTTP.", _EPILOG)
     parser.add_argument("--host", metavar="H", default="", help="address to listen on")
     parser.add_argument("--port", metavar="P", type=_parse_port, help="port; 0 picks a free one")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    args = parser.parse_command(argv, profile)
     import gc
 
     gc.disable()  # until everything is imported: none of it is garbage
@@ -64,8 +63,8 @@ async def _start_server(args: Namespace) -> int:
     from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
-    setup, settings = _load_settings(args)
     harden_process()
+    setup, settings = _load_settings(args)
     raise_file_limit()
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)

@@ -7,21 +7,18 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hermes.cli.main import EXIT_USAGE, print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
+from hermes.cli.parser import CommandParser
 from hermes.cli.session_start import find_session
-from hermes.cli.startup import load_checked_setup
-from hermes.cli.terminal.picker import ask_yes_no
+from hermes.cli.startup import load_checked_setup, open_store, run_async
+from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
-from hermes.cli.terminal.transcript import message_markdown
-from hermes.config import paths
+from hermes.cli.terminal.transcript import message_markdown, open_new_file
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
@@ -50,32 +47,22 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes sessions", "List, show, search and change stored sessions.", _EPILOG
-    )
+    parser = CommandParser("sessions", "List, show, search and change stored sessions.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="ID|WORDS")
-    parser.add_argument("--json", action="store_true", help="print JSON (list, show, search)")
-    parser.add_argument(
-        "-n", "--limit", type=parse_positive, default=20, help="list at most this many"
-    )
-    parser.add_argument("--here", action="store_true", help="list: only sessions of this folder")
-    parser.add_argument(
-        "--format", choices=("jsonl", "markdown"), default="jsonl", help="export: format"
-    )
+    parser.add_flag("--json", help="print JSON (list, show, search)")
+    parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
+    parser.add_flag("--here", help="list: only sessions of this folder")
+    formats = ("jsonl", "markdown")
+    parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
-    parser.add_argument(
-        "--days", metavar="N", type=parse_positive, help="prune: not used for N days"
-    )
-    parser.add_argument("--yes", action="store_true", help="delete, prune: do not ask")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
+    parser.add_flag("--yes", help="delete, prune: do not ask")
+    args = parser.parse_command(argv, profile)
     args.words = [decode_argument(word) for word in args.words]
     if problem := _check_usage(args):
         parser.error(problem)
-    import asyncio
-
-    return asyncio.run(_ACTIONS[args.action](args))
+    return run_async(_run_action(args))
 
 
 def _check_usage(args: Namespace) -> str:
@@ -96,24 +83,16 @@ def _check_usage(args: Namespace) -> str:
     return ""
 
 
-@asynccontextmanager
-async def _open_store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
-    from hermes.store.sqlite import SqliteStore
-
+async def _run_action(args: Namespace) -> int:
     setup = load_checked_setup(args.profile)
-    store: Store = SqliteStore(paths.database_file(setup.home))
-    try:
-        for sentence in await store.wait_until_open():
-            print_stderr(sentence)
-        yield store, Redactor(setup.secrets.redactable_values())
-    finally:
-        await store.close()
+    async with open_store(setup.home) as store:
+        redactor = Redactor(setup.secrets.redactable_values())
+        return await _ACTIONS[args.action](args, store, redactor)
 
 
-async def _list_sessions(args: Namespace) -> int:
+async def _list_sessions(args: Namespace, store: Store, _: Redactor) -> int:
     folder = str(Path.cwd()) if args.here else None
-    async with _open_store(args) as (store, _):
-        found = await store.sessions.list_recent(limit=args.limit, cwd=folder)
+    found = await store.sessions.list_recent(limit=args.limit, cwd=folder)
     if args.json:
         print(to_json([_session_object(meta) for meta in found]))
         return 0
@@ -121,22 +100,13 @@ async def _list_sessions(args: Namespace) -> int:
         print("No sessions yet.", file=sys.stderr)
         return 0
     now = time.time()
-    rows = [
-        (
-            meta.id,
-            format_age(now - meta.updated),
-            meta.state,
-            str(meta.messages),
-            shorten_path(meta.cwd),
-            one_line(meta.title, 60),
-        )
-        for meta in found
-    ]
-    head = ("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE")
-    limit = None
-    if sys.stdout.isatty():
-        limit = os.get_terminal_size(sys.stdout.fileno()).columns or None
-    for line in align_columns((head, *rows)):
+    rows = [("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE")]
+    for meta in found:
+        age, folder = format_age(now - meta.updated), shorten_path(meta.cwd)
+        title = one_line(meta.title, 60)
+        rows.append((meta.id, age, meta.state, str(meta.messages), folder, title))
+    limit = os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None
+    for line in align_columns(rows):
         print(line[:limit])
     return 0
 
@@ -147,20 +117,19 @@ def _session_object(meta: SessionMeta) -> dict[str, Any]:
     return data
 
 
-async def _show_session(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        meta = await find_session(store, args.words[0])
-        if args.json:
-            messages = [
-                _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
-                async for item in store.sessions.stream_messages(meta.id)
-            ]
-            print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
-            return 0
-        print(_markdown_head(meta))
-        async for item in store.sessions.stream_messages(meta.id):
-            text = redactor.redact(message_markdown(item))
-            print(strip_controls(text) if sys.stdout.isatty() else text)
+async def _show_session(args: Namespace, store: Store, redactor: Redactor) -> int:
+    meta = await find_session(store, args.words[0])
+    if args.json:
+        messages = [
+            _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
+            async for item in store.sessions.stream_messages(meta.id)
+        ]
+        print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
+        return 0
+    print(_markdown_head(meta))
+    async for item in store.sessions.stream_messages(meta.id):
+        text = redactor.redact(message_markdown(item))
+        print(strip_controls(text) if sys.stdout.isatty() else text)
     return 0
 
 
@@ -170,26 +139,18 @@ def _markdown_head(meta: SessionMeta) -> str:
     return f"# {title}\n\nsession {meta.id}, {began}, {meta.model or 'no model'}, {meta.cwd}\n"
 
 
-async def _search_messages(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
+async def _search_messages(args: Namespace, store: Store, redactor: Redactor) -> int:
+    hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
     if args.json:
-        lines = [
-            _redact_secrets(
-                redactor,
-                {
-                    "session_id": hit.session.id,
-                    "seq": hit.seq,
-                    "role": hit.role,
-                    "snippet": hit.snippet,
-                    "title": hit.session.title,
-                    "cwd": hit.session.cwd,
-                    "updated": hit.session.updated,
-                },
-            )
+        rows = [
+            {
+                "session_id": hit.session.id,
+                **{name: getattr(hit, name) for name in ("seq", "role", "snippet")},
+                **{name: getattr(hit.session, name) for name in ("title", "cwd", "updated")},
+            }
             for hit in hits
         ]
-        print(to_json(lines))
+        print(to_json(_redact_secrets(redactor, rows)))
         return 0
     if not hits:
         print("Nothing found.", file=sys.stderr)
@@ -201,15 +162,14 @@ async def _search_messages(args: Namespace) -> int:
     return 0
 
 
-async def _export_session(args: Namespace) -> int:
-    async with _open_store(args) as (store, redactor):
-        meta = await find_session(store, args.words[0])
-        lines = _export_lines(store, meta, redactor, args.format)
-        if args.out is None or args.out == "-":
-            async for line in lines:
-                print(line)
-            return 0
-        count = await _write_lines(Path(args.out), lines)
+async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> int:
+    meta = await find_session(store, args.words[0])
+    lines = _export_lines(store, meta, redactor, args.format)
+    if args.out is None or args.out == "-":
+        async for line in lines:
+            print(line)
+        return 0
+    count = await _write_lines(Path(args.out), lines)
     print(f"{args.out}: {count} lines", file=sys.stderr)
     return 0
 
@@ -247,29 +207,23 @@ async def _write_lines(file: Path, lines: AsyncIterator[str]) -> int:
     """Writes a new file that only its owner can read; the number of lines."""
     count = 0
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
+        with open_new_file(file) as out:
             async for line in lines:
-                view = memoryview(f"{line}\n".encode("utf-8", "replace"))
-                while view:
-                    view = view[os.write(handle, view) :]
+                out.write(f"{line}\n")
                 count += 1
-        finally:
-            os.close(handle)
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     return count
 
 
-async def _delete_sessions(args: Namespace) -> int:
-    async with _open_store(args) as (store, _):
-        found = [await find_session(store, prefix) for prefix in args.words]
-        names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
-        if (code := _confirm_deletion(args, f"Permanently delete {names}?")) is not None:
-            return code
-        for meta in found:
-            await store.sessions.delete(meta.id)
-            print(f"deleted {meta.id}")
+async def _delete_sessions(args: Namespace, store: Store, _: Redactor) -> int:
+    found = [await find_session(store, prefix) for prefix in args.words]
+    names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
+    if (code := _confirm_deletion(args, f"Permanently delete {names}?")) is not None:
+        return code
+    for meta in found:
+        await store.sessions.delete(meta.id)
+        print(f"deleted {meta.id}")
     return 0
 
 
@@ -277,67 +231,56 @@ def _confirm_deletion(args: Namespace, question: str) -> int | None:
     """None for yes, otherwise the exit status."""
     if args.yes:
         return None
-    if not sys.stdin.isatty():
-        print_stderr(f"without a terminal, `sessions {args.action}` needs --yes")
-        return EXIT_USAGE
-    if ask_yes_no(question):
-        return None
-    print("Nothing was deleted.", file=sys.stderr)
-    return 0
+    return confirm_change(f"sessions {args.action}", question, "Nothing was deleted.")
 
 
-async def _prune_sessions(args: Namespace) -> int:
+async def _prune_sessions(args: Namespace, store: Store, _: Redactor) -> int:
     before = time.time() - args.days * 86400
-    async with _open_store(args) as (store, _):
-        every = await store.sessions.list_recent(limit=sys.maxsize)
-        old = [meta for meta in every if meta.updated < before and meta.state != "running"]
-        if not old:
-            print(f"None of the {len(every)} sessions is that old.", file=sys.stderr)
-            return 0
-        question = f"Permanently delete {len(old)} of {len(every)} sessions?"
-        if (code := _confirm_deletion(args, question)) is not None:
-            return code
-        for meta in old:
-            await store.sessions.delete(meta.id)
-        await store.maintenance.reclaim_space()
-    print(
-        f"deleted {len(old)} sessions not used for {args.days} days, {len(every) - len(old)} left"
-    )
+    every = await store.sessions.list_recent(limit=sys.maxsize)
+    old = [meta for meta in every if meta.updated < before and meta.state != "running"]
+    if not old:
+        print(f"None of the {len(every)} sessions is that old.", file=sys.stderr)
+        return 0
+    question = f"Permanently delete {len(old)} of {len(every)} sessions?"
+    if (code := _confirm_deletion(args, question)) is not None:
+        return code
+    for meta in old:
+        await store.sessions.delete(meta.id)
+    await store.maintenance.reclaim_space()
+    left = len(every) - len(old)
+    print(f"deleted {len(old)} sessions not used for {args.days} days, {left} left")
     return 0
 
 
-async def _rename_session(args: Namespace) -> int:
+async def _rename_session(args: Namespace, store: Store, _: Redactor) -> int:
     title = " ".join(" ".join(args.words[1:]).split())
-    async with _open_store(args) as (store, _):
-        meta = await find_session(store, args.words[0])
-        await store.sessions.update_meta(meta.id, title=title)
+    meta = await find_session(store, args.words[0])
+    await store.sessions.update_meta(meta.id, title=title)
     print(f"{meta.id}: {one_line(title)}")
     return 0
 
 
-async def _branch_session(args: Namespace) -> int:
+async def _branch_session(args: Namespace, store: Store, _: Redactor) -> int:
     from hermes.app.session_records import create_session_id, find_current_session
 
-    async with _open_store(args) as (store, _):
-        named = await find_session(store, args.words[0])
-        meta = await find_current_session(store, named.id)
-        assert meta is not None
-        if meta.state == "running":
-            raise ConfigError(f"A turn of {meta.id} is running; branch when it has ended.")
-        now = time.time()
-        child = msgspec.structs.replace(
-            meta,
-            id=create_session_id(now),
-            parent=meta.id,
-            title=" ".join(args.words[1:]) or meta.title,
-            created=now,
-            updated=now,
-            state="idle",
-            next="",
-        )
-        await store.sessions.append(
-            child.id, await store.sessions.load_messages(meta.id), create=child
-        )
+    named = await find_session(store, args.words[0])
+    meta = await find_current_session(store, named.id)
+    assert meta is not None
+    if meta.state == "running":
+        raise ConfigError(f"A turn of {meta.id} is running; branch when it has ended.")
+    now = time.time()
+    child = msgspec.structs.replace(
+        meta,
+        id=create_session_id(now),
+        parent=meta.id,
+        title=" ".join(args.words[1:]) or meta.title,
+        created=now,
+        updated=now,
+        state="idle",
+        next="",
+    )
+    messages = await store.sessions.load_messages(meta.id)
+    await store.sessions.append(child.id, messages, create=child)
     print(child.id)
     print(f"Resume with: hermes chat --resume {child.id}", file=sys.stderr)
     return 0

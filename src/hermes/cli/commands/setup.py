@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from hermes.cli.main import EXIT_FAILED, load_command
-from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
 Looks for keys (environment, .env), logins, model servers on this machine and the built-in model,
@@ -33,20 +33,14 @@ def run(argv: list[str], profile: str) -> int:
 
     refuse_agent("change its model")
     attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
-    request = SetupRequest(
-        args.profile,
-        args.provider,
-        args.model,
-        args.base_url,
-        args.key_env or "",
-        args.embedded,
-    )
-    done = set_up_model(request, attended=attended)
-    if done is None:
+    model = args.provider, args.model, args.base_url, args.key_env or ""
+    request = SetupRequest(args.profile, *model, args.embedded)
+    fresh = set_up_model(request, attended=attended)
+    if fresh is None:
         return EXIT_FAILED
     if attended:
         _offer_packages(args.profile)
-    if attended and done.fresh:
+    if attended and fresh:
         code: int = load_command("chat").run(["--continue", "-p", args.profile], args.profile)
         return code
     return 0
@@ -61,27 +55,21 @@ def _offer_packages(profile: str) -> None:
     setup = load_setup(profile)
     if setup.config.sandbox.network.allow or setup.config.sandbox.mode == "full-access":
         return
-    if ask_yes_no("May commands download packages (PyPI, npm, crates.io, Go) without asking?"):
+    if ask_yes_no("May package managers (pip, npm, cargo, go) download packages without asking?"):
         set_value(setup.home, "sandbox.network.allow", "[packages]")
         print("Saved. To undo it: hermes config set sandbox.network.allow '[]'")
 
 
 def _parse_arguments(argv: list[str], profile: str) -> Namespace:
-    parser = CommandParser("hermes setup", "Find a model that works and use it.", _EPILOG)
+    parser = CommandParser("setup", "Find a model that works and use it.", _EPILOG)
     add = parser.add_argument
-    add("--non-interactive", action="store_true", help="ask no questions")
+    parser.add_flag("--non-interactive", help="ask no questions")
     add("--provider", metavar="P", default="", help="a provider name, or custom")
     add("--model", metavar="M", default="", help="model, or provider:model")
     add("--base-url", metavar="U", default="", help="address of a custom endpoint")
-    add(
-        "--key-env",
-        metavar="VAR",
-        type=parse_variable_name,
-        help="environment variable with the key",
-    )
-    add("--embedded", action="store_true", help="use the small built-in model")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_key_option("--key-env", "VAR", "environment variable with the key")
+    parser.add_flag("--embedded", help="use the small built-in model")
+    args = parser.parse_command(argv, profile)
     if args.embedded and (args.provider or args.base_url or args.key_env):
         parser.error("--embedded goes with --model only")
     return args

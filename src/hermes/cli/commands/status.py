@@ -6,11 +6,10 @@ import time
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
-from hermes.cli.startup import load_checked_setup, locate_home
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import load_checked_setup, locate_home, open_store, run_async
 from hermes.cli.terminal.tables import format_age, format_count, format_money, shorten_path
-from hermes.cli.terminal.text import one_line, to_json
+from hermes.cli.terminal.text import one_line, print_report
 from hermes.config import paths
 from hermes.core.text import format_plural
 from hermes.version import VERSION
@@ -35,21 +34,12 @@ _DAY_SECONDS = 86400.0
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes status", "Show what is running, recent errors and today's cost.", _EPILOG
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
-    import asyncio
-
-    found = asyncio.run(_collect_status(args))
-    if args.json:
-        print(to_json(found))
-    else:
-        for line in _format_status(found):
-            print(line)
-    return 0
+    about = "Show what is running, recent errors and today's cost."
+    parser = CommandParser("status", about, _EPILOG)
+    parser.add_flag("--json", help="print JSON")
+    args = parser.parse_command(argv, profile)
+    found = run_async(_collect_status(args))
+    return print_report(found, _format_status(found), json=args.json)
 
 
 async def _collect_status(args: Namespace) -> dict[str, Any]:
@@ -93,18 +83,11 @@ def _list_processes(home: Path) -> list[dict[str, Any]]:
     from hermes.exec.process.background_records import list_ids, load_state
 
     root = home / "processes"
-    states = [
-        state for name in list_ids(root) if (state := load_state(root / name)) and state.alive
-    ]
+    names = ("id", "command", "session", "cwd", "started")
     return [
-        {
-            "id": state.record.id,
-            "command": state.record.command,
-            "session": state.record.session,
-            "cwd": state.record.cwd,
-            "started": state.record.started,
-        }
-        for state in states
+        {name: getattr(state.record, name) for name in names}
+        for process in list_ids(root)
+        if (state := load_state(root / process)) and state.alive
     ]
 
 
@@ -121,16 +104,10 @@ def _read_errors(file: Path) -> list[dict[str, Any]]:
 
 async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
     from hermes.cli.usage import first_day, sum_usage
-    from hermes.store.sqlite import SqliteStore
 
-    store = SqliteStore(paths.database_file(setup.home))
-    try:
-        for sentence in await store.wait_until_open():
-            print_stderr(sentence)
+    async with open_store(setup.home) as store:
         latest = await store.sessions.list_recent(limit=_MAX_SESSIONS)
         today = sum_usage(await store.ledger.sum_calls("day", first_day(time.time(), 1)))
-    finally:
-        await store.close()
     for meta in latest:
         if meta.state == "running":
             found["sessions"].append(_session_object(meta))
@@ -147,13 +124,7 @@ async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
 
 
 def _session_object(meta: SessionMeta) -> dict[str, Any]:
-    return {
-        "id": meta.id,
-        "title": meta.title,
-        "source": meta.source,
-        "cwd": meta.cwd,
-        "updated": meta.updated,
-    }
+    return {name: getattr(meta, name) for name in ("id", "title", "source", "cwd", "updated")}
 
 
 def _format_status(found: dict[str, Any]) -> list[str]:
@@ -174,10 +145,8 @@ def _format_status(found: dict[str, Any]) -> list[str]:
         lines.append(f"interrupted: {meta['id']}, {when} ago, {one_line(meta['title'], 60)}")
         lines.append(f"  resume with: hermes chat --resume {meta['id']}")
     for process in found["processes"]:
-        since = format_age(now - process["started"])
-        lines.append(
-            f"background: {process['id']}, for {since}: {one_line(process['command'], 80)}"
-        )
+        since, command = format_age(now - process["started"]), one_line(process["command"], 80)
+        lines.append(f"background: {process['id']}, for {since}: {command}")
     for error in found["errors"]:
         lines.append(f"error: {error['time'][:19]}Z {one_line(error['message'], 120)}")
     if not any(found[key] for key in ("servers", "sessions", "processes")):

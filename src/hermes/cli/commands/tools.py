@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import create_home, load_checked_setup, refuse_agent
 from hermes.cli.terminal.tables import align_columns
-from hermes.cli.terminal.text import one_line, to_json
+from hermes.cli.terminal.text import one_line, print_report
 from hermes.config.env import decode_argument
 from hermes.config.load import read_config
 from hermes.config.schema import ToolSelection, ToolsSection
@@ -28,24 +28,24 @@ commands:
   disable NAME...    turn them off; `all` means every toolset
 
 on: declared in every request; deferred: the model finds it with tool_search when it needs it.
---platform P shows and changes one platform only (cli, telegram, ...); its settings override the
-general ones. On webhook only tools that read are on by default.
+--platform P shows and changes one platform only (api, cli, library or webhook); its settings
+override the general ones. On webhook only tools that read are on by default.
 
 examples:
   hermes tools list --json | jq -r '.[] | select(.risk == "network") | .name'
   hermes tools disable browser
   hermes tools enable web_search --platform webhook
 """
+_PLATFORMS = frozenset({"api", "cli", "library", "webhook"})
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes tools", "List tools, turn them on and off.", _EPILOG)
+    parser = CommandParser("tools", "List tools, turn them on and off.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="NAME", help="tools or toolsets")
     parser.add_argument("--platform", metavar="P", default="", help="only this platform")
-    parser.add_argument("--json", action="store_true", help="print JSON (list)")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(argv)
+    parser.add_flag("--json", help="print JSON (list)")
+    args = parser.parse_command(argv, profile)
     if args.action == "list" and args.words:
         parser.error("list takes no name")
     if args.action != "list" and not args.words:
@@ -60,19 +60,18 @@ def run(argv: list[str], profile: str) -> int:
 
 def _list_tools(args: Namespace) -> int:
     settings = load_checked_setup(args.profile).config.tools
+    known = _PLATFORMS | settings.platforms.keys()
+    if args.platform and args.platform not in known:
+        names = ", ".join(sorted(known))
+        raise ConfigError(f"There is no platform {args.platform}; use one of {names}.")
     rows = _describe_tools(settings, args.platform)
-    if args.json:
-        print(to_json(rows))
-        return 0
-    for word in registry.list_unknown_names(settings):
+    for word in () if args.json else registry.list_unknown_names(settings):
         print_stderr(f"config.yaml, tools: {registry.describe_unknown_name(word)}")
     cells = [
         (r["name"], r["toolset"], r["risk"], r["state"], r["why"] or one_line(r["description"], 70))
         for r in rows
     ]
-    for line in align_columns(cells):
-        print(line)
-    return 0
+    return print_report(rows, align_columns(cells), json=args.json)
 
 
 def _describe_tools(settings: ToolsSection, platform: str) -> list[dict[str, str]]:
@@ -97,17 +96,10 @@ def _describe_tools(settings: ToolsSection, platform: str) -> list[dict[str, str
     return rows
 
 
-def _enable_tools(args: Namespace) -> int:
-    return _change_tools(args, on=True)
-
-
-def _disable_tools(args: Namespace) -> int:
-    return _change_tools(args, on=False)
-
-
-def _change_tools(args: Namespace, *, on: bool) -> int:
+def _change_tools(args: Namespace) -> int:
     from hermes.config.update import edit_config
 
+    on = args.action == "enable"
     refuse_agent("change its tools")
     home = create_home(args.profile)
     for word in args.words:
@@ -116,14 +108,11 @@ def _change_tools(args: Namespace, *, on: bool) -> int:
         with edit_config(home) as put:
             _write_change(home, word, args.platform, on, put)
         settings = read_config(home).tools
-        reasons = {n: _why_off(n, settings, args.platform) for n in _list_members(word)}
-        print(
-            f"{word} is {'on' if on else 'off'}{f' for {args.platform}' if args.platform else ''}"
-        )
-        if on:
-            for name, why in reasons.items():
-                if why:
-                    print(f"but {name} is not available: {why}", file=sys.stderr)
+        where = f" for {args.platform}" if args.platform else ""
+        print(f"{word} is {'on' if on else 'off'}{where}")
+        for name in _list_members(word) if on else ():
+            if why := _why_off(name, settings, args.platform):
+                print(f"but {name} is not available: {why}", file=sys.stderr)
     return 0
 
 
@@ -135,20 +124,18 @@ def _write_change(home: Path, word: str, platform: str, on: bool, put: Put) -> N
     old = config.platforms.get(platform, ToolSelection()) if platform else config
     base = f"tools.platforms.{platform}" if platform else "tools"
     against, favour = ("disabled", "enabled") if on else ("enabled", "disabled")
-    _write_names(put, f"{base}.{against}", getattr(old, against), names, "")
+    other = {key: [w for w in getattr(old, key) if w not in names] for key in (against, favour)}
+    _write_names(put, f"{base}.{against}", getattr(old, against), other[against])
     settings = read_config(home).tools
     if any(bool(_why_off(n, settings, platform, configurable=True)) is on for n in members):
-        _write_names(put, f"{base}.{favour}", getattr(old, favour), names, word)
+        _write_names(put, f"{base}.{favour}", getattr(old, favour), [*other[favour], word])
 
 
-def _write_names(
-    put: Put, key: str, old: Collection[str], removed: Collection[str], added: str
-) -> None:
+def _write_names(put: Put, key: str, old: Collection[str], new: list[str]) -> None:
     from hermes.config.yaml_edit import render_value
 
-    words = [*(word for word in old if word not in removed), *([added] if added else [])]
-    if words != list(old):
-        put(key, render_value(words))
+    if new != list(old):
+        put(key, render_value(new))
 
 
 def _list_members(word: str) -> list[str]:
@@ -169,4 +156,4 @@ def _why_off(
     return "" if configurable and why == registry.explain_missing_extra(name, toolset) else why
 
 
-_ACTIONS = {"list": _list_tools, "enable": _enable_tools, "disable": _disable_tools}
+_ACTIONS = {"list": _list_tools, "enable": _change_tools, "disable": _change_tools}

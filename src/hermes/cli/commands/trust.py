@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import print_stderr
-from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.parser import CommandParser
 from hermes.cli.startup import create_home, refuse_agent
-from hermes.cli.terminal.text import strip_controls, to_json
+from hermes.cli.terminal.text import print_report, strip_controls
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 
@@ -35,50 +35,38 @@ examples:
   hermes trust list
   hermes trust remove ~/src/somebody-elses
 """
-_ACTIONS = ("list", "add", "remove")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser(
-        "hermes trust", "Choose the folders whose AGENTS.md and similar files are loaded.", _EPILOG
-    )
-    parser.add_argument("action", choices=_ACTIONS, help="see below")
+    about = "Choose the folders whose AGENTS.md and similar files are loaded."
+    parser = CommandParser("trust", about, _EPILOG)
+    parser.add_argument("action", choices=list(_ACTIONS), help="see below")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a folder (default: this one)")
-    parser.add_argument("--json", action="store_true", help="print JSON (list)")
-    add_profile_option(parser, profile)
-    args = parser.parse_command(_with_action(argv))
+    parser.add_flag("--json", help="print JSON (list)")
+    args = parser.parse_command(_with_action(argv), profile)
     if args.action == "list" and args.paths:
         parser.error("list takes no path")
     if args.action == "remove" and not args.paths:
         parser.error("remove needs a PATH")
-    return {"list": _list_folders, "add": _trust_folders, "remove": _forget_folders}[args.action](
-        args
-    )
+    from hermes.config.trust_store import TrustStore
+
+    if args.action != "list":
+        refuse_agent("decide what is trusted")
+    return _ACTIONS[args.action](args, TrustStore(create_home(args.profile)))
 
 
 def _with_action(argv: list[str]) -> list[str]:
     """`hermes trust PATH` means `hermes trust add PATH`."""
     first = next((word for word in argv if not word.startswith("-")), "")
-    if not first or first in _ACTIONS:
-        return argv
-    if first.startswith((".", "~")) or "/" in first or os.path.isdir(first):  # noqa: PTH112
-        return ["add", *argv]
-    return argv
+    path = first.startswith((".", "~")) or "/" in first or os.path.isdir(first)  # noqa: PTH112
+    return ["add", *argv] if path and first not in _ACTIONS else argv
 
 
-def _open_trust_book(args: Namespace) -> TrustStore:
-    from hermes.config.trust_store import TrustStore
-
-    if args.action != "list":
-        refuse_agent("decide what is trusted")
-    return TrustStore(create_home(args.profile))
-
-
-def _list_folders(args: Namespace) -> int:
+def _list_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.context_files import find_context_files
 
     rows = []
-    for folder, decision in sorted(_open_trust_book(args).read_all().items()):
+    for folder, decision in sorted(book.read_all().items()):
         now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
         state = "trusted" if decision.trusted else "refused"
         if not now:
@@ -87,24 +75,17 @@ def _list_folders(args: Namespace) -> int:
             state = "changed"
         files = [file.path.name for found in now for file in found.files]
         rows.append({"folder": folder, "state": state, "files": files, "digest": decision.digest})
-    if args.json:
-        print(to_json(rows))
-        return 0
-    if not rows:
+    if not rows and not args.json:
         print("There are no decisions yet.", file=sys.stderr)
-    for row in rows:
-        print(
-            strip_controls(f"{row['state']:<8} {row['folder']}  {', '.join(row['files'])}".rstrip())
-        )
-    return 0
+    lines = (f"{row['state']:<8} {row['folder']}  {', '.join(row['files'])}" for row in rows)
+    return print_report(rows, (strip_controls(line.rstrip()) for line in lines), json=args.json)
 
 
-def _trust_folders(args: Namespace) -> int:
+def _trust_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.context_files import find_context_files
     from hermes.cli.project_trust import list_files
     from hermes.config.trust_store import make_decision
 
-    book = _open_trust_book(args)
     found = []
     for word in args.paths or ["."]:
         path = Path(decode_argument(word)).expanduser()
@@ -124,8 +105,7 @@ def _trust_folders(args: Namespace) -> int:
     return 0
 
 
-def _forget_folders(args: Namespace) -> int:
-    book = _open_trust_book(args)
+def _forget_folders(args: Namespace, book: TrustStore) -> int:
     names = [str(Path(decode_argument(word)).expanduser().resolve()) for word in args.paths]
     if missing := [name for name in names if name not in book.read_all()]:
         raise ConfigError(f"There is no decision about {missing[0]}. Run: hermes trust list")
@@ -133,3 +113,6 @@ def _forget_folders(args: Namespace) -> int:
         book.remove(name)
         print(f"Forgot the decision about {name}; you will be asked again.")
     return 0
+
+
+_ACTIONS = {"list": _list_folders, "add": _trust_folders, "remove": _forget_folders}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.version import VERSION
-
-if TYPE_CHECKING:
-    from hermes.cli.installation import Installation
 
 _EPILOG = """\
 Shows the command that updates this installation, which depends on how it was installed: uv, pipx,
@@ -26,61 +22,45 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes update", "Show the update command.", _EPILOG)
-    parser.add_argument("--check", action="store_true", help="look up the newest version")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = CommandParser("update", "Show the update command.", _EPILOG)
+    parser.add_flag("--check", help="look up the newest version")
+    parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv)
-    from hermes.cli.installation import detect_installation
+    from hermes.cli.installation import detect_installation, is_newer
 
     found = detect_installation()
     newest, problem = _look_up_newest() if args.check else ("", "")
+    newer = is_newer(newest, VERSION) if newest else None
     if args.json:
-        _print_json(found, newest, problem)
+        from hermes.cli.terminal.text import to_json
+
+        about = {
+            "version": VERSION,
+            "installed_with": found.installer,
+            "command": found.update_command,
+            "newest": newest or None,
+            "newer": newer,
+            "error": problem or None,
+        }
+        print(to_json(about))
         return EXIT_FAILED if problem else 0
     if problem:
         print_stderr(problem)
-    _print_text(found, newest)
+    if newer is False:
+        print(f"hermes {VERSION} is the newest version.")
+        return 0
+    head = f"hermes {VERSION}" + (f"; {newest} is available" if newest else "")
+    print(f"{head}. Installed with {found.installer}. To update:\n\n    {found.update_command}\n")
+    print("Your sessions, keys and settings are not affected.", file=sys.stderr)
     return EXIT_FAILED if problem else 0
 
 
-def _print_text(found: Installation, newest: str) -> None:
-    from hermes.cli.installation import is_newer
-
-    if newest and not is_newer(newest, VERSION):
-        print(f"hermes {VERSION} is the newest version.")
-        return
-    head = f"hermes {VERSION}"
-    if newest:
-        head += f"; {newest} is available"
-    print(f"{head}. Installed with {found.installer}. To update:\n\n    {found.update_command}\n")
-    print("Your sessions, keys and settings are not affected.", file=sys.stderr)
-
-
 def _look_up_newest() -> tuple[str, str]:
-    import asyncio
-
     from hermes.cli.installation import find_newest_version
+    from hermes.cli.startup import run_async
     from hermes.core.errors import HermesError
 
     try:
-        return asyncio.run(find_newest_version()), ""
+        return run_async(find_newest_version()), ""
     except HermesError as error:
         return "", f"Could not look up the newest version: {error}"
-
-
-def _print_json(found: Installation, newest: str, problem: str) -> None:
-    from hermes.cli.installation import is_newer
-    from hermes.cli.terminal.text import to_json
-
-    print(
-        to_json(
-            {
-                "version": VERSION,
-                "installed_with": found.installer,
-                "command": found.update_command,
-                "newest": newest or None,
-                "newer": is_newer(newest, VERSION) if newest else None,
-                "error": problem or None,
-            }
-        )
-    )

@@ -13,7 +13,7 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = CommandParser("hermes version", "Print the version and exit.", _EPILOG)
+    parser = CommandParser("version", "Print the version and exit.", _EPILOG)
     parser.parse_command(argv)
     print(f"hermes {VERSION}")
     return 0

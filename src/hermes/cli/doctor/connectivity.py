@@ -15,6 +15,7 @@ from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoin
 from hermes.config.env import build_child_env, find_proxy
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
+from hermes.exec.backends.remote import NotRun
 from hermes.exec.process.local import stop_left_running
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
@@ -43,23 +44,16 @@ def _describe_model(endpoints: list[ModelEndpoint]) -> Check:
     details = [f"falls back to {e.target.provider}:{e.target.model}" for e in fallbacks]
     keys = ", ".join(key.source for key in first.keys) or "no key"
     target = f"{first.target.provider}:{first.target.model}"
-    if is_embedded_endpoint(first.base_url):
-        return _describe_embedded_model(target, first.base_url, details)
-    text = f"{target} at {_hide_password(first.base_url)} ({first.target.wire}, {keys}); not called"
-    return Check("model", "ok", text, tuple(details))
-
-
-def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> Check:
-    if model := find_missing_model(base_url):
+    if model := find_missing_model(first.base_url):
         size = f"{model.size / 1e6:,.0f} MB"
         text = f"{target} is downloaded on first use ({size}); for another model run: hermes setup"
         return Check("model", "note", text, tuple(details))
-    engine, _ = parse_uri(base_url)
-    return Check("model", "ok", f"{target}, {engine.file}; not started", tuple(details))
-
-
-def _hide_password(base_url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", base_url)
+    if is_embedded_endpoint(first.base_url):
+        text = f"{target}, {parse_uri(first.base_url)[0].file}; not started"
+    else:
+        address = re.sub(r"//[^/@]*@", "//", first.base_url)  # without a password
+        text = f"{target} at {address} ({first.target.wire}, {keys}); not called"
+    return Check("model", "ok", text, tuple(details))
 
 
 async def _check_providers(endpoints: list[ModelEndpoint], *, online: bool) -> list[Check]:
@@ -90,25 +84,19 @@ async def _connect_to_provider(endpoint: ModelEndpoint) -> Check:
     except TimeoutError:
         return Check(name, "failed", f"{where} did not answer within {_CONNECT_SECONDS:.0f} s")
     except (OSError, UnicodeError) as error:
-        return Check(name, "failed", f"{where} cannot be reached: {_describe_error(error)}")
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Check(name, "failed", f"{where} cannot be reached: {why}")
     writer.close()
     took = (time.monotonic() - began) * 1000
     text = f"{where} can be reached ({took:.0f} ms); test the key with --online"
     return Check(name, "ok", text)
 
 
-def _describe_error(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
 async def _list_models(endpoint: ModelEndpoint) -> Check:
     """Asks for the list of models, which needs the key and costs nothing."""
     name = f"provider {endpoint.target.provider}"
-    transport = Transport()
-    try:
+    async with Transport() as transport:
         response = await Client(endpoint, transport).listing.check_access()
-    finally:
-        await transport.close()
     if response.problem:
         return Check(name, "failed", response.problem)
     status = response.status
@@ -117,9 +105,8 @@ async def _list_models(endpoint: ModelEndpoint) -> Check:
         keys = ", ".join(key.source for key in endpoint.keys) or "no key"
         return Check(name, "failed", f"it rejects the key ({status}, {keys})", details)
     if status >= 500:
-        return Check(
-            name, "failed", f"it answers {status}: the problem is at the provider", details
-        )
+        text = f"it answers {status}: the problem is at the provider"
+        return Check(name, "failed", text, details)
     if status == 200:
         return Check(name, "note" if details else "ok", "it answers and accepts the key", details)
     return Check(name, "ok", f"it answers ({status} when asked for its models)", details)
@@ -147,7 +134,7 @@ async def check_backend(setup: Setup) -> Check:
         text = await backend.check_access()
         confined = await backend.is_confined()
     except HermesError as error:
-        return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
+        return Check(name, "failed", error.reason if isinstance(error, NotRun) else str(error))
     finally:
         await backends.close()
         await stop_left_running()

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hermes.cli.doctor.check import Check
 from hermes.config import paths
@@ -24,10 +23,6 @@ from hermes.core.text import format_plural
 from hermes.exec.process.background_records import remove_old
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import describe_unknown_name, list_unknown_names
-
-if TYPE_CHECKING:
-    from hermes.store.sqlite import SqliteStore
-
 
 _MIN_FREE_BYTES = 100 * 2**20
 _LOW_FREE_BYTES = 2**30
@@ -52,22 +47,18 @@ def check_configuration(setup: Setup) -> Check:
     if source is None:
         return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
     notes = [f"config.yaml {note}" for note in validate_config(parse_yaml(source)).notes]
-    notes += [
-        f"tools: {describe_unknown_name(word)}" for word in list_unknown_names(setup.config.tools)
-    ]
+    unknown = list_unknown_names(setup.config.tools)
+    notes += [f"tools: {describe_unknown_name(word)}" for word in unknown]
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 
 def check_permissions(home: Path, repaired: tuple[str, ...]) -> Check:
     """`repaired` says what reading the configuration has already made private."""
     try:
-        found = [
-            *(
-                f"{path} is open to other users ({_file_mode(path):04o})"
-                for path in list_exposed_files(home)
-            ),
-            *(f"{path} belongs to somebody else" for path in _list_foreign(home)),
-        ]
+        exposed = [(path, _file_mode(path)) for path in list_exposed_files(home)]
+        found = [f"{path} is open to other users ({mode:04o})" for path, mode in exposed]
+        foreign = [p for p in _list_private(home) if p.lstat().st_uid != os.geteuid()]
+        found += [f"{path} belongs to somebody else" for path in foreign]
     except OSError as error:
         return Check("home", "failed", f"{home} cannot be read: {error.strerror}", repaired)
     if not os.access(home, os.W_OK):
@@ -85,10 +76,6 @@ def _file_mode(path: Path) -> int:
 def list_exposed_files(home: Path) -> list[Path]:
     """Files that other users could read, were it not for the folder around them."""
     return [path for path in _list_private(home) if _file_mode(path) & 0o077]
-
-
-def _list_foreign(home: Path) -> list[Path]:
-    return [path for path in _list_private(home) if path.lstat().st_uid != os.geteuid()]
 
 
 def _list_private(home: Path) -> Iterator[Path]:
@@ -139,14 +126,13 @@ async def salvage_sessions(home: Path) -> list[Check]:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
-    missing = (
-        f"; {format_plural(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
-    )
     sessions = format_plural(salvaged.sessions, "session")
     text = f"salvaged {sessions} with {format_plural(salvaged.messages, 'message')}"
+    if salvaged.lost:
+        text += f"; {format_plural(salvaged.lost, 'message')} could not be read"
     file = salvaged.damaged_file
     kept = f"the damaged file is kept as {file}; a backup may hold more (hermes import)"
-    return [Check("sessions", "note", text + missing, (kept,))]
+    return [Check("sessions", "note", text, (kept,))]
 
 
 def check_disk(home: Path) -> Check:
@@ -168,9 +154,8 @@ def check_clock(home: Path) -> Check:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest))
         return Check("clock", "note", f"{text}, but files in the home were written on {when}")
     if now < installed - 86400:
-        return Check(
-            "clock", "failed", f"{text} is before this program was installed; set the clock"
-        )
+        text += " is before this program was installed; set the clock"
+        return Check("clock", "failed", text)
     return Check("clock", "ok", text)
 
 
@@ -185,29 +170,19 @@ def check_leftovers(home: Path) -> Check:
 _STALE_SECONDS = 600.0
 """After which a temporary file is abandoned."""
 _LOCK_NAME = re.compile(r"[0-9a-f]{32}\.lock")
-_TEMPORARY_FILES = (".*.tmp", ".*.new", "*.new", ".*.part", "cache/.*.tmp", "cache/.*.new")
-_TEMPORARY_FOLDERS = (".import-*", "run/backup-*", "profiles/.*.deleted")
+_TEMPORARY = (
+    ".*.tmp .*.new *.new .*.part cache/.*.tmp cache/.*.new .import-* run/backup-* "
+    "profiles/.*.deleted"
+).split()
 _ENGINE_PREFIX = "hermes-model-"
 
 
 def list_leftovers(home: Path) -> list[Path]:
     """Locks nobody holds, sockets nobody listens on, and unfinished files."""
-    return sorted(
-        {*_stale_locks(home), *_stale_files(home), *_stale_sockets(home), *list_stale_files(home)}
-    )
-
-
-def _stale_locks(home: Path) -> Iterator[Path]:
-    for file in (home / "run").glob("*.lock"):
-        if _LOCK_NAME.fullmatch(file.name) and not is_locked(file):
-            yield file
-
-
-def _stale_files(home: Path) -> Iterator[Path]:
-    for pattern in (*_TEMPORARY_FILES, *_TEMPORARY_FOLDERS):
-        for path in home.glob(pattern):
-            if _is_stale(path):
-                yield path
+    locks = [file for file in home.glob("run/*.lock") if _LOCK_NAME.fullmatch(file.name)]
+    stale = [path for pattern in _TEMPORARY for path in home.glob(pattern) if _is_stale(path)]
+    free = [file for file in locks if not is_locked(file)]
+    return sorted({*free, *stale, *_stale_sockets(home), *list_stale_files(home)})
 
 
 def _is_stale(path: Path) -> bool:
@@ -233,10 +208,8 @@ def _stale_sockets(home: Path) -> Iterator[Path]:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another user's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # another user's is alive
     return True
 
 
@@ -250,30 +223,25 @@ def _is_listening(socket_file: Path) -> bool:
     return True
 
 
-def repair_home(home: Path) -> list[str]:
-    """Makes the home private and removes leftovers; a line for each thing done."""
+def repair_home(home: Path) -> Check:
+    """Makes the home private and removes leftovers; the details are a line for each thing done."""
     done = list(paths.make_home(home))
     for path in list_leftovers(home):
         try:
-            _remove_path(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            done.append(f"removed {path}")
         except OSError as error:
             done.append(f"could not remove {path}: {error.strerror}")
-        else:
-            done.append(f"removed {path}")
     for path in list_exposed_files(home):
-        mode = stat.S_IMODE(path.lstat().st_mode)
+        mode = _file_mode(path)
         try:
             path.chmod(mode & 0o700)
+            done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
         except OSError as error:
             done.append(f"could not make {path} private: {error.strerror}")
-        else:
-            done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
     remove_old(home / "processes")
-    return done
-
-
-def _remove_path(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    text = format_plural(len(done), "change") if done else "nothing to repair"
+    return Check("mended", "ok", text, tuple(done))

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import apsw
 
-from hermes.cli.doctor.check import Check
+from hermes.cli.doctor.check import Check, CheckState
 from hermes.config.env import get_environment, get_platform_name
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
@@ -45,9 +45,8 @@ def check_sqlite() -> Check:
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) < MIN_SQLITE_VERSION:
         least = ".".join(map(str, MIN_SQLITE_VERSION))
-        return Check(
-            "sqlite", "failed", f"{found} can corrupt databases; {least} or newer is needed"
-        )
+        text = f"{found} can corrupt databases; {least} or newer is needed"
+        return Check("sqlite", "failed", text)
     return Check("sqlite", "ok", f"{found} (apsw {apsw.apsw_version()})")
 
 
@@ -56,14 +55,12 @@ async def check_sandbox(setup: Setup | None) -> Check:
     tier = await probe_tier(cache, fresh=True)
     head, *details = describe_tier(tier)
     text = head.partition(": ")[2]
-    name = f"sandbox tier {tier.level}"
-    details = [line.strip() for line in details]
+    state: CheckState = "ok" if tier.level == 1 else "note"
     if setup is not None and setup.config.sandbox.mode == "full-access":
-        return Check(name, "note", f"{text}; turned off by sandbox.mode", tuple(details))
-    if tier.level == 3:
-        required = setup is not None and setup.config.sandbox.required
-        return Check(name, "failed" if required else "note", text, tuple(details))
-    return Check(name, "ok" if tier.level == 1 else "note", text, tuple(details))
+        state, text = "note", f"{text}; turned off by sandbox.mode"
+    elif tier.level == 3 and setup is not None and setup.config.sandbox.required:
+        state = "failed"
+    return Check(f"sandbox tier {tier.level}", state, text, tuple(map(str.strip, details)))
 
 
 def check_programs() -> Iterator[Check]:
@@ -91,8 +88,6 @@ async def check_browser(setup: Setup | None) -> Check:
 
 def check_extras() -> Iterator[Check]:
     for module, (extra, loss) in _EXTRAS.items():
-        if find_spec(module) is None:
-            text = f"not installed (extra `{extra}`): {loss}"
-            yield Check(module, "note", text)
-        else:
-            yield Check(module, "ok", "installed")
+        missing = f"not installed (extra `{extra}`): {loss}"
+        there = find_spec(module) is not None
+        yield Check(module, "ok", "installed") if there else Check(module, "note", missing)

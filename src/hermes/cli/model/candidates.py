@@ -68,11 +68,8 @@ async def _environment_endpoint(setup: Setup) -> list[Candidate]:
         return []
     value = setup.secrets.get("OPENAI_API_KEY")
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
-    transport = Transport()
-    try:
+    async with Transport() as transport:
         models = (await Prober(transport, key).probe_address(url.rstrip("/"), "")).models
-    finally:
-        await transport.close()
     if not models:
         return [Candidate("configured", ModelChoice(), "the endpoint in OPENAI_BASE_URL")]
     more = f" (and {len(models) - 1} more)" if len(models) > 1 else ""

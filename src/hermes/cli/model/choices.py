@@ -20,27 +20,15 @@ from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
 
-_NOT_FOR_CHAT = (
-    "embed",
-    "whisper",
-    "tts",
-    "dall-e",
-    "moderation",
-    "transcribe",
-    "rerank",
-    "imagen",
-)
+_NOT_FOR_CHAT = "embed whisper tts dall-e moderation transcribe rerank imagen".split()
 
 
 async def list_models(setup: Setup, only: str = "") -> list[PickerRow]:
     """Rows of `provider:model`, the provider in use first; with `only`, of that provider."""
-    transport = Transport()
-    try:
+    async with Transport() as transport:
         providers = [only] if only else _usable_providers(setup)
         lists = await asyncio.gather(*(_provider_models(setup, p, transport) for p in providers))
         servers = () if only else await find_servers()
-    finally:
-        await transport.close()
     rows: dict[str, PickerRow] = {}
     for name, models in zip(providers, lists, strict=True):
         for model in models:

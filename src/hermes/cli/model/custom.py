@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from argparse import Namespace
 from hermes.cli.auth.secret_input import read_key
 from hermes.cli.main import print_stderr
 from hermes.cli.model.selection import ModelSelection, save_selection
+from hermes.cli.startup import run_async
 from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.config import dotenv
 from hermes.config.load import Setup, load_setup
@@ -33,9 +33,8 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
         raise ConfigError("Give the address of the endpoint, such as http://127.0.0.1:8000/v1.")
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ConfigError("The address must not contain a user name or password; use --key-env.")
-    if args.called and (
-        not _ENDPOINT_NAME.match(args.called) or find_provider(args.called) is not None
-    ):
+    usable = _ENDPOINT_NAME.match(args.called) and find_provider(args.called) is None
+    if args.called and not usable:
         raise ConfigError(f"{args.called!r} cannot be used as a name; choose another one.")
     attended = os.isatty(0) and os.isatty(2)
     variable, key = _read_credential(setup, args.key_env or "", attended=attended)
@@ -46,9 +45,10 @@ def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
     if not found.wire:
         raise ConfigError(f"{url} is not a model endpoint: {found.problem}. Nothing was changed.")
     if found.base_url != url:
-        found = _confirm_version(found, attended=attended)
+        _confirm_version(found, attended=attended)
     model = args.model or pick_listed_model(found, attended=attended)
-    _store_key(setup, variable, key)
+    if variable and setup.secrets.get(variable) is None:
+        dotenv.set_variable(setup.home, variable, key.value)
     return _save_endpoint(setup, args, found, variable, model)
 
 
@@ -65,9 +65,8 @@ def _read_credential(setup: Setup, variable: str, *, attended: bool) -> tuple[st
 
 def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
     default = f"{(name or CUSTOM).upper().replace('-', '_')}_API_KEY"
-    print(
-        f"The endpoint needs a key. Store it as [{default}]: ", end="", file=sys.stderr, flush=True
-    )
+    question = f"The endpoint needs a key. Store it as [{default}]: "
+    print(question, end="", file=sys.stderr, flush=True)
     variable = sys.stdin.readline().strip() or default
     if not variable.isidentifier() or not variable.isascii():
         raise ConfigError("That is not a variable name; nothing was changed.")
@@ -76,16 +75,13 @@ def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
 
 def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
     async def probe_url() -> Probe:
-        transport = Transport()
-        try:
+        async with Transport() as transport:
             return await Prober(transport, key).probe_address(url, api_mode)
-        finally:
-            await transport.close()
 
-    return asyncio.run(probe_url())
+    return run_async(probe_url())
 
 
-def _confirm_version(found: Probe, *, attended: bool) -> Probe:
+def _confirm_version(found: Probe, *, attended: bool) -> None:
     """Confirms the address with the /v1 that the user left out."""
     if attended:
         text = f"/v1 is missing: the endpoint is {found.base_url}. Use that? [Y/n] "
@@ -94,7 +90,6 @@ def _confirm_version(found: Probe, *, attended: bool) -> Probe:
             raise ConfigError("Nothing was changed.")
     else:
         print_stderr(f"/v1 was missing; using {found.base_url}")
-    return found
 
 
 def pick_listed_model(found: Probe, *, attended: bool) -> str:
@@ -113,11 +108,6 @@ def pick_listed_model(found: Probe, *, attended: bool) -> str:
     raise ConfigError(f"Which model? Name one with --model: {listed}{more}.")
 
 
-def _store_key(setup: Setup, variable: str, key: Credential) -> None:
-    if variable and setup.secrets.get(variable) is None:
-        dotenv.set_variable(setup.home, variable, key.value)
-
-
 def _save_endpoint(
     setup: Setup, args: Namespace, found: Probe, variable: str, model: str
 ) -> ModelSelection:
@@ -128,15 +118,8 @@ def _save_endpoint(
         selection = ModelSelection(CUSTOM, model, found.base_url, mode, variable)
         save_selection(setup, selection)
         return selection
-    section = f"providers.{args.called}"
-    apply_changes(
-        setup.home,
-        {
-            f"{section}.base_url": found.base_url,
-            f"{section}.api_mode": mode or None,
-            f"{section}.api_key_env": variable or None,
-        },
-    )
+    row = {"base_url": found.base_url, "api_mode": mode or None, "api_key_env": variable or None}
+    apply_changes(setup.home, {f"providers.{args.called}.{key}": row[key] for key in row})
     selection = ModelSelection(args.called, model)
     save_selection(load_setup(setup.profile), selection)
     return selection

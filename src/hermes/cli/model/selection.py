@@ -34,9 +34,9 @@ def parse_selection(setup: Setup, text: str) -> ModelSelection:
         raise ConfigError("Name a model: PROVIDER:MODEL.")
     name, colon, model = text.partition(":")
     if colon and model and _is_provider(config, name):
-        return ModelSelection(_provider_name(config, name), model)
+        return ModelSelection(find_provider_name(config, name), model)
     if not colon and _is_provider(config, text):
-        return ModelSelection(_provider_name(config, text), _default_model(config, text))
+        return ModelSelection(find_provider_name(config, text), _default_model(config, text))
     configured = _configured_provider(config)
     spec = find_provider(configured) if configured else None
     hosted = spec is not None and spec.auth != "none"
@@ -53,16 +53,14 @@ def _is_provider(config: Config, name: str) -> bool:
     return own or name in config.providers or find_provider(name) is not None
 
 
-def _provider_name(config: Config, name: str) -> str:
+def find_provider_name(config: Config, name: str) -> str:
     return name if name in config.providers else find_configured_provider(config, name).name
 
 
 def _default_model(config: Config, name: str) -> str:
     spec = find_provider(name)
-    if (
-        _configured_provider(config) == (spec.name if spec is not None else name)
-        and config.model.default
-    ):
+    known = spec.name if spec is not None else name
+    if _configured_provider(config) == known and config.model.default:
         return config.model.default
     if spec is None or not spec.default_model:
         raise ConfigError(f"Which model of {name}? Give {name}:MODEL.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from getpass import getpass
 
@@ -13,6 +12,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.model.candidates import Candidate, find_candidates, guess_variable
 from hermes.cli.model.custom import pick_listed_model, probe_endpoint
+from hermes.cli.startup import load_checked_setup, run_async
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.text import one_line
 from hermes.config import dotenv, paths
@@ -47,19 +47,11 @@ class SetupRequest(Struct, frozen=True):
         return bool(named or self.embedded)
 
 
-class SetupResult(Struct, frozen=True):
-    session: str
-    """The conversation in which the model said hello."""
-    fresh: bool
-    """Whether that is the first conversation of this home."""
-
-
-def set_up_model(request: SetupRequest, *, attended: bool) -> SetupResult | None:
-    """Finds, tests and saves a model; None when none answered, which has been reported."""
-    setup = load_setup(request.profile, keys=[request.key_env] if request.key_env else [])
+def set_up_model(request: SetupRequest, *, attended: bool) -> bool | None:
+    """Finds, tests and saves a model. Whether its hello is the first conversation of this home;
+    None when no model answered, which has been reported."""
+    setup = load_checked_setup(request.profile, [request.key_env] if request.key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
-    for warning in setup.warnings:
-        print_stderr(warning)
     if (setup.home / "state.db").exists():
         print("This home was created by the original Hermes Agent; its sessions stay unchanged.")
     fresh = not paths.database_file(setup.home).exists()
@@ -67,21 +59,20 @@ def set_up_model(request: SetupRequest, *, attended: bool) -> SetupResult | None
         session = _try_request(setup, request, attended=attended)
     else:
         session = _try_candidates(setup, request, attended=attended)
-    return SetupResult(session, fresh) if session else None
+    return fresh if session else None
 
 
 def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
     if request.base_url:
         request = _complete_endpoint(setup, request, attended=attended)
     candidate = _requested_candidate(setup, request)
-    resolve_chain(
-        setup.config, setup.secrets, candidate.choice
-    )  # what cannot be called is a usage error
+    # What cannot be called is a usage error.
+    resolve_chain(setup.config, setup.secrets, candidate.choice)
     return _try_candidate(setup, candidate, save=True)
 
 
 def _try_candidates(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
-    found = asyncio.run(find_candidates(setup))
+    found = run_async(find_candidates(setup))
     if found:
         print("Found:")
     for number, candidate in enumerate(found, 1):
@@ -107,10 +98,10 @@ def _requested_candidate(setup: Setup, request: SetupRequest) -> Candidate:
     provider = "local" if request.embedded else request.provider
     choice = ModelChoice(request.model, provider, request.base_url, request.key_env)
     if not request.base_url and not request.model and provider in provider_index().local_servers:
-        servers = asyncio.run(find_servers([provider]))
+        servers = run_async(find_servers([provider]))
         choice = servers[0].model_choice if servers else choice
     elif not provider:
-        choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
+        choice = run_async(choose_model(setup.config, setup.secrets, choice))
     label = ":".join(filter(None, (choice.provider, choice.model)))
     return Candidate("requested", choice, label or request.base_url or request.key_env)
 
@@ -130,9 +121,8 @@ def _complete_endpoint(setup: Setup, request: SetupRequest, *, attended: bool) -
     if not found.wire and not found.models:
         if request.model:
             return request
-        raise ConfigError(
-            f"{url} does not list its models ({found.problem}): name one with --model."
-        )
+        problem = f"does not list its models ({found.problem})"
+        raise ConfigError(f"{url} {problem}: name one with --model.")
     if found.base_url != url:
         print_stderr(f"/v1 was missing; using {found.base_url}")
     model = request.model or pick_listed_model(found, attended=attended)
@@ -199,7 +189,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
         else:
             print(f"Testing {candidate.label} ...", flush=True)
 
-    greeting = asyncio.run(greet_model(setup, candidate.choice, prepare_endpoint))
+    greeting = run_async(greet_model(setup, candidate.choice, prepare_endpoint))
     if greeting.error:
         print_stderr(greeting.error)
         return ""
@@ -210,10 +200,8 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
     if save:
         _save_model(setup, candidate.choice, greeting)
     elif candidate.kind == "embedded":
-        print(
-            "Hermes will use it until you connect a better one: run `hermes setup` or set an "
-            "API key."
-        )
+        advice = "run `hermes setup` or set an API key"
+        print(f"Hermes will use it until you connect a better one: {advice}.")
     print('Ready. `hermes` starts a conversation; `hermes chat -q "…"` asks a single question.')
     return greeting.session
 

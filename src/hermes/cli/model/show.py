@@ -11,9 +11,10 @@ from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
-from hermes.llm.endpoints.local_servers import LocalServer, find_servers, pick_server
-from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.endpoints.local_servers import find_servers, pick_server
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
+
+_PRICES = ("input", "output", "cache_read", "cache_write")
 
 
 async def describe_model(setup: Setup) -> dict[str, Any]:
@@ -34,7 +35,8 @@ async def describe_model(setup: Setup) -> dict[str, Any]:
         data["note"] = data["note"] or chain[0].note or None
         data["fallbacks"] = _list_fallbacks(setup, chain[1:])
     data["auxiliary"] = _list_auxiliary(setup)
-    data["nearby"] = [_describe_server(server) for server in nearby]
+    names = ("provider", "base_url", "models")
+    data["nearby"] = [{name: getattr(server, name) for name in names} for server in nearby]
     return data
 
 
@@ -51,7 +53,7 @@ def _describe_endpoint(endpoint: ModelEndpoint) -> dict[str, Any]:
         "images": facts.images,
         "tools": facts.tools,
         "reasoning": facts.reasoning,
-        "prices": _describe_prices(facts.prices),
+        "prices": {name: getattr(facts.prices, name) for name in _PRICES} if facts.prices else None,
     }
 
 
@@ -60,26 +62,15 @@ def _describe_key(key: Credential) -> dict[str, str]:
     return {"source": key.source, "hint": "" if key.login else hint}
 
 
-def _describe_prices(prices: Prices | None) -> dict[str, float | None] | None:
-    if prices is None:
-        return None
-    names = ("input", "output", "cache_read", "cache_write")
-    return {name: getattr(prices, name) for name in names}
-
-
 def _list_fallbacks(setup: Setup, chain: list[ModelEndpoint]) -> list[dict[str, Any]]:
     """In the order of the configuration, including those without a key."""
-    usable = {(e.target.provider, e.target.model): e for e in chain}
+    usable = {f"{e.target.provider}:{e.target.model}": e for e in chain}
     found: list[dict[str, Any]] = []
     for entry in setup.config.fallback_providers:
-        name, _, model = entry.partition(":")
-        endpoint = next((e for (p, m), e in usable.items() if m == model and p == name), None)
-        row: dict[str, Any] = {"entry": entry, "usable": endpoint is not None}
-        if endpoint is not None:
-            row |= {
-                "base_url": endpoint.base_url,
-                "keys": [_describe_key(k) for k in endpoint.keys],
-            }
+        row: dict[str, Any] = {"entry": entry, "usable": entry in usable}
+        if endpoint := usable.get(entry):
+            keys = [_describe_key(key) for key in endpoint.keys]
+            row |= {"base_url": endpoint.base_url, "keys": keys}
         found.append(row)
     return found
 
@@ -87,13 +78,8 @@ def _list_fallbacks(setup: Setup, chain: list[ModelEndpoint]) -> list[dict[str, 
 def _list_auxiliary(setup: Setup) -> dict[str, str]:
     found: dict[str, str] = {}
     for job, section in setup.config.auxiliary.items():
-        choice = ModelChoice(
-            section.model,
-            section.provider,
-            section.base_url,
-            section.api_key_env,
-            section.api_mode or "",
-        )
+        address = section.base_url, section.api_key_env, section.api_mode or ""
+        choice = ModelChoice(section.model, section.provider, *address)
         try:
             target = resolve_chain(setup.config, setup.secrets, choice)[0].target
             found[job] = f"{target.provider}:{target.model}"
@@ -102,25 +88,12 @@ def _list_auxiliary(setup: Setup) -> dict[str, str]:
     return found
 
 
-def _describe_server(server: LocalServer) -> dict[str, Any]:
-    return {
-        "provider": server.provider,
-        "base_url": server.base_url,
-        "models": list(server.models),
-    }
-
-
 def format_model(data: dict[str, Any]) -> list[str]:
     """The result of `describe_model` as lines for people."""
-    found: list[tuple[str, str]] = []
-    if data["error"]:
-        found.append(("model", data["error"]))
-    else:
-        found += _format_endpoint(data)
-    found += [
-        ("fallback", row["entry"] + ("" if row["usable"] else "  (no key: skipped)"))
-        for row in data["fallbacks"]
-    ]
+    found = [("model", data["error"])] if data["error"] else _format_endpoint(data)
+    for row in data["fallbacks"]:
+        note = "" if row["usable"] else "  (no key: skipped)"
+        found.append(("fallback", row["entry"] + note))
     found += [(f"for {job}", text) for job, text in data["auxiliary"].items()]
     for server in data["nearby"]:
         names = one_line(", ".join(server["models"]), 80)
@@ -132,23 +105,16 @@ def format_model(data: dict[str, Any]) -> list[str]:
 
 def _format_endpoint(data: dict[str, Any]) -> list[tuple[str, str]]:
     keys = ", ".join(f"{k['source']} {k['hint']}".strip() for k in data["keys"]) or "none needed"
+    output = data["max_output"]
+    context = f"{data['context_length']:,} tokens" if data["context_length"] else "unknown"
     found = [
         ("model", f"{data['model']}  ({data['provider']})"),
         ("address", f"{data['base_url']}  ({data['wire']})"),
         ("key", keys),
-        ("context", _format_tokens(data["context_length"], data["max_output"])),
+        ("context", context + (f", answers up to {output:,}" if output else "")),
     ]
     if (prices := data["prices"]) is not None:
-        found.append(("price", _format_price(prices)))
+        text = f"${prices['input']:g} in, ${prices['output']:g} out per million tokens"
+        read = prices["cache_read"]
+        found.append(("price", f"{text}, ${read:g} cached" if read is not None else text))
     return found
-
-
-def _format_tokens(context: int | None, output: int | None) -> str:
-    text = f"{context:,} tokens" if context else "unknown"
-    return f"{text}, answers up to {output:,}" if output else text
-
-
-def _format_price(prices: dict[str, float | None]) -> str:
-    text = f"${prices['input']:g} in, ${prices['output']:g} out per million tokens"
-    read = prices["cache_read"]
-    return f"{text}, ${read:g} cached" if read is not None else text

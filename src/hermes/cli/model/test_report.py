@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from msgspec import structs
@@ -10,8 +9,9 @@ from msgspec import structs
 from hermes.app.model_probe import FEATURES, ModelTrial, examine_model
 from hermes.app.runtime import Runtime
 from hermes.cli.main import EXIT_FAILED, print_stderr
-from hermes.cli.terminal.download import ensure_available
-from hermes.cli.terminal.text import one_line, to_json
+from hermes.cli.startup import run_async
+from hermes.cli.terminal.download import ensure_available, is_embedded_endpoint
+from hermes.cli.terminal.text import one_line, print_report
 from hermes.config.load import Setup
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.local_servers import choose_model
@@ -22,11 +22,8 @@ _STATE_MARKS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
 def report_test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -> int:
     """Tests the model and prints the result; returns the exit status."""
-    trial = asyncio.run(_test_model(setup, choice, cache=cache))
-    if json:
-        print(to_json(_trial_object(trial)))
-    else:
-        print("\n".join(_format_trial(trial)))
+    trial = run_async(_test_model(setup, choice, cache=cache))
+    print_report(_trial_object(trial), _format_trial(trial), json=json)
     if trial.error:
         print_stderr(trial.error)
         return EXIT_FAILED
@@ -44,11 +41,11 @@ async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Mode
 
 def _format_trial(trial: ModelTrial) -> list[str]:
     target, usage = trial.target, trial.usage
-    found = [f"{target.provider}:{target.model} at {trial.base_url} ({target.wire})"]
-    found += [
-        f"{_STATE_MARKS[feature.state]} {feature.name:<10} {feature.note}".rstrip()
-        for feature in trial.features
-    ]
+    place = "on this machine" if is_embedded_endpoint(trial.base_url) else f"at {trial.base_url}"
+    found = [f"{target.provider}:{target.model} {place} ({target.wire})"]
+    for feature in trial.features:
+        mark = _STATE_MARKS[feature.state]
+        found.append(f"{mark} {feature.name:<10} {feature.note}".rstrip())
     if not trial.error:
         first = f", first response after {trial.first:.2f} s" if trial.first is not None else ""
         cost = f", ${usage.cost:.5f}" if usage.cost is not None else ""

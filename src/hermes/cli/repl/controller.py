@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _TWICE_SECONDS = 1.5
 """Within which a second Ctrl-C, or a second Ctrl-D while the agent works, quits."""
+_LONE_SECONDS = 0.3
+"""Within which a second letter makes the first one the beginning of a text, not an answer."""
 _QUIT_WORDS = frozenset({"exit", "quit", ":q"})
 
 
@@ -29,6 +31,7 @@ class Repl:
     def __init__(self, home: Path, *, colour: bool, term: str) -> None:
         self.state = ScreenState()
         self.editor = PromptEditor(home / "history.jsonl", _list_commands)
+        self.state.prompt_text = lambda: self.editor.text
         bindings = bind_keys(self.state, self.editor, self)
         self.screen = Screen(self.state, self.editor.buffer, bindings, colour=colour, term=term)
         self.screen.output.on_closed = lambda: self.quit(128 + signal.SIGHUP)
@@ -76,8 +79,10 @@ class Repl:
         if question is not None and question.wants_text:
             self.editor.clear()
             self._pass_answer(text)
-        elif question is not None and self.editor.is_quiet():
-            self._pass_answer(None)
+        elif question is not None and (not text.strip() or question.find_key(text)):
+            if self.state.takes_answer:
+                self.editor.clear()
+                self._pass_answer(question.find_key(text))
         elif text.strip():
             self._submit_message(text, queued=False)
         elif self.conversation is not None:
@@ -139,6 +144,19 @@ class Repl:
         if self.state.question is not None and self.state.question.wants_text:
             self.editor.clear()
         self._pass_answer(key)
+
+    def press_answer_key(self, key: str) -> None:
+        """Answers with the letter that has just been typed, unless another follows."""
+        question = self.state.question
+        if question is None or key.lower() not in question.keys.keys() - question.confirmed_keys:
+            return
+
+        def answer_if_alone() -> None:
+            if self.state.question is question and self.editor.text == key:
+                self.editor.clear()
+                self._pass_answer(key.lower())
+
+        asyncio.get_running_loop().call_later(_LONE_SECONDS, answer_if_alone)
 
     def close_picker(self, *, accept: bool) -> None:
         picker, self.state.picker = self.state.picker, None

@@ -42,12 +42,7 @@ class Conversation:
         self._steers: list[str] = []
         """Guidance that the turn has not read yet."""
         self.questions = QuestionQueue(
-            session,
-            view.state,
-            view.scrollback,
-            refresh=refresh,
-            steer=self._steer_turn,
-            edit_text=edit_text,
+            session, view, refresh=refresh, steer=self._steer_turn, edit_text=edit_text
         )
         self._channel: Channel | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -88,10 +83,8 @@ class Conversation:
         self._count_background()
 
     def _count_background(self) -> None:
-        count = self.runtime.background_commands.running_count + len(
-            self.runtime.background_prompts
-        )
-        self._state.facts.background = count
+        commands, prompts = self.runtime.background_commands, self.runtime.background_prompts
+        self._state.facts.background = commands.running_count + len(prompts)
 
     async def switch_session(self, session: Session) -> None:
         """Continues in another session; work in the background keeps running."""
@@ -107,10 +100,7 @@ class Conversation:
 
     def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
-        if not self._state.running:
-            self._start_turn(shown, message)
-            return
-        busy = self.session.interactions.busy_mode
+        busy = self.session.interactions.busy_mode if self._state.running else ""
         if busy == "steer" and len(message.parts) == 1:
             self._steer_turn(shown, message)
         elif busy == "interrupt":

@@ -7,6 +7,7 @@ import signal
 import sys
 import termios
 from argparse import Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.main import EXIT_FAILED, EXIT_USAGE
@@ -97,7 +98,8 @@ async def _run_screen(args: Namespace, term: str, early: EarlyPrompt) -> int | N
         return None
     repl.screen.flush()
     if farewell:
-        _print_farewell(farewell)
+        with suppress(OSError):
+            print(farewell, flush=True)
     return repl.code or 0
 
 
@@ -125,10 +127,3 @@ def _load_session_loop(args: Namespace) -> Setup:
     from hermes.cli.repl.session_loop import load_configuration
 
     return load_configuration(args)
-
-
-def _print_farewell(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except OSError:
-        return

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 
 from msgspec import structs
 
@@ -15,20 +15,20 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
-from hermes.cli.process import harden_process
 from hermes.cli.repl.input.message import compose_message
-from hermes.cli.session_start import introduce_model, open_session
+from hermes.cli.session_start import find_interrupted_session, introduce_model, open_session
+from hermes.cli.startup import load_checked_setup
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
-from hermes.cli.terminal.render import TextRenderer
+from hermes.cli.terminal.render import TextRenderer, show_turn
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
-from hermes.config.load import Setup, load_setup
+from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.core.events import Approval, Question, TurnEnd
-from hermes.core.message import Message
+from hermes.core.message import Message, user_message
+from hermes.core.taint import BOTH
 
 _QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
 _SCREEN_COMMANDS = frozenset({"background", "bg"})
@@ -36,10 +36,8 @@ _SCREEN_COMMANDS = frozenset({"background", "bg"})
 
 def run_plain(args: Namespace) -> int:
     """Holds a conversation line by line; returns the exit status."""
-    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    setup = load_checked_setup(args.profile, [args.api_key_env] if args.api_key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
-    for warning in setup.warnings:
-        print_stderr(warning)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     signal.signal(signal.SIGHUP, _exit_on_signal)
     with asyncio.Runner() as runner:
@@ -51,7 +49,7 @@ def run_plain(args: Namespace) -> int:
                 print(line)
             return code
         finally:
-            runner.run(conversation.close())
+            runner.run(conversation.stack.aclose())
 
 
 def _exit_on_signal(number: int, frame: object) -> None:
@@ -60,9 +58,8 @@ def _exit_on_signal(number: int, frame: object) -> None:
 
 def _read_lines(runner: asyncio.Runner, conversation: PlainConversation) -> int:
     """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
-    print(
-        f"hermes with {conversation.model}. Type exit or press Ctrl-D to quit, /help for commands."
-    )
+    keys = "Type exit or press Ctrl-D to quit, /help for commands."
+    print(f"hermes with {conversation.model}. {keys}")
     while True:
         try:
             line = input("you> ").strip()
@@ -86,7 +83,7 @@ class PlainConversation:
 
     def __init__(self, args: Namespace) -> None:
         self._args = args
-        self._stack = AsyncExitStack()
+        self.stack = AsyncExitStack()
         self._out = Output(1)
         self._progress = ProgressLine(Output(2), colour=False, animate=False)
         self._prompt = ApprovalPrompt(self._progress)
@@ -98,18 +95,14 @@ class PlainConversation:
         return self._session.agent.providers[0].target.model
 
     async def open(self, setup: Setup) -> None:
-        harden_process()
         folder = paths.find_working_folder(setup.config.terminal.cwd)
-        runtime = self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
+        runtime = self._runtime = await self.stack.enter_async_context(Runtime.open(setup))
         session = self._session = await open_session(runtime, self._args, folder)
         session.interactions.user_present = True
         await introduce_model(session, runtime.transport, self._progress)
-        if not len(session.transcript.history):
-            await self._offer_interrupted_session(folder)
-
-    async def _offer_interrupted_session(self, folder: Path) -> None:
-        latest = await self._runtime.store.sessions.find_latest(cwd=str(folder), source="cli")
-        if latest is not None and latest.state == "interrupted":
+        if len(session.transcript.history):
+            return
+        if latest := await find_interrupted_session(runtime.store, folder):
             self._progress.print_line(
                 f"! your last conversation here was interrupted: {one_line(latest.title, 60)}. "
                 f"Resume it with: /resume {latest.id}"
@@ -122,14 +115,14 @@ class PlainConversation:
             lines.append(f"Resume with: hermes --resume {self._session.id}")
         return lines
 
-    async def close(self) -> None:
-        await self._stack.aclose()
-
     async def handle_line(self, line: str) -> None:
         folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)
         command = parse_command(line)
         if command is None:
-            message, problems = compose_message(unescape_message(line), [], folder)
+            text = unescape_message(line)
+            message, problems = compose_message(text, [], folder)
+            if message != user_message(text):
+                self._session.transcript.absorb_taint(BOTH)
             for problem in problems:
                 print_stderr(problem)
             await self._run_turn(message)
@@ -139,9 +132,8 @@ class PlainConversation:
             print(await export_session(store, self._session, folder, command[1]))
             return
         if command[0] in _SCREEN_COMMANDS:
-            raise ConfigError(
-                "/background needs a screen: with --plain nothing runs while you type."
-            )
+            why = "with --plain nothing runs while you type."
+            raise ConfigError(f"/background needs a screen: {why}")
         reply = await self._run_command(*command)
         if reply.session is not None:
             self._session = reply.session
@@ -170,19 +162,9 @@ class PlainConversation:
         renderer = TextRenderer(self._out, self._progress)
         events = session.subscribe_events()
         done = session.submit(message)
+        ask = partial(self._prompt.ask, receiver=session.interactions)
         try:
-            async for event in events:
-                match event:
-                    case TurnEnd(result=result):
-                        target = session.agent.providers[0].target
-                        await renderer.show_result(session.id, result, target)
-                        if result.pending_steer:
-                            continue
-                        return
-                    case Approval() | Question():
-                        self._prompt.ask(event, session.interactions)
-                    case _:
-                        await renderer.show_event(event)
+            await show_turn(renderer, session, events, ask)
         except asyncio.CancelledError:
             session.interrupt()
             await asyncio.wait({done})

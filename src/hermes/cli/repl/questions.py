@@ -4,71 +4,69 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from hermes.app.session import Session
-from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.markdown.highlight import Highlighter
-from hermes.cli.repl.markdown.styled_text import (
-    BOLD,
-    DIM,
-    MARK,
-    WARNING,
-    Piece,
-    paint_line,
-    wrap_line,
-)
-from hermes.cli.repl.state import ScreenState
-from hermes.cli.terminal.approval_prompt import describe_rule
+from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
+from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
-from hermes.core.message import Message, user_message
+from hermes.core.message import Message, ToolCall, user_message
 from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
-_KEYS: dict[Answer, tuple[str, str]] = {
-    "once": ("y", "yes"),
-    "session": ("s", "for this session"),
-    "always": ("a", "always"),
-    "deny": ("n", "no"),
+_KEYS: dict[Answer, tuple[str, str, str]] = {
+    "once": ("y", "yes", "allowed"),
+    "session": ("s", "for this session", "allowed for this session"),
+    "always": ("a", "always", "always allowed"),
+    "deny": ("n", "no", "not allowed"),
 }
-_ANSWERS: dict[Answer, str] = {
-    "once": "allowed",
-    "session": "allowed for this session",
-    "always": "always allowed",
-    "deny": "not allowed",
-}
+"""Answer -> the key that gives it, how it is offered, and how it is confirmed."""
 _EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
 
 
+@dataclass(frozen=True)
 class PendingQuestion:
     """One question. `keys` maps letters to what they mean; without keys, a text answers it."""
 
-    def __init__(
-        self,
-        body: list[list[Piece]],
-        keys: dict[str, str],
-        answer: Callable[[str | None], None],
-        *,
-        prompt: str,
-    ) -> None:
-        self.body = body
-        """Written to the scrollback, once."""
-        self.keys = keys
-        self.answer = answer
-        """Called once, with a key or a text; None means no."""
-        self.prompt = prompt
+    body: list[Line]
+    """Written to the scrollback, once."""
+    keys: dict[str, str]
+    answer: Callable[[str | None], None]
+    """Called once, with a key or a text; None means no."""
+    prompt: str
+    confirmed_keys: frozenset[str] = frozenset()
+    """Keys that count only with Enter after them."""
 
     @property
     def wants_text(self) -> bool:
         return not self.keys
 
-    def render(self, columns: int, *, colour: bool) -> list[str]:
-        line: list[Piece] = [(WARNING, self.prompt)]
+    def find_key(self, text: str) -> str | None:
+        """The key that a text gives as an answer: the letter or its meaning, and nothing else."""
+        word = text.strip().lower()
+        return next((k for k, meaning in self.keys.items() if word in (k, meaning)), None)
+
+    def describe_enter(self, text: str) -> str:
+        """What Enter does while this text is in the prompt."""
+        if not text.strip():
+            return "Enter: no"
+        if key := self.find_key(text):
+            return f"Enter: {self.keys[key]}"
+        return "Enter sends your text; empty the prompt to answer"
+
+    def render(self, columns: int, note: str, *, colour: bool) -> list[str]:
+        line: Line = [(Style.WARNING, self.prompt)]
         if not self.wants_text:
-            line = [(WARNING, f"{self.prompt} ")]
+            line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
-                line += [(BOLD, key), (DIM, f" {meaning}  ")]
-            line.append((DIM, "(Enter: no)"))
+                line += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
+            line.append((Style.DIM, f"({note})"))
         return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
 
 
@@ -78,26 +76,26 @@ class QuestionQueue:
     def __init__(
         self,
         session: Session,
-        state: ScreenState,
-        scrollback: Scrollback,
+        view: EventView,
         *,
         refresh: Callable[[], None],
         steer: Callable[[str, Message], None],
         edit_text: Callable[[str], None],
     ) -> None:
         self.session = session
-        self._state = state
-        self._scrollback = scrollback
+        self._state = view.state
+        self._scrollback = view.scrollback
         self._refresh = refresh
         self._steer = steer
         self._edit_text = edit_text
         self._pending: deque[PendingQuestion] = deque()
-        self._edited_command = ""
-        """A command the user wrote in place of another: it needs no approval of its own."""
+        self._edited_run: dict[str, Any] | None = None
+        """The command a user wrote in place of another, and the conditions of the other: it needs
+        no approval of its own."""
 
     def ask_approval(self, approval: Approval) -> None:
-        if approval.command and approval.command == self._edited_command:
-            self._edited_command = ""
+        if self._edited_run and self._edited_run == _describe_run(approval.call):
+            self._edited_run = None
             self.session.interactions.answer_approval(approval.id, "once")
             return
         self.ask(self._approval_question(approval))
@@ -131,7 +129,7 @@ class QuestionQueue:
         """Forgets every question: the turn that asked has ended."""
         self._pending.clear()
         self._state.question = None
-        self._edited_command = ""
+        self._edited_run = None
 
     def _show_next(self) -> None:
         question = self._pending[0]
@@ -141,7 +139,8 @@ class QuestionQueue:
         self._refresh()
 
     def _approval_question(self, approval: Approval) -> PendingQuestion:
-        keys = {_KEYS[choice][0]: _KEYS[choice][1] for choice in approval.choices}
+        by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
+        keys = {key: _KEYS[choice][1] for key, choice in by_key.items()}
         if approval.command and "deny" in approval.choices:
             keys["e"] = "edit"
 
@@ -149,14 +148,14 @@ class QuestionQueue:
             if key == "e":
                 self._edit_command(approval)
                 return
-            by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
-        return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
+        body = describe_approval(approval)
+        return PendingQuestion(body, keys, answer, "Allow it?", frozenset(_KEYS["always"][0]))
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)
-        text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
+        text = _KEYS[answer][2] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
 
     def _edit_command(self, approval: Approval) -> None:
@@ -167,7 +166,8 @@ class QuestionQueue:
             if not text or not text.strip() or text == approval.command:
                 self._decide_approval(approval, "deny")
                 return
-            self._edited_command = text
+            run = _describe_run(approval.call)
+            self._edited_run = run and {**run, "command": text}
             self._steer(text, user_message(_EDITED + text))
             self.session.interactions.answer_approval(approval.id, "deny")
 
@@ -177,10 +177,22 @@ class QuestionQueue:
         self._edit_text(approval.command)
 
 
-def describe_approval(approval: Approval) -> list[list[Piece]]:
+def _describe_run(call: ToolCall) -> dict[str, Any] | None:
+    """What a call runs and under which conditions: everything but its time-out and its reasons."""
+    try:
+        args = msgspec.json.decode(call.args, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    if isinstance(escalate := args.get("escalate"), dict):
+        args["escalate"] = {key: value for key, value in escalate.items() if key != "why"}
+    args["timeout"] = None
+    return {"tool": call.name} | {k: value for k, value in args.items() if value is not None}
+
+
+def describe_approval(approval: Approval) -> list[Line]:
     """The command in full and in colours, why it needs approval, and what `always` would save."""
-    lines: list[list[Piece]] = [
-        [(WARNING, "? "), (BOLD, approval.call.name), ("", " wants to run:")]
+    lines: list[Line] = [
+        [(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", " wants to run:")]
     ]
     if approval.command:
         lines += highlight_source(approval.command, "bash")
@@ -189,24 +201,21 @@ def describe_approval(approval: Approval) -> list[list[Piece]]:
     else:
         lines += highlight_source(approval.call.args, "json")
     if approval.summary:
-        lines.append([(DIM, f"  reason: {_inert_line(approval.summary)}")])
+        lines.append([(Style.DIM, f"  reason: {_inert_line(approval.summary)}")])
     if "always" in approval.choices:
         for rule in approval.rules:
-            lines.append([(DIM, f"  {describe_rule(_inert_line(rule))}")])
+            lines.append([(Style.DIM, f"  {describe_rule(_inert_line(rule))}")])
     return lines
 
 
 def model_question(question: Question, reply: Callable[[str | None], None]) -> PendingQuestion:
-    body: list[list[Piece]] = [[(WARNING, "? "), (BOLD, _inert_line(question.text))]]
+    body: list[Line] = [[(Style.WARNING, "? "), (Style.BOLD, _inert_line(question.text))]]
     for number, choice in enumerate(question.choices, 1):
-        body.append([(MARK, f"  {number}. "), ("", _inert_line(choice))])
+        body.append([(Style.MARK, f"  {number}. "), ("", _inert_line(choice))])
     hint = "A number, or your own words" if question.choices else "Your answer"
 
     def answer(text: str | None) -> None:
-        typed = (text or "").strip()
-        if typed.isdecimal() and 1 <= int(typed) <= len(question.choices):
-            typed = question.choices[int(typed) - 1]
-        reply(typed or None)
+        reply(parse_choice((text or "").strip(), question.choices))
 
     return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
 
@@ -216,20 +225,19 @@ def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQu
     return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
 
 
-def highlight_source(source: str, language: str) -> list[list[Piece]]:
+def highlight_source(source: str, language: str) -> list[Line]:
     """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
     rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
-    lines: list[list[Piece]] = []
-    half = _SHOWN_LINES // 2
-    for number, row in enumerate(rows):
-        if len(rows) > _SHOWN_LINES and half <= number < len(rows) - half:
-            if number == half:
-                lines.append([(DIM, f"    … {len(rows) - _SHOWN_LINES} lines not shown …")])
-            continue
+    half, hidden = _SHOWN_LINES // 2, max(0, len(rows) - _SHOWN_LINES)
+    shown = rows if not hidden else [*rows[:half], *rows[-half:]]
+    lines: list[Line] = []
+    for row in shown:
         styled = highlighter.highlight_line(row)
-        lines.append([("", "    "), *((style or BOLD, text) for style, text in styled)])
+        lines.append([("", "    "), *((style or Style.BOLD, text) for style, text in styled)])
+    if hidden:
+        lines.insert(half, [(Style.DIM, f"    … {hidden} lines not shown …")])
     return lines
 
 

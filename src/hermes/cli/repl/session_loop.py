@@ -16,7 +16,6 @@ from hermes.app.commands import parse_command, unescape_message
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
-from hermes.cli.process import harden_process
 from hermes.cli.project_trust import check_context_files
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.event_view import EventView
@@ -24,12 +23,14 @@ from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.completer import WorkspaceFiles
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.repl.slash_commands import SlashCommands
-from hermes.cli.session_start import open_session
+from hermes.cli.session_start import find_interrupted_session, open_session
 from hermes.cli.terminal.download import ensure_available, find_missing_model
 from hermes.cli.terminal.text import one_line
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
 from hermes.core.errors import HermesError
+from hermes.core.message import user_message
+from hermes.core.taint import BOTH
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         return None
     screen = repl.screen
     cwd = repl.editor.cwd = find_working_folder(setup.config.terminal.cwd)
-    harden_process()
     scrollback = Scrollback(screen.write, lambda: screen.columns, colour=screen.colour)
     view = repl.view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":
@@ -85,11 +85,7 @@ class SessionLoop:
         self._cwd = repl.editor.cwd
         self._scrollback = view.scrollback
         self._conversation = Conversation(
-            runtime,
-            session,
-            view,
-            refresh=repl.screen.refresh,
-            edit_text=repl.edit_text,
+            runtime, session, view, refresh=repl.screen.refresh, edit_text=repl.edit_text
         )
         self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
@@ -105,8 +101,9 @@ class SessionLoop:
             scrollback.show_note(f"! {sentence}")
         if len(session.transcript.history):
             scrollback.show_history(session.transcript.history.messages)
-        else:
-            await self._offer_interrupted_session()
+        elif latest := await find_interrupted_session(runtime.store, self._cwd):
+            repl.offered_session = latest.id
+            repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
         repl.editor.completer.files = WorkspaceFiles(self._cwd, runtime.setup.home)
         repl.conversation = self._conversation
         repl.state.ready = True
@@ -120,12 +117,6 @@ class SessionLoop:
         shown = f"~/{folder.relative_to(home)}" if inside else str(folder)
         self._scrollback.show_note(f"Hermes {VERSION} · {shown} · /help")
 
-    async def _offer_interrupted_session(self) -> None:
-        latest = await self._runtime.store.sessions.find_latest(cwd=str(self._cwd), source="cli")
-        if latest is not None and latest.state == "interrupted":
-            self._repl.offered_session = latest.id
-            self._repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
-
     async def handle_messages(self) -> None:
         """Handles what is entered, in order; a failure is shown, and the next message taken."""
         while True:
@@ -136,10 +127,8 @@ class SessionLoop:
                 self._scrollback.show_problem(str(error))
             except Exception as error:  # the prompt stays, whatever a command does
                 log.exception("what was entered could not be handled")
-                self._scrollback.show_problem(
-                    f"That failed ({type(error).__name__}). Nothing stored was lost. "
-                    "Details: hermes logs"
-                )
+                text = f"That failed ({type(error).__name__}). Nothing stored was lost."
+                self._scrollback.show_problem(f"{text} Details: hermes logs")
             self._repl.screen.refresh()
 
     async def _handle_message(self, text: str, *, queued: bool) -> None:
@@ -155,6 +144,8 @@ class SessionLoop:
             compose_message, expanded, images, self._cwd, typed=typed
         )
         conversation = self._conversation
+        if message != user_message(expanded):
+            conversation.session.transcript.absorb_taint(BOTH)
         send = conversation.enqueue_message if queued else conversation.send_message
         send(text, message)
         for problem in problems:
@@ -173,9 +164,8 @@ class SessionLoop:
         lines = []
         if farewell := runtime.background_commands.describe_leftovers():
             lines.append(f"! {farewell}")
-        if left := [
-            errand.session.id for errand in runtime.background_prompts.list_prompts(session)
-        ]:
+        prompts = runtime.background_prompts.list_prompts(session)
+        if left := [prompt.session.id for prompt in prompts]:
             lines.append(f"! stopped in the background; resume with --resume: {', '.join(left)}")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):

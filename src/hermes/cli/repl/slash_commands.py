@@ -70,7 +70,9 @@ class SlashCommands:
             reply = structs.replace(reply, text=f"{reply.text}\n\nin this terminal only:\n{rows}")
         if reply.confirm:
             self._show_preview(reply.text)
-            if not await self._ask_confirmation(reply.confirm):
+            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            conversation.questions.ask(confirmation_question(reply.confirm, answer.set_result))
+            if not await answer:
                 self._scrollback.show_note("Nothing was changed.")
                 return
             # Not stoppable: files and messages go back together.
@@ -129,19 +131,12 @@ class SlashCommands:
         words, found, diff = strip_controls(text).partition("\ndiff --git ")
         self._scrollback.show_note(words, "")
         if found:
-            self._scrollback.show_lines(colour_diff(f"diff --git {diff}".split("\n")))
-
-    async def _ask_confirmation(self, text: str) -> bool:
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._conversation.questions.ask(confirmation_question(text, answer.set_result))
-        return await answer
+            self._scrollback.write_block("text", colour_diff(f"diff --git {diff}".split("\n")))
 
     async def _pick_session(self, context: CommandContext) -> SessionMeta | None:
         """Lets the user choose among the other sessions of this place, latest first."""
-        repl, runtime = self._repl, context.runtime
-        metas = await list_own_sessions(
-            runtime.store, context.session.transcript.meta, _LISTED_SESSIONS
-        )
+        repl, runtime, mine = self._repl, context.runtime, context.session.transcript.meta
+        metas = await list_own_sessions(runtime.store, mine, _LISTED_SESSIONS)
         others = [meta for meta in metas if meta.id != context.session.id]
         if not others:
             self._scrollback.show_note("There are no other stored sessions.")
@@ -149,9 +144,8 @@ class SlashCommands:
         answer: asyncio.Future[SessionMeta | None] = asyncio.get_running_loop().create_future()
 
         async def load_preview(meta: SessionMeta) -> None:
-            messages = [
-                stored.message async for stored in runtime.store.sessions.stream_messages(meta.id)
-            ]
+            stored = runtime.store.sessions.stream_messages(meta.id)
+            messages = [item.message async for item in stored]
             spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
             picker.previews[meta.id] = spoken[-_PREVIEWED_MESSAGES:]
             repl.screen.refresh()

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hermes.cli.repl.display.session_picker import SessionPicker
     from hermes.cli.repl.questions import PendingQuestion
-    from hermes.core.message import Message, Usage
+    from hermes.core.message import Message
 
+ANSWER_SECONDS = 1.0
+"""How long a question must have been on the screen before a key answers it."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -23,11 +25,7 @@ class StatusFacts:
         self.window: int | None = None
         self.mode = ""
         self.background = 0
-        self._used = 0
-        self._input = 0
-        self._cached = 0
-        self._cost = 0.0
-        self._all_priced = True
+        self.restart(())
 
     def restart(self, messages: Iterable[Message]) -> None:
         self._used = self._input = self._cached = 0
@@ -36,8 +34,7 @@ class StatusFacts:
             self.add_message(message)
 
     def add_message(self, message: Message) -> None:
-        usage: Usage | None = message.usage
-        if usage is None:
+        if (usage := message.usage) is None:
             return
         self._used = usage.input + usage.output
         self._input += usage.input
@@ -54,10 +51,8 @@ class StatusFacts:
         if self._input and self._cached:
             parts.append(f"cache {100 * self._cached / self._input:.0f}%")
         if self._cost:
-            more = "" if self._all_priced else "+"
-            parts.append(
-                f"${self._cost:.4f}{more}" if self._cost < 1 else f"${self._cost:.2f}{more}"
-            )
+            cost = f"${self._cost:.4f}" if self._cost < 1 else f"${self._cost:.2f}"
+            parts.append(cost + "+" * (not self._all_priced))
         if self.background:
             parts.append(f"{self.background} in the background")
         return parts
@@ -94,6 +89,11 @@ class ScreenState:
     queue: list[str] = field(default_factory=list)
     """Messages waiting to be sent, as they are shown."""
     question: PendingQuestion | None = None
+    visible_question: PendingQuestion | None = None
+    """The question that was drawn last."""
+    visible_since: float = 0.0
+    prompt_text: Callable[[], str] = str
+    clock: Callable[[], float] = time.monotonic
     picker: SessionPicker | None = None
     hint: str = ""
     """Shown until the next key."""
@@ -110,6 +110,20 @@ class ScreenState:
         if self.question is not None:
             return False
         return bool(self.command) or (self.running and bool(self.activity or self.tools))
+
+    @property
+    def takes_answer(self) -> bool:
+        """Whether the user has had the time to see the question."""
+        shown = self.question is not None and self.question is self.visible_question
+        return shown and self.clock() - self.visible_since >= ANSWER_SECONDS
+
+    def note_drawing(self) -> bool:
+        """Notes which question is being drawn; True when it was not on the screen before."""
+        question = self.question if self.picker is None else None
+        if question is self.visible_question:
+            return False
+        self.visible_question, self.visible_since = question, self.clock()
+        return question is not None
 
     def set_activity(self, activity: str) -> None:
         if activity != self.activity:

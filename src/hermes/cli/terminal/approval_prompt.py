@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.core.events import Answer, Approval, Question
+
+if TYPE_CHECKING:
+    from hermes.app.interactions import Interactions
 
 _SHOWN_CHARS = 1500
 _LINE_BYTES = 4096
@@ -22,13 +27,6 @@ _KEYS: dict[Answer, tuple[str, str]] = {
 """Answer -> the key that gives it, and how it is offered."""
 
 
-class AnswerReceiver(Protocol):
-    """Takes the answers: a session."""
-
-    def answer_approval(self, approval_id: str, answer: Answer) -> object: ...
-    def answer_question(self, question_id: str, text: str | None) -> object: ...
-
-
 class ApprovalPrompt:
     """Asks one question at a time. For an approval, Enter, end of input and anything but a yes mean
     no; for a question of the model, Enter and end of input mean that there is no answer."""
@@ -37,18 +35,29 @@ class ApprovalPrompt:
         self.attended = os.isatty(0) and progress.out.tty
         """Whether somebody is at the terminal to answer."""
         self._progress = progress
-        self._pending: list[tuple[Approval | Question, AnswerReceiver]] = []
+        self._pending: list[tuple[Approval | Question, Callable[[Any], object]]] = []
 
-    def ask(self, question: Approval | Question, receiver: AnswerReceiver) -> None:
-        self._pending.append((question, receiver))
-        if len(self._pending) == 1:
-            self._show_question()
-            asyncio.get_running_loop().add_reader(0, self._read_answer)
+    def ask(self, question: Approval | Question, receiver: Interactions) -> None:
+        approval = isinstance(question, Approval)
+        reply = receiver.answer_approval if approval else receiver.answer_question
+        self._add_question(question, partial(reply, question.id))
+
+    async def confirm(self, text: str) -> bool:
+        """Asks yes or no; Enter and end of input mean no."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._add_question(Question("confirm", f"{text} [y/N]"), answer.set_result)
+        return (await answer or "").lower() in ("y", "yes")
 
     def close(self) -> None:
         if self._pending:
             self._pending.clear()
             asyncio.get_running_loop().remove_reader(0)
+
+    def _add_question(self, question: Approval | Question, reply: Callable[[Any], object]) -> None:
+        self._pending.append((question, reply))
+        if len(self._pending) == 1:
+            self._show_question()
+            asyncio.get_running_loop().add_reader(0, self._read_answer)
 
     def _show_question(self) -> None:
         question, _ = self._pending[0]
@@ -64,12 +73,12 @@ class ApprovalPrompt:
             return
         except OSError:
             line = b""
-        question, receiver = self._pending.pop(0)
+        question, reply = self._pending.pop(0)
         typed = line.decode("utf-8", "replace").strip()
         if isinstance(question, Approval):
-            receiver.answer_approval(question.id, _parse_decision(typed, question))
+            reply(_parse_decision(typed, question))
         else:
-            receiver.answer_question(question.id, _parse_choice(typed, question.choices))
+            reply(parse_choice(typed, question.choices))
         if self._pending:
             self._show_question()
         else:
@@ -106,7 +115,8 @@ def _parse_decision(typed: str, question: Approval) -> Answer:
     return "deny"
 
 
-def _parse_choice(typed: str, choices: tuple[str, ...]) -> str | None:
+def parse_choice(typed: str, choices: tuple[str, ...]) -> str | None:
+    """What was typed, or the choice that has this number; None when nothing was."""
     if typed.isdecimal() and 1 <= int(typed) <= len(choices):
         return choices[int(typed) - 1]
     return typed or None
@@ -134,9 +144,13 @@ def describe_rule(rule: str) -> str:
     except yaml.YAMLError:
         data = None
     match data:
-        case {"decision": "allow", "prefix": [*words], **other} if other.keys() <= {"escalate"}:
+        case {"decision": "allow", "prefix": [*words], **other} if {*other} <= {
+            "escalate",
+            "exact",
+        }:
             if all(isinstance(word, str) for word in words):
                 access = msgspec.convert(other.get("escalate", {}), Access).describe()
                 also = f" to {access}" if access else ""
-                return f'"always" will allow every `{shlex.join(words)} …`{also}'
+                every, more = ("exactly", "") if other.get("exact") else ("every", " …")
+                return f'"always" will allow {every} `{shlex.join(words)}{more}`{also}'
     return f'"always" will save the rule: {rule}'

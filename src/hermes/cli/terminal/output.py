@@ -45,8 +45,7 @@ class Output:
         """Gives up on a write that nobody reads; later writes are dropped."""
         if self._waiter is not None:
             self._abandoned = True
-            if not self._waiter.done():
-                self._waiter.set_result(None)
+            self._wake_writer()
 
     def _write_some(self, data: memoryview) -> int:
         try:
@@ -62,14 +61,13 @@ class Output:
     async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        loop.add_writer(self.number, _wake_writer, self._waiter)
+        loop.add_writer(self.number, self._wake_writer)
         try:
             await self._waiter
         finally:
             loop.remove_writer(self.number)
             self._waiter = None
 
-
-def _wake_writer(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    def _wake_writer(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

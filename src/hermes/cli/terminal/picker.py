@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
 from msgspec import Struct
 
+from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.terminal.text import strip_controls
 from hermes.config.env import get_environment
 
 _ROWS = 12
-_UP, _DOWN, _PAGE_UP, _PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
-_MOVES = {_UP: -1, "\x1bOA": -1, "\x10": -1, _DOWN: 1, "\x1bOB": 1, "\x0e": 1}
-_JUMPS = {_PAGE_UP: -_ROWS, _PAGE_DOWN: _ROWS}
+_STEPS = {"\x1b[A": -1, "\x1bOA": -1, "\x10": -1, "\x1b[B": 1, "\x1bOB": 1, "\x0e": 1}
+_STEPS |= {"\x1b[5~": -_ROWS, "\x1b[6~": _ROWS}  # Page Up and Page Down
+_KEY = re.compile(r"\x1b[\[O](?=.)[^a-zA-Z~]*[a-zA-Z~]?|.", re.DOTALL)
+"""A key as the terminal sends it: an escape sequence or a character."""
 _CANCEL = ("\x1b", "\x03", "\x04")
 _PLAIN_ROWS = 30
 
@@ -31,6 +34,17 @@ def ask_yes_no(question: str) -> bool:
     """Asks on the terminal; Enter and end of input mean no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def confirm_change(command: str, question: str, refusal: str) -> int | None:
+    """None for yes, otherwise the exit status; without a terminal the command needs --yes."""
+    if not sys.stdin.isatty():
+        print_stderr(f"without a terminal, `{command}` needs --yes")
+        return EXIT_USAGE
+    if ask_yes_no(question):
+        return None
+    print(refusal, file=sys.stderr)
+    return 0
 
 
 def pick_row(title: str, rows: Sequence[PickerRow], current: str = "") -> str | None:
@@ -53,9 +67,8 @@ def match_rows(rows: Sequence[PickerRow], text: str) -> list[PickerRow]:
     """The rows that contain every word of the text, those that begin with it first."""
     words = text.lower().split()
     found = [row for row in rows if all(word in row.value.lower() for word in words)]
-    if not words:
-        return found
-    return sorted(found, key=lambda row: not row.value.lower().startswith(words[0]))
+    first = words[0] if words else ""
+    return sorted(found, key=lambda row: not row.value.lower().startswith(first))
 
 
 class _PickerScreen:
@@ -76,7 +89,7 @@ class _PickerScreen:
                 data = os.read(0, 1024).decode("utf-8", "ignore")
                 if not data:
                     return None
-                for key in _split_keys(data):
+                for key in _KEY.findall(data):
                     if key in _CANCEL:
                         return None
                     if key in "\r\n":
@@ -86,8 +99,7 @@ class _PickerScreen:
             _write_stderr(f"\r\x1b[{self._drawn}A\x1b[J" if self._drawn else "\r\x1b[J")
 
     def _handle_key(self, key: str) -> None:
-        step = _MOVES.get(key) or _JUMPS.get(key)
-        if step:
+        if step := _STEPS.get(key):
             self._at = max(0, min(len(self._found) - 1, self._at + step))
             return
         if key in ("\x7f", "\x08"):
@@ -119,20 +131,6 @@ def _write_stderr(text: str) -> None:
     data = text.encode()
     while data:
         data = data[os.write(2, data) :]
-
-
-def _split_keys(data: str) -> list[str]:
-    """The keys that were pressed, an escape sequence as one of them."""
-    found: list[str] = []
-    while data:
-        size = 1
-        if data.startswith(("\x1b[", "\x1bO")) and len(data) > 2:
-            size = 3
-            while size < len(data) and not data[size - 1].isalpha() and data[size - 1] != "~":
-                size += 1
-        found.append(data[:size])
-        data = data[size:]
-    return found
 
 
 def _pick_by_number(title: str, rows: Sequence[PickerRow]) -> str | None:

@@ -6,14 +6,7 @@ import asyncio
 
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.text import format_call, format_recovery, one_line
-from hermes.core.events import (
-    Notice,
-    Recovering,
-    StepStart,
-    ToolDone,
-    ToolStarted,
-    TurnEvent,
-)
+from hermes.core.events import Notice, Recovering, StepStart, ToolDone, ToolStarted, TurnEvent
 
 _TICK = 1.0
 _DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
-from hermes.cli.terminal.text import parse_arguments, strip_controls, to_json
-from hermes.core.events import (
-    Approval,
-    Notice,
-    Question,
-    Recovering,
-    StepStart,
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolStarted,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.cli.terminal.text import TOKEN_KINDS, parse_arguments, strip_controls, to_json
+from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message, Target, ToolReturn
+
+if TYPE_CHECKING:
+    from hermes.app.session import Session
+    from hermes.core.channel import Channel
 
 
 class Renderer(Protocol):
@@ -48,16 +41,16 @@ class TextRenderer:
 
     async def show_event(self, event: TurnEvent) -> None:
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._progress.clear()
                 self._step.append(text)
                 await self._write_text(text)
-            case StepStart():
+            case events.StepStart():
                 await self._end_line()
                 self._earlier = "".join(self._step) or self._earlier
                 self._step.clear()
                 self._progress.show_event(event)
-            case ToolStarted() | ToolDone() | Notice() | Recovering():
+            case events.ToolStarted() | events.ToolDone() | events.Notice() | events.Recovering():
                 if self._out.tty and self._progress.out.tty:
                     await self._end_line()
                 self._progress.show_event(event)
@@ -114,39 +107,50 @@ RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
 }
 
 
+async def show_turn(
+    renderer: Renderer,
+    session: Session,
+    channel: Channel,
+    ask: Callable[[events.Approval | events.Question], None],
+) -> TurnResult:
+    """Shows a turn to its end and passes its questions on."""
+    async for event in channel:
+        match event:
+            case events.TurnEnd(result=result):
+                target = session.agent.providers[0].target
+                await renderer.show_result(session.id, result, target)
+                if not result.pending_steer:
+                    return result
+            case events.Approval() | events.Question():
+                ask(event)
+            case _:
+                await renderer.show_event(event)
+    raise AssertionError("a turn ends with TurnEnd")
+
+
 def event_object(event: TurnEvent) -> dict[str, Any] | None:
     """The public form of an event; None for internal events."""
     match event:
-        case TextDelta(text=text):
+        case events.TextDelta(text=text):
             return {"type": "text.delta", "text": text}
-        case ThinkingDelta(text=text):
+        case events.ThinkingDelta(text=text):
             return {"type": "reasoning.delta", "text": text}
-        case ToolStarted(call=call):
-            arguments = parse_arguments(call.args)
-            return {
-                "type": "tool.started",
-                "id": call.id,
-                "name": call.name,
-                "arguments": arguments,
-            }
-        case ToolDone(result=result, duration=duration):
-            return {
-                "type": "tool.completed",
-                "id": result.call_id,
-                "name": result.name,
-                "result": result.text,
-                "error": result.error,
-                "duration_ms": round(duration * 1000),
-            }
-        case Notice(code=code, text=text):
+        case events.ToolStarted(call=call):
+            head = {"type": "tool.started", "id": call.id, "name": call.name}
+            return {**head, "arguments": parse_arguments(call.args)}
+        case events.ToolDone(result=result, duration=duration):
+            head = {"type": "tool.completed", "id": result.call_id, "name": result.name}
+            took = round(duration * 1000)
+            return {**head, "result": result.text, "error": result.error, "duration_ms": took}
+        case events.Notice(code=code, text=text):
             return {"type": "notice", "code": code, "text": text}
-        case Approval(summary=why, call=call, command=command):
+        case events.Approval(summary=why, call=call, command=command):
             text = f"{call.name} asks for approval ({why}): {command or call.args}"
             return {"type": "notice", "code": "approval", "text": text}
-        case Question(text=text, choices=choices):
+        case events.Question(text=text, choices=choices):
             shown = f"{text} ({' / '.join(choices)})" if choices else text
             return {"type": "notice", "code": "question", "text": shown}
-        case Recovering(kind=kind, action=action, wait=wait):
+        case events.Recovering(kind=kind, action=action, wait=wait):
             return {"type": "recovering", "kind": kind, "action": action, "wait_seconds": wait}
         case _:
             return None
@@ -159,21 +163,13 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
     error = {"code": result.error_code, "message": result.error} if result.error_code else None
     return {
         "session_id": session_id,
-        "completed": result.status == "completed",
-        "partial": result.status == "partial",
-        "interrupted": result.status == "interrupted",
+        **{name: result.status == name for name in ("completed", "partial", "interrupted")},
         "text": result.text,
         "reasoning": result.reasoning,
         "error": error,
         "tool_calls": tool_call_objects(result.messages),
         "model_calls": result.model_calls,
-        "usage": {
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cache_read_tokens": usage.cache_read,
-            "cache_write_tokens": usage.cache_write,
-            "reasoning_tokens": usage.reasoning,
-        },
+        "usage": {f"{name}_tokens": getattr(usage, name) for name in TOKEN_KINDS},
         "cost_usd": usage.cost,
         "model": answered.model if answered else "",
         "provider": answered.provider if answered else "",
@@ -182,19 +178,12 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
 
 def tool_call_objects(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Every tool call of a turn with its result, which is null while there is none."""
-    results: dict[str, ToolReturn] = {}
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolReturn):
-                results[part.call_id] = part
-    calls = [call for message in messages for call in message.calls]
+    returns = [p for m in messages for p in m.parts if isinstance(p, ToolReturn)]
+    results = {part.call_id: {"result": part.text, "error": part.error} for part in returns}
+    missing = {"result": None, "error": True}
     return [
-        {
-            "id": call.id,
-            "name": call.name,
-            "arguments": parse_arguments(call.args),
-            "result": results[call.id].text if call.id in results else None,
-            "error": results[call.id].error if call.id in results else True,
-        }
-        for call in calls
+        {"id": call.id, "name": call.name, "arguments": parse_arguments(call.args)}
+        | results.get(call.id, missing)
+        for message in messages
+        for call in message.calls
     ]

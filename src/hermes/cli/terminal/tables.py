@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _GREEN, _RESET = "\x1b[32m", "\x1b[0m"
@@ -15,10 +16,8 @@ USUAL_WIDTH = 80
 def terminal_width() -> int:
     """Columns of the terminal, or 80 for a file or a pipe."""
     if sys.stdout.isatty():
-        try:
+        with suppress(OSError):
             return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
-        except OSError:
-            return USUAL_WIDTH
     return USUAL_WIDTH
 
 
@@ -56,10 +55,8 @@ def shorten_path(path: str) -> str:
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line per row, each cell padded to the width of its column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    padded = (map(str.ljust, row, widths) for row in rows)
+    return ["  ".join(row).rstrip() for row in padded]
 
 
 def draw_bars(

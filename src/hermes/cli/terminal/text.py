@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
 from hermes.core.text import replace_invalid
 
+TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
+"""What is counted of a call, in reports `input_tokens` and so on."""
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (9, 10)}
 _PROBLEMS = {
     "auth": "the API key was rejected",
@@ -101,6 +104,13 @@ def to_json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except TypeError:
         return orjson.dumps(_clean_strings(value)).decode()
+
+
+def print_report(data: Any, lines: Iterable[str], *, json: bool) -> int:
+    """Prints the data for programs or the lines for people; returns the exit status 0."""
+    for line in (to_json(data),) if json else lines:
+        print(line)
+    return 0
 
 
 def _clean_strings(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
@@ -65,19 +65,16 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
 
     clean = session.agent.redactor.redact
     file = _resolve_path(cwd, name or f"hermes-{session.id}.md")
-    parts = [
-        clean(message_markdown(stored))
-        async for stored in store.sessions.stream_messages(session.id)
-    ]
+    messages = store.sessions.stream_messages(session.id)
+    parts = [clean(message_markdown(stored)) async for stored in messages]
     if not parts:
         raise ConfigError("There is nothing to export yet.")
     text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)
     try:
         await asyncio.to_thread(_write_new_file, file, text)
     except FileExistsError:
-        raise ConfigError(
-            f"{file} already exists and was not changed; give another name."
-        ) from None
+        problem = f"{file} already exists and was not changed"
+        raise ConfigError(f"{problem}; give another name.") from None
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
     return f"{format_plural(len(parts), 'message')} written to {file}."
@@ -91,6 +88,11 @@ def _resolve_path(cwd: Path, name: str) -> Path:
 
 
 def _write_new_file(file: Path, text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8", errors="replace") as out:
+    with open_new_file(file) as out:
         out.write(text)
+
+
+def open_new_file(file: Path) -> TextIO:
+    """For writing, readable only by its owner; OSError when it already exists."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(handle, "w", encoding="utf-8", errors="replace")

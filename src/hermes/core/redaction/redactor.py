@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
+from hermes.core.text import compile_pattern
+
 if TYPE_CHECKING:
     from hermes.core.redaction.pattern import SecretFamily
 
@@ -85,8 +87,8 @@ def _find_runs(text: str) -> str:
 def _redact_shapes(text: str, runs: str) -> str:
     for family in _find_hinted(text, runs):
         if family.apart:
-            text = _compile_pattern(family.pattern).sub(partial(_mark_match, family), text)
-        elif _compile_pattern(family.pattern).search(runs) is not None:
+            text = compile_pattern(family.pattern).sub(partial(_mark_match, family), text)
+        elif compile_pattern(family.pattern).search(runs) is not None:
             text = "".join(_redact_tokens(family, text))
     return text
 
@@ -120,7 +122,7 @@ def _redact_tokens(family: SecretFamily, text: str) -> Iterator[str]:
     own letters is ten times faster."""
     from hermes.core.redaction.pattern import BEGIN
 
-    anywhere, begun = _compile_pattern(family.pattern), _compile_pattern(BEGIN + family.pattern)
+    anywhere, begun = compile_pattern(family.pattern), compile_pattern(BEGIN + family.pattern)
     at = kept = 0
     while rough := anywhere.search(text, at):
         at = rough.end()
@@ -138,12 +140,6 @@ def _mark_match(family: SecretFamily, found: re.Match[str]) -> str:
     start, end = found.span(group)
     before, after = found.string[found.start() : start], found.string[end : found.end()]
     return f"{before}[redacted:{family.name}]{after}"
-
-
-@cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """When it is first needed: most are never."""
-    return re.compile(pattern)
 
 
 def _plain_forms(value: str) -> set[str]:

@@ -32,38 +32,30 @@ class CommandBackend(Protocol):
     @property
     def location(self) -> str:
         """Completes the sentence "commands run …"."""
-        ...
 
     @property
     def start_folder(self) -> Path:
         """The folder in which commands start, as a path on the backend."""
-        ...
 
     @property
     def workspace(self) -> Path:
         """The same as an absolute path, for judging what a command changes."""
-        ...
 
     async def is_confined(self) -> bool:
         """Whether commands can reach nothing but the workspace."""
-        ...
 
     async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         """As `exec.process.local.run_command`: when it times out or is cancelled, every process of
         the command has ended when it returns. Only a few harmless variables are forwarded."""
-        ...
 
     async def build_client(self, command: CommandSpec) -> CommandSpec:
         """The command on this machine that runs `command` on the backend with its input, for
         background commands. It must be ended by `end_command` with this very value."""
-        ...
 
     async def end_command(self, client: CommandSpec) -> None:
         """End everything that was started through `client`: TERM, KILL after 1.5 s."""
-        ...
 
     async def check_access(self) -> str:
         """Try the backend and describe it in a sentence; raises ToolError when it does not work."""
-        ...
 
     async def close(self) -> None: ...

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
 from hermes.core.errors import ToolError
+from hermes.exec.backends import remote
 from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.docker_container import DockerContainer
-from hermes.exec.backends.remote import (
-    END_SECONDS,
-    BackendGone,
-    ClientProcesses,
-    RemoteCall,
-    run_on_terminal,
-    select_forwarded,
-)
+from hermes.exec.backends.remote import BackendGone, ClientProcesses, RemoteCall
 from hermes.exec.backends.remote_scripts import END_MARKED, RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
 from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
@@ -70,18 +65,13 @@ class DockerBackend:
 
     async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         mark = self._next_mark()
-
-        async def end(root: int) -> None:
-            await self._end_marked(mark, root)
-
+        end = partial(self._end_marked, mark)
         if command.pty:
             client = self._build_exec(mark, command, RUN_ON_TERMINAL, ("-t", "-i"))
-            return await run_on_terminal(
-                self._clients.start(client, out, out), command.timeout, end
-            )
-        call = RemoteCall(
-            self._clients, self._build_exec(mark, command, RUN_REPORTED), mark, self._spill
-        )
+            task = self._clients.start(client, out, out)
+            return await remote.run_on_terminal(task, command.timeout, end)
+        client = self._build_exec(mark, command, RUN_REPORTED)
+        call = RemoteCall(self._clients, client, mark, self._spill)
         return await call.run(
             out,
             seconds=command.timeout,
@@ -128,17 +118,16 @@ class DockerBackend:
         if "\0" in text:
             raise ToolError("The command contains a NUL character; nothing was run.")
         shell = (self._container.name, "/bin/sh", "-c", script, "hermes")
-        given = (mark, str(command.cwd), text, *select_forwarded(command.env))
-        return structs.replace(
-            self._container.build_exec(*options, *shell, *given), pty=command.pty
-        )
+        given = (mark, str(command.cwd), text, *remote.select_forwarded(command.env))
+        client = self._container.build_exec(*options, *shell, *given)
+        return structs.replace(client, pty=command.pty)
 
     async def _end_marked(self, mark: str, root: int) -> None:
         """End what was started under this mark; `root` is its first process, if known."""
         orphans = "" if self._container.is_external else "yes"
         words = ("/bin/sh", "-c", END_MARKED, "hermes", mark, str(root or ""), orphans)
         status, _, _ = await self._container.run_docker(
-            "exec", self._container.name, *words, seconds=END_SECONDS
+            "exec", self._container.name, *words, seconds=remote.END_SECONDS
         )
         if status:
             await self._container.remove_stuck()

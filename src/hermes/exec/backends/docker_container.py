@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,8 @@ from typing import Any
 from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.core.errors import ToolError
 from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, run_client
+from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
 from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
 from hermes.exec.process.local import CommandSpec
 from hermes.exec.sandbox import SandboxPolicy, build_policy
@@ -85,11 +85,7 @@ class DockerContainer:
                     self._rootless = "rootless" in (await self.run_docker(*_SECURITY_OPTIONS))[1]
                 self.name = f"hermes-{self.agent}-{secrets.token_hex(3)}"
                 argv, placeholders = self._build_run()
-            base = self._local_command(argv)
-
-            def client(stdin: int) -> CommandSpec:
-                return structs.replace(base, stdin=stdin, placeholders=placeholders)
-
+            client = structs.replace(self._local_command(argv), placeholders=placeholders)
             await self._lifeline.open(client, _START_SECONDS, self.explain_failure)
             self._created = True
             return again and not self.is_external
@@ -124,15 +120,13 @@ class DockerContainer:
         """Whether its commands can reach nothing but the workspace."""
         if self._confined is None:
             if self.is_external:
-                self._confined = await self._inspect_confinement()
+                status, text, _ = await self.run_docker("inspect", "--type", "container", self.name)
+                facts = {} if status else json.loads(text)[0]
+                self._confined = not status and _is_isolated(facts, self._site.workspace)
             else:
-                found = self._guard_paths()
-                self._confined = self._settings.network == "none" and not found.links
+                links = self._guard_paths().links
+                self._confined = self._settings.network == "none" and not links
         return self._confined
-
-    async def _inspect_confinement(self) -> bool:
-        status, text, _ = await self.run_docker("inspect", "--type", "container", self.name)
-        return not status and _is_isolated(json.loads(text)[0], self._site.workspace)
 
     def _build_run(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The `docker run` command line, and the protected names that need placeholders."""
@@ -195,28 +189,24 @@ class DockerContainer:
 
     async def run_docker(self, *words: str, seconds: float = 30) -> tuple[int, str, str]:
         """Run docker to its end: status (-1: too slow), stdout, stderr."""
-        return await run_client(
-            self._local_command(self._find_docker(*words)), self._spill, seconds
-        )
+        client = self._local_command(self._find_docker(*words))
+        return await run_client(client, self._spill, seconds)
 
     def explain_failure(self, complaint: str) -> str:
         """What a message of the docker program means, and what to do about it."""
-        low = complaint.lower()
         names = {"image": self._settings.image, "container": self.name}
-        for sign, sentence in _FAILURE_REASONS:
-            if sign in low:
-                return sentence.format(**names)
+        if reason := find_reason(_FAILURE_REASONS, complaint, names):
+            return reason
         lines = [line for line in complaint.splitlines() if "--help" not in line and line.strip()]
-        return (
-            f"Docker: {lines[-1].strip()[:300]}" if lines else "Docker did not start the command."
-        )
+        last = lines[-1].strip()[:300] if lines else ""
+        return f"Docker: {last}" if last else "Docker did not start the command."
 
     def _find_docker(self, *words: str) -> tuple[str, ...]:
         program = shutil.which("docker", path=self._site.client_env.get("PATH", os.defpath))
         if program is None:
-            raise ToolError(
+            raise NotRun(
                 "terminal.backend is docker, but there is no program `docker` here: install it, "
-                "or set terminal.backend to local. Nothing was run."
+                "or set terminal.backend to local."
             )
         return (program, *words)
 
@@ -253,14 +243,11 @@ def _format_field(name: str, value: str) -> str:
 def machine_label() -> str:
     """Identifies this machine and its PID namespace, outside of which a process number means
     nothing."""
-    facts = [os.uname().nodename, str(os.getuid())]
-    for path in ("/etc/machine-id", "/proc/self/ns/pid"):
-        try:
-            facts.append(
-                os.readlink(path) if "/ns/" in path else Path(path).read_text(encoding="ascii")  # noqa: PTH115
-            )
-        except (OSError, ValueError):
-            facts.append("")
+    facts = [os.uname().nodename, str(os.getuid()), "", ""]
+    with suppress(OSError, ValueError):
+        facts[2] = Path("/etc/machine-id").read_text(encoding="ascii")
+    with suppress(OSError):
+        facts[3] = os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     return blake2b("\n".join(facts).encode(), digest_size=8).hexdigest()
 
 

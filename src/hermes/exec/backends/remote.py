@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from hermes.core.errors import ToolError
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
@@ -18,7 +20,6 @@ UNLIMITED_SECONDS = 10.0**8
 """As long as the agent runs."""
 END_SECONDS = 12.0
 """Most seconds that ending a remote command may take."""
-NOTHING_RUN = "Nothing was run."
 _LAST_OUTPUT_SECONDS = 0.25
 _REPORT_LIMIT = 64 * 1024
 _FORWARDED_VARIABLES = re.compile(
@@ -30,6 +31,8 @@ _CONTACT_LOST = (
 )
 _REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
+Reasons: TypeAlias = tuple[tuple[str, str], ...]
+"""Signs in the error output of a client program, in lower case, and sentences."""
 FailureExplainer: TypeAlias = Callable[[str], str]
 """Turns the error output of a client program into a sentence."""
 
@@ -41,6 +44,12 @@ def select_forwarded(env: Mapping[str, str]) -> list[str]:
     ]
 
 
+def find_reason(reasons: Reasons, complaint: str, names: Mapping[str, str]) -> str:
+    """The sentence of the first sign that the complaint contains; empty: none."""
+    low = complaint.lower()
+    return next((text.format(**names) for sign, text in reasons if sign in low), "")
+
+
 class ReportStream:
     """The client's stderr: reports of our script, and the client's own error messages."""
 
@@ -49,9 +58,8 @@ class ReportStream:
         self.started: asyncio.Future[int] = self._loop.create_future()
         """The remote process; 0: its folder does not exist."""
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        self.capture = OutputCapture(
-            _REPORT_LIMIT, folder, name="client", watch=self._parse_reports
-        )
+        watch = self._parse_reports
+        self.capture = OutputCapture(_REPORT_LIMIT, folder, name="client", watch=watch)
         self.mark = mark
         self._pending = b""
 
@@ -130,7 +138,15 @@ class ClientProcesses:
             await asyncio.wait(list(self._tasks))
 
 
-class BackendGone(ToolError):
+class NotRun(ToolError):
+    """A command was not started; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason} Nothing was run.".strip())
+        self.reason = reason
+
+
+class BackendGone(NotRun):
     """The container or connection no longer exists; nothing was run."""
 
 
@@ -163,12 +179,7 @@ class RemoteCall:
                 await _wait_first(task, self.reports.ended)
                 if not self.reports.ended.done() or self.reports.started.result() == 0:
                     task.cancel()
-                    complaint = self.reports.complaint()
-                    if not self.reports.started.done() and re.search(
-                        gone, complaint, re.IGNORECASE
-                    ):
-                        raise BackendGone(f"{explain(complaint)} {NOTHING_RUN}")
-                    raise self._build_failure(task, where, explain)
+                    raise self._build_failure(task, where, explain, gone)
                 status, left = self.reports.ended.result()
                 await _wait_first(task, tap.complete)
             if not left:
@@ -185,15 +196,17 @@ class RemoteCall:
             self.reports.capture.close()
 
     def _build_failure(
-        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer
+        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer, gone: str
     ) -> ToolError:
         started = self.reports.started
         if not started.done():
+            complaint = self.reports.complaint()
+            if re.search(gone, complaint, re.IGNORECASE):
+                return BackendGone(explain(complaint))
             error = None if task.cancelled() else task.exception()
-            words = explain(self.reports.complaint()) or str(error or "")
-            return ToolError(f"{words} {NOTHING_RUN}".strip())
+            return NotRun(explain(complaint) or str(error or ""))
         if started.result() == 0:
-            return ToolError(f"{where}: the folder does not exist there. Nothing was run.")
+            return NotRun(f"{where}: the folder does not exist there.")
         return ToolError(_CONTACT_LOST.format(where=where))
 
     async def _stop_client(
@@ -260,11 +273,8 @@ class Lifeline:
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def open(
-        self, client: Callable[[int], CommandSpec], seconds: float, explain: FailureExplainer
-    ) -> None:
-        """Start the client that `client` builds, given its input, and wait for its greeting. Raises
-        ToolError when none comes."""
+    async def open(self, client: CommandSpec, seconds: float, explain: FailureExplainer) -> None:
+        """Start the client and wait for its greeting. Raises ToolError when none comes."""
         loop = asyncio.get_running_loop()
         greeted: asyncio.Future[str] = loop.create_future()
         received = b""
@@ -279,7 +289,8 @@ class Lifeline:
         self._reader, self._writer = os.pipe()
         out = OutputCapture(_REPORT_LIMIT, self._spill, name="client", watch=parse_greeting)
         err = OutputCapture(_REPORT_LIMIT, self._spill, name="client")
-        self._task = loop.create_task(run_command(client(self._reader), out, err))
+        client = structs.replace(client, stdin=self._reader)
+        self._task = loop.create_task(run_command(client, out, err))
         try:
             await _wait_first(self._task, greeted, timeout=seconds)
             if not greeted.done():
@@ -288,7 +299,7 @@ class Lifeline:
                 words = explain(err.text().strip())
                 if late:
                     words = f"{explain('')} There was no answer within {seconds:g} s."
-                raise ToolError(f"{words} {NOTHING_RUN}")
+                raise NotRun(words)
         except asyncio.CancelledError:
             await _finish_despite_cancel(self.close())
             raise
@@ -311,9 +322,8 @@ async def run_client(client: CommandSpec, spill: Path, seconds: float = 30) -> t
     """Run a client program to its end: status (-1: too slow), stdout, stderr."""
     out, err = OutputCapture(_REPORT_LIMIT, spill), OutputCapture(_REPORT_LIMIT, spill)
     try:
-        outcome = await run_command(
-            CommandSpec(client.text, client.cwd, client.env, seconds), out, err
-        )
+        limited = CommandSpec(client.text, client.cwd, client.env, seconds)
+        outcome = await run_command(limited, out, err)
     finally:
         out.close()
         err.close()

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -17,25 +18,9 @@ from msgspec import structs
 from hermes.config.paths import make_private_folder
 from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
+from hermes.exec.backends import remote, remote_scripts
 from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import (
-    END_SECONDS,
-    UNLIMITED_SECONDS,
-    BackendGone,
-    ClientProcesses,
-    Lifeline,
-    RemoteCall,
-    run_client,
-    run_on_terminal,
-    select_forwarded,
-)
-from hermes.exec.backends.remote_scripts import (
-    END_MARKED,
-    END_WITH_AGENT,
-    RUN_BARE,
-    RUN_ON_TERMINAL,
-    RUN_REPORTED,
-)
+from hermes.exec.backends.remote import BackendGone, ClientProcesses, Lifeline, NotRun, RemoteCall
 from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
@@ -117,32 +102,26 @@ class SshBackend:
 
     async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         mark = self._next_mark()
-
-        async def end(root: int) -> None:
-            await self._end_marked(mark, root)
-
+        end = partial(self._end_marked, mark)
         if command.pty:
-            client = self._build_session(("-tt",), RUN_ON_TERMINAL, mark, command)
-            return await run_on_terminal(
-                self._clients.start(client, out, out), command.timeout, end
-            )
-        client = self._build_session(("-n", "-T"), RUN_REPORTED, mark, command)
+            client = self._build_session(("-tt",), remote_scripts.RUN_ON_TERMINAL, mark, command)
+            task = self._clients.start(client, out, out)
+            return await remote.run_on_terminal(task, command.timeout, end)
+        client = self._build_session(("-n", "-T"), remote_scripts.RUN_REPORTED, mark, command)
         call = RemoteCall(self._clients, client, mark, self._spill)
-        where = f"{command.cwd} {self.location}"
         return await call.run(
             out,
             seconds=command.timeout,
             end=end,
-            where=where,
+            where=f"{command.cwd} {self.location}",
             explain=self._explain_failure,
             gone="control socket",
         )
 
     async def build_client(self, command: CommandSpec) -> CommandSpec:
         await self._ensure_connected()
-        return self._build_session(
-            ("-tt" if command.pty else "-T",), RUN_BARE, self._next_mark(), command
-        )
+        options = ("-tt" if command.pty else "-T",)
+        return self._build_session(options, remote_scripts.RUN_BARE, self._next_mark(), command)
 
     async def end_command(self, client: CommandSpec) -> None:
         found = re.search(rf"{self._agent}\.\d+\.", client.text[-1])
@@ -171,11 +150,8 @@ class SshBackend:
             options = ["-M", "-T", "-o", "ControlPersist=no"]
             seconds = self._settings.connect_timeout
             options += ["-o", f"ConnectTimeout={max(1, round(seconds))}"]
-            base = self._build_ssh(options, encode_script(END_WITH_AGENT, self._agent))
-
-            def client(stdin: int) -> CommandSpec:
-                return structs.replace(base, stdin=stdin)
-
+            line = encode_script(remote_scripts.END_WITH_AGENT, self._agent)
+            client = self._build_ssh(options, line)
             await self._lifeline.open(client, seconds + 5, self._explain_failure)
 
     def _choose_socket_path(self) -> None:
@@ -205,8 +181,8 @@ class SshBackend:
             raise ToolError("Only shell commands run on another machine.")
         if "\0" in command.text:
             raise ToolError("The command contains a NUL character; nothing was run.")
-        folder = str(command.cwd)
-        line = encode_script(script, mark, folder, command.text, *select_forwarded(command.env))
+        env = remote.select_forwarded(command.env)
+        line = encode_script(script, mark, str(command.cwd), command.text, *env)
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
             raise ToolError("The command is too long for ssh (128 KB when encoded): make it "
                             "shorter.")  # fmt: skip
@@ -217,24 +193,22 @@ class SshBackend:
         remote end has ended everything."""
         if not self._lifeline.is_alive:
             return
-        client = self._join_connection(
-            ("-n",), encode_script(END_MARKED, mark, str(root or ""), "")
-        )
-        await run_client(client, self._spill, END_SECONDS)
+        line = encode_script(remote_scripts.END_MARKED, mark, str(root or ""), "")
+        client = self._join_connection(("-n",), line)
+        await remote.run_client(client, self._spill, remote.END_SECONDS)
 
     def _join_connection(self, options: Sequence[str], line: str) -> CommandSpec:
         """Use the existing connection, or fail."""
-        return self._build_ssh(
-            (*options, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"), line
-        )
+        fixed = ("-o", "ControlMaster=no", "-o", "ProxyCommand=false")
+        return self._build_ssh((*options, *fixed), line)
 
     def _build_ssh(self, options: Sequence[str], line: str) -> CommandSpec:
         settings = self._settings
         program = shutil.which("ssh", path=self._site.client_env.get("PATH", os.defpath))
         if program is None:
-            raise ToolError(
+            raise NotRun(
                 "terminal.backend is ssh, but there is no program `ssh` here: install OpenSSH's "
-                "client, or set terminal.backend to local. Nothing was run."
+                "client, or set terminal.backend to local."
             )
         argv = [program, *options, "-S", self._socket.replace("%", "%%"), "-a", "-x"]
         for option in (*_FIXED_OPTIONS, *_KEEPALIVE_OPTIONS):
@@ -246,38 +220,28 @@ class SshBackend:
         if settings.key_file:
             key = Path(settings.key_file).expanduser()
             argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
-        return CommandSpec(
-            (*argv, "--", settings.host, line), Path("/"), self._site.client_env, UNLIMITED_SECONDS
-        )
+        argv += ["--", settings.host, line]
+        env = self._site.client_env
+        return CommandSpec(tuple(argv), Path("/"), env, remote.UNLIMITED_SECONDS)
 
     def _explain_failure(self, complaint: str) -> str:
-        low = complaint.lower()
         lines = [line.strip() for line in complaint.splitlines() if line.strip()] or [""]
         names = {
             "host": self._settings.host,
             "key": self._settings.key_file or "those of your ssh configuration and agent",
             "last": lines[0][:200],
         }
-        for sign, sentence in _FAILURE_REASONS:
-            if sign in low:
-                return sentence.format(**names)
-        return (
-            f"ssh: {lines[-1][:300]}"
-            if lines[-1]
-            else f"{self._settings.host} ended the connection."
-        )
+        if reason := remote.find_reason(_FAILURE_REASONS, complaint, names):
+            return reason
+        return f"ssh: {lines[-1][:300]}" if lines[-1] else f"{names['host']} ended the connection."
 
 
 def encode_script(text: str, *arguments: str) -> str:
     """A line that any login shell, also csh and fish, passes to sh unchanged: characters that one
     of them might interpret are written as octal numbers."""
-    script = f"set -- {shlex.join(arguments)}\n{text}"
-    return f"""exec /bin/sh -c 'eval "$(printf %b "$1")"' hermes '{_escape_octal(script)}'"""
-
-
-def _escape_octal(text: str) -> str:
-    raw = text.encode("utf-8", "surrogateescape")
-    return "".join(chr(b) if chr(b) in _SAFE_CHARACTERS else f"\\0{b:03o}" for b in raw)
+    raw = f"set -- {shlex.join(arguments)}\n{text}".encode("utf-8", "surrogateescape")
+    octal = "".join(chr(b) if chr(b) in _SAFE_CHARACTERS else f"\\0{b:03o}" for b in raw)
+    return f"""exec /bin/sh -c 'eval "$(printf %b "$1")"' hermes '{octal}'"""
 
 
 _SAFE_CHARACTERS = frozenset(

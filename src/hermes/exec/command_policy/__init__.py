@@ -1,8 +1,8 @@
 """Judges a shell command before it runs: allow, ask a human, or deny."""
 
-# In the order a command passes through: `prescan` (misleading letters, shapes too costly to parse),
-# `parser` (simple commands), `wrappers` (what they run), `analyzer` with `hard_denials`,
-# `lost_work` and, without a sandbox, `read_only`. `rules` are the user's.
+# In the order a command passes through: `prescan` (shapes too costly to parse), `parser` (simple
+# commands), `wrappers` (what they run), `analyzer` with `hard_denials`, `lost_work` and, without a
+# sandbox, `read_only`. `rules` are the user's.
 
 from __future__ import annotations
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import re
 
+from hermes.core.untrusted_text import explain_misleading
 from hermes.exec.command_policy import types
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
-from hermes.exec.command_policy.network_use import find_need
 from hermes.exec.command_policy.parser import CommandReader
 from hermes.exec.command_policy.paths import PathZones
-from hermes.exec.command_policy.prescan import explain_misleading
-from hermes.exec.command_policy.read_only import explain_private_read, is_read_only, read_plain_line
+from hermes.exec.command_policy.read_only import (
+    explain_private_read,
+    is_read_only,
+    is_reader,
+    read_plain_line,
+)
 from hermes.exec.command_policy.rules import CommandRules
-from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand, display_argv
+from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
+from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
     SHELLS,
+    WRAPPERS,
+    abbreviates_option,
     program_name,
-    simplify_git,
+    simplify_command,
     unwrap_command,
 )
 
@@ -29,30 +36,14 @@ _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
 _UNCONFINED = "and no sandbox confines it"
-_EFFECTS: dict[Argv, str] = {
-    ("git", "push"): "publishes commits to another machine",
-    ("git", "send-email"): "sends commits by mail",
-    **{(name, "publish"): "publishes a package" for name in "npm pnpm yarn cargo uv".split()},
-    ("terraform", "apply"): "changes infrastructure",
-    ("terraform", "destroy"): "deletes infrastructure",
-}
-_WITH_SUBCOMMAND = frozenset(
-    "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba terraform tofu gh glab "
-    "heroku vercel netlify fly wrangler firebase brew rustup dotnet bundle gem composer mix dart "
-    "flutter rails npx make just task ansible vagrant nix pulumi cdk sam serverless".split()
-)
-_NOT_REMEMBERED = SHELLS.union(
-    "rm mv cp dd ln chmod chown tee truncate install shred find xargs env eval source . trap sudo "
-    "su doas curl wget ssh scp sftp ftp nc ncat socat telnet rsync rclone openssl mail sendmail "
-    "aws gcloud az docker podman nerdctl kubectl helm systemctl service crontab at batch mount apt "
-    "apt-get yum dnf pacman apk snap useradd usermod passwd visudo iptables nft sysctl gdb tmux "
-    "screen python python2 python3 node deno bun perl ruby php lua alias export".split()
-)
-"""Programs whose first words do not say what they do."""
-_GIT_RUNS = re.compile(
-    r"-c|--config.*|--exec-path=.*|--(?:upload-pack|receive-pack|exec|ext-diff|extcmd|template|"
-    r"open-files-in-pager|to-cmd|cc-cmd)(?:=.*)?|.*ext::.*|fd::.*|--output.*"
-)
+_RUN_TIME = "parts of it are known only at run time"
+_NOT_PLAIN = "it is not known to only read"
+_EFFECTS = LISTS.get_table("effects without a sandbox")
+_WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
+_NOT_REMEMBERED = SHELLS | WRAPPERS | LISTS.get_words("not remembered")
+"""Programs that run others, or whose words do not say what they do."""
+_GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
+_GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
 
 class CommandAnalyzer:
@@ -78,7 +69,7 @@ class CommandAnalyzer:
             self._check_denials(simple)
             self._check_rules(simple)
             if reason := explain_lost_work(simple, self._path_zones):
-                words = simplify_git(simple.argv)
+                words = simplify_command(simple.argv)
                 exact = self._sandboxed and words[0] == "git" and len(words) > 2
                 if not self._allows(words, 3):
                     self._ask(reason, words if exact else ())
@@ -91,22 +82,22 @@ class CommandAnalyzer:
 
     def _build_judgement(self, acting: tuple[Argv, ...], *, read_only: bool) -> Judgement:
         reasons = self._denials or [reason for reason, _ in self._questions]
+        shown = (r if len(r) <= _MAX_REASON else f"{r[: _MAX_REASON - 1]}…" for r in reasons)
         grants = [grant for _, grant in self._questions]
         remembered = bool(grants) and all(grants) and not self._denials
         return Judgement(
             "deny" if self._denials else "ask" if reasons else "allow",
-            tuple(dict.fromkeys(map(_shorten_reason, reasons)))[:_MAX_REASONS],
+            tuple(dict.fromkeys(shown))[:_MAX_REASONS],
             tuple(display_argv(simple.argv) for simple in self._commands if simple.argv),
             read_only and not reasons,
             tuple(dict.fromkeys(grants)) if remembered else (),
             not self._unreadable,
             any(writes_repository(simple.argv) for simple in self._commands),
             acting,
-            find_need(simple.argv for simple in self._commands) if self._sandboxed else None,
         )
 
     def _ask(self, reason: str, grant: Argv = ()) -> None:
-        self._questions.append((reason, () if types.UNKNOWN in "".join(grant) else grant))
+        self._questions.append((reason, () if UNKNOWN in "".join(grant) else grant))
 
     def _split_text(self, text: str, folder: str | None, layer: int) -> None:
         """Collect the simple commands of a text, and those that they run."""
@@ -147,10 +138,8 @@ class CommandAnalyzer:
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
 
-    # The user's rules
-
     def _check_rules(self, simple: SimpleCommand) -> None:
-        rule = self._rules.find_rule(display_argv(simplify_git(simple.argv)))
+        rule = self._rules.find_rule(display_argv(simplify_command(simple.argv)))
         if rule is None or rule.decision == "allow":
             return
         reason = rule.reason or f"your rule for {' '.join(map(str, rule.prefix))}"
@@ -166,10 +155,10 @@ class CommandAnalyzer:
 
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
         acting = [simple for simple in plain or () if not is_read_only(simple)]
-        known = all(grant_prefix(simplify_git(s.argv)) and not _exceeds_rule(s) for s in acting)
-        return tuple(simplify_git(simple.argv) for simple in acting) if known else ()
-
-    # Without a sandbox
+        known = all(
+            grant_prefix(simplify_command(s.argv)) and not self._exceeds_rule(s) for s in acting
+        )
+        return tuple(simplify_command(simple.argv) for simple in acting) if known else ()
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
@@ -185,9 +174,9 @@ class CommandAnalyzer:
         for simple in plain or ():
             self._check_plain(simple)
         if plain is None:
-            effects = list(filter(None, (_describe_effect(s.argv) for s in self._commands)))
-            for reason in effects or ["parts of it are known only at run time"]:
-                self._ask(f"{reason}, {_UNCONFINED}")
+            effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
+            unknown = any(UNKNOWN in "".join(simple.argv) for simple in self._commands)
+            self._ask(f"{next(effects, _RUN_TIME if unknown else _NOT_PLAIN)}, {_UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
@@ -196,7 +185,7 @@ class CommandAnalyzer:
             if reason := explain_private_read(simple, self._path_zones):
                 self._ask(reason)
             return
-        words = simplify_git(simple.argv)
+        words = simplify_command(simple.argv)
         wrapped = unwrap_command(words).commands if words[0] in HARMLESS_WRAPPERS else ()
         if wrapped and not self._allows(words):
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
@@ -204,37 +193,35 @@ class CommandAnalyzer:
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"
             self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
-        elif reason := _exceeds_rule(simple):
+        elif reason := self._exceeds_rule(simple):
             self._ask(reason)
 
-
-def _exceeds_rule(simple: SimpleCommand) -> str:
-    """Why a rule about this program does not cover this use of it; empty when it does."""
-    words = simplify_git(simple.argv)
-    if words[0] == "git" and any(map(_GIT_RUNS.fullmatch, simple.argv)):
-        return "git is given a program to run or a file to write"
-    if words[:2] == ("git", "push") and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-        return "it publishes commits to another repository"
-    return ""
+    def _exceeds_rule(self, simple: SimpleCommand) -> str:
+        """Why a rule about this program does not cover this use of it; empty when it does."""
+        words = simplify_command(simple.argv)
+        if words[0] != "git":
+            return ""
+        if any(_GIT_RUNS.fullmatch(w) or abbreviates_option(w, *_GIT_RUNS_OPTIONS) for w in words):
+            return "git is given a program to run or a file to write"
+        options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
+        if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
+            return "git uses another repository, folder or setting than the project's own"
+        if words[1:2] == ("push",) and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
+            return "it publishes commits to another repository"
+        return ""
 
 
 def _describe_effect(argv: Argv) -> str:
-    words = simplify_git(argv)[:2]
-    return f"{' '.join(words)} {_EFFECTS[words]}" if words in _EFFECTS else ""
+    words = simplify_command(argv)
+    if is_reader(words[:1]) and UNKNOWN in "".join(words):
+        return f"what {words[0]} reads is known only at run time"
+    text = " ".join(words[:20])
+    return next((effect for effect, *rest in _EFFECTS if re.match("|".join(rest), text)), "")
 
 
 def grant_prefix(argv: Argv) -> Argv:
-    """The words of a command that an answer of "session" or "always" allows: the program and its
-    subcommand, or all of it where an argument may be code."""
-    name, words = argv[0], argv[1:]
-    if name in _NOT_REMEMBERED or "/" in name:
+    """The words of a command that an answer of "session" or "always" allows: a known program and
+    subcommand, else all of them; none where they do not say what happens."""
+    if re.sub(r"(?<=.)-?[\d.]+$", "", argv[0]) in _NOT_REMEMBERED or "/" in argv[0]:
         return ()
-    if name in _WITH_SUBCOMMAND:
-        return argv[:2] if words and not words[0].startswith("-") else ()
-    if any(" " in word or "\n" in word for word in words):
-        return argv
-    return argv[:2] if words and re.fullmatch(r"[A-Za-z][\w:-]*", words[0]) else argv[:1]
-
-
-def _shorten_reason(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"
+    return next((argv[:size] for size in (1, 2) if argv[:size] in REMEMBERED_PREFIXES), argv)

@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.wrappers import program_name
+from hermes.exec.command_policy.words import LISTS, expand_braces
+from hermes.exec.command_policy.wrappers import abbreviates_option, program_name
 
 _STOPS = "stops the machine"
 _STOPPING = frozenset("shutdown reboot halt poweroff telinit killall5 kexec".split())
 _FORMATTING = frozenset("mke2fs mkswap mkntfs mkdosfs newfs wipefs blkdiscard".split())
 _DISKS = frozenset("fdisk sfdisk cfdisk gdisk sgdisk parted hdparm badblocks".split())
 _READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
-_SYSTEMCTL = frozenset(
-    "poweroff reboot halt kexec suspend hibernate hybrid-sleep rescue emergency isolate "
-    "soft-reboot exit".split()
-)
-_DISK_WORDS: dict[str, str] = {
-    "cryptsetup": "luksformat erase lukserase",
-    "zpool": "destroy labelclear",
-    "zfs": "destroy",
-    "diskutil": "erasedisk erasevolume partitiondisk zerodisk",
-    "pvremove": "-y -f -ff --force",
-    "vgremove": "-y -f --force",
-    "lvremove": "-y -f --force",
-    "nvme": "format sanitize",
-    "mdadm": "--zero-superblock",
-}
+_SYSTEMCTL = LISTS.get_words("systemctl stops")
+_DISK_WORDS = {name: words.split() for name, words in LISTS.get_table("disk words")}
 """Words with which these programs destroy a disk."""
-_EFFECTS: dict[str, str] = {
-    "rm": "deletes",
-    **dict.fromkeys("chmod chown chgrp chattr setfacl".split(), "changes all of"),
-    "mv": "moves away",
-    **dict.fromkeys("shred srm wipe".split(), "destroys"),
-    "find": "deletes what is in",
-    "rsync": "replaces all of",
-}
+_EFFECTS = dict(LISTS.get_table("effects on vital folders"))
 """What these programs do to a vital folder."""
 _WRITERS = frozenset("cp install ln tee truncate dd".split())
 _EVERY_PROCESS = frozenset((".", ".*", "", "*", "^", "$"))
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
-_NAMES = frozenset(
-    "kill pkill killall init systemctl loginctl mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs "
-    "mkfs.btrfs mkfs.vfat mkfs.fat mkfs.ntfs mkfs.f2fs".split()
-).union(_STOPPING, _FORMATTING, _DISKS, _DISK_WORDS, _EFFECTS, _WRITERS)
+_NAMES = LISTS.get_words("other programs with denials").union(
+    _STOPPING, _FORMATTING, _DISKS, _DISK_WORDS, _EFFECTS, _WRITERS
+)
 
 
 def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str:
@@ -55,7 +36,7 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
     if reason := _explain_program(name, args):
         return reason
     vital, written = _find_targets(name, args)
-    for word in vital:
+    for word in chain.from_iterable(map(expand_braces, vital)):
         if path_zones.is_vital(word, folder):
             return f"{_EFFECTS[name]} {word}"
     reasons = (path_zones.explain_denied_write(word, folder) for word in written)
@@ -78,9 +59,9 @@ def _explain_program(name: str, args: Argv) -> str:
         return f"{name} destroys a file system"
     if name in _DISKS and args and _READ_ONLY_OPTIONS.isdisjoint(args):
         return f"{name} changes disks"
-    if name in _DISK_WORDS and any(arg.lower() in _DISK_WORDS[name].split() for arg in args):
+    if name in _DISK_WORDS and any(arg.lower() in _DISK_WORDS[name] for arg in args):
         return f"{name} destroys a disk"
-    if name == "rm" and "--no-preserve-root" in flags:
+    if name == "rm" and any(abbreviates_option(flag, "no-preserve-root") for flag in flags):
         return "rm --no-preserve-root"
     every = name == "kill" and not {"-1", "1"}.isdisjoint(_find_process_ids(args))
     if name in ("pkill", "killall"):
@@ -100,7 +81,9 @@ def _find_process_ids(args: Argv) -> Argv:
 def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
     """The words that must not be vital folders, and the files that are written."""
     flags, words = _split_flags(args)
-    recursive = bool(flags & {"r", "R"}) or any(flag.startswith("--rec") for flag in flags)
+    recursive = bool(flags & {"r", "R"}) or any(
+        abbreviates_option(flag, "recursive") for flag in flags
+    )
     match name:
         case "rm":
             return [w for w in words if recursive or set(w) & set("*?[")], words

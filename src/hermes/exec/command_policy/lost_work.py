@@ -6,34 +6,22 @@ import re
 
 from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.types import Argv, SimpleCommand
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
+from hermes.exec.command_policy.words import LISTS
+from hermes.exec.command_policy.wrappers import abbreviates_option, program_name, simplify_command
 
-_GIT: dict[str, tuple[str, str]] = {
-    "branch": (r"-[a-zA-Z]*D[a-zA-Z]*", "deletes a branch even if its commits are nowhere else"),
-    "stash": (r"drop|clear", "deletes stashed changes"),
-    "reflog": (r"expire|delete", "deletes the record that lost commits are found by"),
-    "update-ref": (r"-d|--delete|--stdin", "deletes branches or tags"),
-    "tag": (r"-[a-zA-Z]*d|--delete", "deletes a tag"),
-    "gc": (r"--prune(?:=.*)?", "deletes commits that no branch names"),
-    "worktree": (r"-f|--force", "deletes a working folder with uncommitted changes"),
-    "clean": (r"-[a-zA-Z]*[xX][a-zA-Z]*", "deletes ignored files, which no checkpoint has"),
-    "push": (
-        r"-[a-zA-Z]*[fd][a-zA-Z]*|--(?:force.*|delete|mirror|prune)|[+:].*",
-        "overwrites or deletes branches on another machine",
-    ),
-}
-"""Options and words of a subcommand that discard something, and what they do."""
-_GIT_WRITES = frozenset(
-    "init add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset "
-    "rm mv apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree "
-    "hash-object mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
+_GIT = {name: row for name, *row in LISTS.get_table("git discards")}
+"""Letters or words, and long options, of a subcommand that discard something; what they do."""
+_FIND_ALL = re.compile(
+    r"(?: -(?:delete|depth|xdev|m..depth \d+|type \w|i?name \*|exec(?:dir)? (?:\S*/)?rm .*))+",
+    re.DOTALL,
 )
+_GIT_WRITES = LISTS.get_words("git writes")
 _DRY_RUN = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run")
 
 
 def writes_repository(argv: Argv) -> bool:
     """Whether git writes to the repository."""
-    words = simplify_git(argv)
+    words = simplify_command(argv)
     return words[:1] == ("git",) and not _GIT_WRITES.isdisjoint(words[1:2])
 
 
@@ -41,19 +29,31 @@ def explain_lost_work(simple: SimpleCommand, path_zones: PathZones) -> str:
     """What work a command would lose for good; empty when a checkpoint covers it."""
     name, args = program_name(simple.argv), simple.argv[1:]
     if name == "git":
-        return _explain_git(simplify_git(simple.argv)[1:])
-    recursive = any(re.fullmatch(r"-\w*[rR]\w*|--recursive", word) for word in args)
-    deletes = (name == "rm" and recursive) or (name == "find" and args[1:] == ("-delete",))
+        return _explain_git(simplify_command(simple.argv)[1:])
+    if name == "rm":
+        deletes = any(re.match(r"-\w*[rR]", a) or abbreviates_option(a, "recursive") for a in args)
+    else:
+        args = args if args and not args[0].startswith("-") else (".", *args)
+        tests = "".join(f" {word}" for word in args[1:]) if name == "find" else ""
+        deletes = bool(_FIND_ALL.fullmatch(tests)) and ("-delete" in tests or "rm " in tests)
     if not (deletes and any(path_zones.is_whole_workspace(a, simple.folder) for a in args)):
         return ""
     return "it deletes the whole project folder, ignored files included"
 
 
-def _explain_git(words: Argv) -> str:
-    name, args = "".join(words[:1]), words[1:]
+def _explain_git(argv: Argv) -> str:
+    name, args = "".join(argv[:1]), argv[1:]
     if name in ("prune", "filter-branch"):
         return f"git {name} deletes commits for good"
-    pattern, effect = _GIT.get(name, ("(?!)", ""))
-    if name == "clean" and any(map(_DRY_RUN.fullmatch, args)):
+    if name not in _GIT or (name == "clean" and any(map(_DRY_RUN.fullmatch, args))):
         return ""
-    return f"it {effect}" if any(re.fullmatch(pattern, arg) for arg in args) else ""
+    words, options, effect = _GIT[name]
+    given = {f"-{letter}" for arg in args if re.match(r"-\w", arg) for letter in arg[1:]}
+    given.update(f"-{o[0]}" for o in ("delete", "force") for a in args if abbreviates_option(a, o))
+    loses = (
+        not {*words.split()}.isdisjoint({*given, *args[:1]})
+        or any(abbreviates_option(arg, *options.split()) for arg in args)
+        or (name == "branch" and given >= {"-d", "-f"})
+        or (name == "push" and any(arg.startswith(("+", ":")) for arg in args))
+    )
+    return f"it {effect}" if loses else ""

@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hermes.exec.command_policy.paths import change_folder
 from hermes.exec.command_policy.prescan import MAX_BYTES, check_shape
-from hermes.exec.command_policy.types import UNKNOWN, Argv, SimpleCommand, TooComplexError
+from hermes.exec.command_policy.types import Argv, SimpleCommand, TooComplexError
+from hermes.exec.command_policy.words import UNKNOWN, expand_value, unquote_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_NODES = 5000
 _ASCII = bytes(byte if byte < 128 else ord(".") for byte in range(256))
-_HOME_NAMES = frozenset((b"$HOME", b"${HOME}"))
 _SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitution"))
+_EXPANSIONS = _SUBSHELLS | {"simple_expansion", "expansion", "arithmetic_expansion"}
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _STATEMENTS = frozenset("pipeline list command redirected_statement subshell".split())
 _Targets: TypeAlias = dict[str, list[str]]
 """The redirections of one command: files it writes and reads, and texts it is fed."""
 _LEAVES = frozenset("comment raw_string ansi_c_string heredoc_start heredoc_end".split())
+
+
+def _find_output(simple: SimpleCommand) -> str:
+    """What a command prints, where that stands in the command line."""
+    between = {"echo": " ", "printf": "\n"}.get("".join(simple.argv[:1]), "")
+    printed = between.join(simple.argv[1:]) if between and not simple.writes else ""
+    return simple.feed if simple.argv == ("cat",) else re.sub(r"\A(?:-\w+\s)+", "", printed)
 
 
 @cache
@@ -63,6 +71,8 @@ class CommandReader:
         self.nodes_visited = 0
         self._home = user_home
         self._folder = folder
+        self._echoed = ""
+        """What the command before prints, in case it is piped into a shell."""
         root, self._source = parse_text(text)
         self.complete = not root.has_error
         self._pending: list[Node] = []
@@ -98,12 +108,13 @@ class CommandReader:
     def _read_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
         redirects = [child for child in node.children if child.type in _REDIRECTS]
-        if body is not None and body.type == "command":
-            self._add_command(body, redirects)
-            return
-        if body is not None:
-            self._pending.append(body)
-        self._add_command(None, redirects)
+        words = any(len(child.children_by_field_name("destination")) > 1 for child in redirects)
+        while words and body is not None and body.type in ("list", "pipeline"):  # the last one's
+            self._pending += body.named_children[:-1]
+            body = body.named_children[-1]
+        simple = body is not None and body.type == "command"
+        self._pending += [] if body is None or simple else [body]
+        self._add_command(body if simple else None, redirects)
 
     def _add_command(self, node: Node | None, redirects: list[Node]) -> None:
         """Add a command and its redirections: several where the parser missed the end of a line."""
@@ -127,10 +138,10 @@ class CommandReader:
 
     def _append_command(self, argv: Argv, targets: _Targets) -> None:
         writes, reads, feed = (tuple(targets[kind]) for kind in ("writes", "reads", "feed"))
-        self.commands.append(SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed)))
-        argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
-        if argv[:1] in (("cd",), ("pushd",), ("popd",)):
-            self._folder = change_folder(argv, self._folder, self._home)
+        simple = SimpleCommand(argv, self._folder, writes, reads, "\n".join(feed) or self._echoed)
+        self.commands.append(simple)
+        self._echoed = _find_output(simple)
+        self._folder = change_folder(argv, self._folder, self._home)
 
     def _read_redirect(self, node: Node, targets: _Targets, lines: list[list[str]]) -> None:
         if node.type == "herestring_redirect":
@@ -171,41 +182,19 @@ class CommandReader:
 
     def _read_word(self, node: Node) -> str:
         """The literal text of a word; commands inside it are read later."""
-        kind, raw = node.type, self._node_bytes(node)
-        if kind in ("word", "number", "variable_name", "file_descriptor"):
-            return self._unquote_word(raw.decode("utf-8", "replace"))
-        if kind == "raw_string":
-            return raw[1:-1].decode("utf-8", "replace")
-        if kind == "string":
-            return self._read_string(node)
-        if kind == "concatenation":
-            return "".join(map(self._read_word, node.children))
-        if kind == "translated_string":
-            return "".join(map(self._read_word, node.named_children))
-        if kind == "ansi_c_string" and b"\\" not in raw:
-            return raw[2:-1].decode("utf-8", "replace")
-        if raw in _HOME_NAMES:
-            return self._home
-        self._pending += [node] if kind in _SUBSHELLS else node.named_children
-        return UNKNOWN
-
-    def _read_string(self, node: Node) -> str:
-        """The text between double quotes. What stands between its nodes is text as well."""
-        parts, at = [], node.start_byte + 1
-        for child in node.named_children:
-            if child.type != "string_content":
-                parts += [_unescape_quoted(self._source[at : child.start_byte])]
-                parts += [self._read_word(child)]
-                at = child.end_byte
-        return "".join((*parts, _unescape_quoted(self._source[at : node.end_byte - 1])))
-
-    def _unquote_word(self, text: str) -> str:
-        text = text.lstrip("\n")
-        if "~" in text:  # also in `dd of=~/x`
-            text = re.sub(r"(\A|=)~(?=/|\Z)", lambda found: found[1] + self._home, text, count=1)
-        if "\\" not in text:
-            return text
-        return re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""), flags=re.DOTALL)
+        parts, at, todo = [], node.start_byte, [node]
+        while todo:
+            child = todo.pop()
+            if child.type not in _EXPANSIONS:
+                todo += reversed(child.named_children)
+                continue
+            text = self._source[child.start_byte : child.end_byte].decode("utf-8", "replace")
+            parts += [self._source[at : child.start_byte].decode("utf-8", "replace")]
+            parts += [expand_value(text, self._home)]
+            at = child.end_byte
+            self._pending += [child] if child.type in _SUBSHELLS else child.named_children
+        parts += [self._source[at : node.end_byte].decode("utf-8", "replace")]
+        return unquote_word("".join(parts).lstrip("\n"), self._home)
 
     def _ends_line(self, before: Node, after: Node) -> bool:
         gap = self._source[before.end_byte : after.start_byte + 1]  # a word may begin with it
@@ -228,10 +217,3 @@ class CommandReader:
             else:
                 todo += node.children
         return calls and spreads
-
-
-def _unescape_quoted(source: bytes) -> str:
-    text = source.decode("utf-8", "replace")
-    if "\\" not in text:
-        return text
-    return re.sub(r'\\(?:([$`"\\])|\n)', lambda found: found[1] or "", text)

@@ -7,41 +7,22 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from hermes.exec.command_policy.types import UNKNOWN, Argv
+from hermes.exec.command_policy.types import Argv
+from hermes.exec.command_policy.words import LISTS, UNKNOWN
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
 )
-_VITAL = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /mnt /media /opt /proc /root /run "
-    "/sbin /srv /sys /usr /var /Applications /Library /System /Users /Volumes /private /usr/bin "
-    "/usr/lib /usr/lib32 /usr/lib64 /usr/sbin /usr/share /usr/local /usr/include /usr/libexec "
-    "/usr/local/bin /usr/local/lib /var/lib /var/log /var/spool /var/db /var/run /private/etc "
-    "/private/var".split()
-)
-_SECRET_NAMES = frozenset(
-    ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
-    ".git-credentials .npmrc keyrings Keychains .vault-token .my.cnf .s3cfg .boto .mylogin.cnf "
-    ".bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history "
-    ".rediscli_history .sqlite_history .lesshst id_rsa id_ed25519 id_ecdsa id_dsa".split()
-)
-_SECRET_PAIRS = re.compile(
-    r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware|hub|op|rclone|microsoft-edge"
-    r"|heroku|doctl|git/credentials)|\.docker/config\.json|\.(?:cargo|gem|terraform\.d)/credentials"
-    r"|\.m2/settings|\.local/share/(?:keyrings|kwalletd)|Library/Keychains|run/secrets"
-    r"|etc/(?:g?shadow|sudoers|passwd|ssh|krb5\.keytab|ssl/private|wireguard|NetworkManager)"
-    r"|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
-)
+_VITAL = LISTS.get_words("vital folders")
+_SECRET_NAMES = LISTS.get_words("names that hold credentials")
+_SECRET_PAIRS = LISTS.compile_pattern("paths that hold credentials", r"/(?:{})(?:[-/.]|$)")
 _HOLDS_SECRETS = re.compile(
     r"/|/(?:home|root|Users|etc|proc|run)|.*/\.(?:config|local|local/share|docker)"
 )
-_CRITICAL = re.compile(
-    r"/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
-    r"|boot|proc/sysrq-trigger|proc/sys|sys)(?:[-/.]|$)"
-)
+_CRITICAL = LISTS.compile_pattern("paths nobody overwrites", r"/(?:{})(?:[-/.]|$)")
 _BROAD = re.compile(r"(.*/)(?:[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+)")
 """A wildcard that matches (nearly) everything in a folder."""
-_CLIMBS = re.compile(r"(?:\./)*\.\.(?:/+\.\.?)*/*(?:\*|\.\*)?")
+_CLIMBS = re.compile(r"(?:\./)*\.\.(?:/+\.\.?)*/*(?:\*|\.\*)?|~[\w.-]+/*\*?")
 _MAX_LINKS = 200
 
 
@@ -49,7 +30,7 @@ class PathZones:
     """Classifies the literal paths of one command, as text and after following links."""
 
     def __init__(self, workspace: Path, home: Path) -> None:
-        self.user_home = _find_user_home()
+        self.user_home = normalize_path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._workspaces = tuple(path for path in _path_spellings(workspace) if path != "/")
         self._homes = _path_spellings(home)
         self._links_left = _MAX_LINKS
@@ -100,26 +81,31 @@ class PathZones:
         broad = _BROAD.fullmatch(path)
         return (broad[1].rstrip("/") if broad else path) in self._workspaces
 
+    def is_workspace(self, folder: str | None) -> bool:
+        return folder is not None and resolve_links(folder) in self._workspaces
+
+    def is_own_repository(self, folder: str | None) -> bool:
+        """Whether git, run there, finds no repository that was made inside the workspace."""
+        path, top = resolve_links(folder or "/"), self._workspaces[-1] if self._workspaces else ""
+        while self.in_workspace(path):
+            if os.path.lexists(f"{path}/.git"):
+                return self.is_workspace(path)
+            if os.path.lexists(f"{path}/HEAD") or not (os.path.lexists(path) or path == top):
+                return False  # a bare repository, or a folder that is not known here
+            path = os.path.dirname(path)  # noqa: PTH120 - text, as everywhere here
+        return folder is not None and self.in_workspace(resolve_links(folder))
+
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
     def touches_agent(self, word: str, folder: str | None) -> bool:
-        """Whether a word is a path into the agent's home, or a text that names it. A workspace
-        inside that home is not part of it."""
+        """Whether a word is a path into the agent's home. A workspace inside that home is not part
+        of it."""
         if "/" not in word and not word.startswith("."):
             return False
-        if any(home in word for home in self._homes):
-            outside = word
-            for workspace in self._workspaces:
-                outside = outside.replace(workspace, "")
-            return any(home in outside for home in self._homes)
-        path = self.resolve_path(word.rpartition("=")[2].lstrip("@<>"), folder)
-        if path is None or " " in path:
-            return False
+        path = self.resolve_path(word.rpartition("=")[2].lstrip("@<>"), folder) or ""
         inside = any(path == home or _is_inside(path, home) for home in self._homes)
-        if inside or any(_is_inside(w, home) for w in self._workspaces for home in self._homes):
-            return inside and not self.in_workspace(path)
-        return ".hermes" in path.split("/")
+        return inside and not self.in_workspace(path)
 
     def explain_secret(self, word: str, folder: str | None, *, recursive: bool) -> str:
         """Why reading a path needs a person without a sandbox; empty when it does not."""
@@ -157,7 +143,10 @@ def normalize_path(path: str) -> str:
 
 
 def change_folder(argv: Argv, folder: str | None, user_home: str) -> str | None:
-    """The folder after a `cd` or `pushd`; None when known only at run time."""
+    """The folder after a command such as `cd`; None when known only at run time."""
+    argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
+    if argv[:1] not in (("cd",), ("pushd",), ("popd",)):
+        return folder
     words = [word for word in argv[1:] if word not in ("-P", "-L", "--", "-e")]
     target = words[0] if words else (user_home if argv[0] == "cd" else UNKNOWN)
     if UNKNOWN in target or target == "-" or argv[0] == "popd":
@@ -169,13 +158,6 @@ def change_folder(argv: Argv, folder: str | None, user_home: str) -> str | None:
 
 def _path_spellings(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys((normalize_path(str(path)), resolve_links(str(path)))))
-
-
-def _find_user_home() -> str:
-    try:
-        return normalize_path(str(Path.home()))
-    except RuntimeError:
-        return "/root"
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -1,8 +1,4 @@
-"""Recognises command lines that only read: known programs, known options, literal words.
-
-Nothing else lets a command run unasked without a sandbox. So a line is read here much more strictly
-than the shell reads it, and every option that is accepted is known.
-"""
+"""Recognises command lines that only read: known programs, known options, literal words."""
 
 from __future__ import annotations
 
@@ -11,8 +7,9 @@ from functools import cache
 from getopt import GetoptError, gnu_getopt
 
 from hermes.exec.command_policy.paths import PathZones, change_folder
-from hermes.exec.command_policy.types import UNKNOWN, Argv, SimpleCommand
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
+from hermes.exec.command_policy.types import Argv, SimpleCommand
+from hermes.exec.command_policy.words import LISTS, UNKNOWN, unquote_word
+from hermes.exec.command_policy.wrappers import program_name, simplify_command
 
 _MAX_PLAIN = 4000
 _TOKEN = re.compile(
@@ -29,90 +26,14 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PIECE = re.compile(
-    r"""'([^']*)' | "([^"]*)" | \\(.) | (\$\w+|\$\{\w+\}|[*?\[\]]) | ([^'"\\$*?\[\]]+)""",
-    re.VERBOSE,
-)
-_VARIABLE = re.compile(r"\$\w+|\$\{\w+\}")
 _RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function in coproc".split()
 )
-_GIT_SUBCOMMAND = "oneline stat patch name-only name-status graph all since= until= author= grep= \
-format= pretty= date= cached staged follow reverse no-merges merges numstat shortstat summary \
-unified= ignore-all-space diff-filter= abbrev-commit first-parent branches tags remotes max-count= \
-topo-order raw check no-color"
-_SHAPES = f"""
-ls|aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1|all almost-all human-readable
-cat|AbeEnstTuv|number show-all
-head|qvc:n:#|lines= bytes= quiet
-tail|qvfFc:n:#|lines= bytes= quiet follow
-wc|clmwL|lines words bytes chars
-grep egrep fgrep|rEFGPiIvwxclLoqshHnbzae:m:A:B:C:#|recursive include= exclude= exclude-dir= count \
-line-number ignore-case regexp= max-count= files-with-matches only-matching fixed-strings context=
-rg|nNiSswxvclFPoUHIqae:g:t:T:A:B:C:m:|files type= glob= hidden no-ignore line-number ignore-case \
-count files-with-matches sort= stats heading no-heading context= only-matching
-tree|aCdfFhinpsuL:I:P:|dirsfirst noreport
-pwd|LP|!none
-echo|neE|!text
-printf||!text
-true false : test [ sleep basename dirname expr which whereis type||!text
-date|uRI|utc !format
-uname|amnoprsv|all
-whoami groups arch lscpu nproc uptime free||!none
-id|ugGn|
-hostname|fsI|!none
-df|hHklTiaP|human-readable
-du|hsackd:xb|max-depth= human-readable summarize
-ps|AaefFlwuxjmo:p:C:u:|forest no-headers sort=
-file|bikLz|brief mime-type
-stat|fLtc:|format= printf=
-readlink realpath|fenmsqz|
-diff|uqrNbBwiyaU:|unified= brief recursive side-by-side
-cmp|bls|
-sort|bdfgGhinMrRuVsczk:t:|key= unique reverse numeric-sort
-uniq|cdDuizf:s:w:|!one
-cut|b:c:d:f:sz|delimiter= fields= characters= complement output-delimiter=
-tr|cCdst|
-rev tac||
-md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum|bct|check
-jq|crenSsMCaj|
-seq|ws:f:|
-sed|nErs|!script
-cd||!one
-git status|sbuvz|short branch porcelain
-git log|pn:zS:G:L:iEgwbsU:#|{_GIT_SUBCOMMAND}
-git diff|pwbsn:zU:S:G:#|{_GIT_SUBCOMMAND}
-git show|pn:swbzU:#|{_GIT_SUBCOMMAND}
-git blame|L:wMCslet|date=
-git ls-files|cdmostuvz|others exclude-standard cached modified
-git rev-parse|q|short verify abbrev-ref show-toplevel is-inside-work-tree git-dir show-prefix
-git describe||tags always dirty long abbrev= match=
-git shortlog|sne|summary numbered email since= until=
-git grep|niwlcEFPvhHoe:A:B:C:|line-number ignore-case count
-git branch|avr|all list remotes show-current contains= merged= no-merged= sort= format= !none
-git tag|ln|list sort= contains= !none
-git stash list||!none
-git remote|v|verbose !none
-git config|l|get= get-all= list !none
-pip list||format= user !none
-pip show|f|files
-npm ls|ag|depth= all json !none
-"""
-"""Program, short options and long options, as getopt takes them; `#` is for all digits. `!none`: no
-other words; `!one`: at most one, as a second would be written; `!text`: any words; `!format`: words
-that begin with a plus; `!script`: lines that are printed, and files."""
-_ASKS_VERSION = (("--version",), ("-V",), ("-version",))
-_VERSIONED = frozenset(
-    "python python3 node go cargo rustc gcc g++ cc clang java javac ruby php perl lua git npm pip "
-    "pip3 uv make cmake docker tar curl wget ffmpeg sqlite3 deno bun rustup openssl bash".split()
-)
-"""With --version they read no file of the workspace, as many others do."""
 _READS_FOLDERS = frozenset("grep egrep fgrep rg find tree du diff".split())
-_FIND_OPTION = re.compile(
-    r"-(?:i?name|i?path|type|maxdepth|mindepth|size|newer|[amc]time|[amc]min|not|o|a|and|or|print0?"
-    r"|empty|prune|perm|user|group|ls|printf|i?regex|xdev|depth|true|false|H|P|\d+)"
-)
+_FIND_OPTION = LISTS.compile_pattern("find tests", "-(?:{})")
 _SED_PRINTS = re.compile(r"(?:(?:\d+|\$|/[\w .:=-]*/)(?:,(?:\d+|\$|\+\d+|/[\w .:=^-]*/))?p;?)+")
+_EVALUATED = re.compile(r"-v|.*[$`]|.*%[^%a-zA-Z]*n", re.DOTALL)
+"""Words with which `printf` and `test` set variables, or run what is in a variable's name."""
 _COLOR = re.compile(r"--colou?r(?:=\w+)?|--no-color")
 
 
@@ -130,7 +51,7 @@ def read_plain_line(
         found = _TOKEN.match(text, at)
         kind, at = (found.lastgroup, found.end()) if found else (None, at)
         if found and kind == "word":
-            (files[target] if target else argv).append(_unquote_word(found[0], user_home))
+            (files[target] if target else argv).append(_read_word(found[0], user_home))
             target = ""
         elif kind in ("write", "read") and not target:
             target = str(kind)
@@ -139,8 +60,9 @@ def read_plain_line(
                 SimpleCommand(tuple(argv), folder, tuple(files["write"]), tuple(files["read"]))
             )
             argv, files = [], {"write": [], "read": []}
-            if found[0] in ("&&", ";", "\n") and commands[-1].argv[:1] == ("cd",):
-                folder = change_folder(commands[-1].argv, folder, user_home)
+            if found[0] not in ("|", "|&", "&"):
+                after = change_folder(commands[-1].argv, folder, user_home)
+                folder = after if found[0] != "||" or after == folder else None
         elif kind not in ("blank", "quiet"):
             return None
     if at < len(text) or target:
@@ -154,25 +76,18 @@ def _names_program(word: str) -> bool:
     return UNKNOWN not in word and "=" not in word and word not in _RESERVED
 
 
-def _unquote_word(word: str, user_home: str) -> str:
-    if word in ("[", "]"):
-        return word
-    start = ""
-    if word.startswith("~"):
-        start, word = (user_home, word[1:]) if word[1:2] in ("", "/") else (UNKNOWN, word[1:])
-    parts = []
-    for raw, quoted, escaped, live, plain in _PIECE.findall(word):
-        parts.append(UNKNOWN if live else raw or escaped or plain or _VARIABLE.sub(UNKNOWN, quoted))
-    return start + "".join(parts)
+def _read_word(source: str, user_home: str) -> str:
+    known = source[:2] in ("~", "~/") or not source.startswith("~")
+    return (
+        source if source in "[]" else unquote_word(source, user_home, UNKNOWN) if known else UNKNOWN
+    )
 
 
 def is_read_only(command: SimpleCommand) -> bool:
     """Whether a plain command is known to change nothing and to send nothing anywhere."""
-    if command.argv[1:] in _ASKS_VERSION and command.argv[0] in _VERSIONED and not command.writes:
-        return True
-    argv = simplify_git(command.argv)
+    argv = simplify_command(command.argv)
     options = set(command.argv[1 : 1 + len(command.argv) - len(argv)])
-    if options - {"--no-pager", "-P"} or command.writes:
+    if options - {"--no-pager", "-P", "--version"} or command.writes:
         return False  # `git -c` and `git -C`
     if UNKNOWN in "".join((*argv, *command.reads)):
         return False
@@ -187,11 +102,16 @@ def is_read_only(command: SimpleCommand) -> bool:
     )
 
 
+def is_reader(program: Argv) -> bool:
+    """Whether this program only reads, with options that are known."""
+    return "!version" not in _load_shapes().get(program, ("", ("!version",)))[1]
+
+
 def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
     """Why what a read-only command reads needs a person; empty when it does not."""
     name = program_name(command.argv)
-    if name == "git" and not path_zones.in_workspace(command.folder or ""):
-        return "git obeys the settings of a repository outside the project folder"
+    if name == "git" and not path_zones.is_own_repository(command.folder):
+        return "git obeys the settings of a repository that is not the project's own"
     shape = _load_shapes().get((name,))
     if shape is not None and "!text" in shape[1] and not command.reads:
         return ""
@@ -206,7 +126,7 @@ def explain_private_read(command: SimpleCommand, path_zones: PathZones) -> str:
 
 def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
     if "!text" in long and not short:
-        return "-v" not in args  # of `printf` and `test`, it may run what is in a variable's name
+        return not any(map(_EVALUATED.match, args))
     known = [option for option in long if not option.startswith("!")]
     try:
         options, words = gnu_getopt([a for a in args if not _COLOR.fullmatch(a)], short, known)
@@ -215,18 +135,21 @@ def _matches_shape(args: Argv, short: str, long: tuple[str, ...]) -> bool:
     if "!script" in long:
         quiet = any(name == "-n" for name, _ in options)
         return bool(quiet and words and _SED_PRINTS.fullmatch(words[0]))
+    if "!version" in long:
+        return len(args) == 1 and not words
     if "!format" in long:
         return all(word.startswith("+") for word in words)
+    if "!processes" in long:  # `e` without a dash, or `-o environ`, shows environments
+        return "env" not in " ".join(args) and all(re.fullmatch(r"[aufwxlj\d]+", w) for w in words)
     return not words if "!none" in long else len(words) <= 1 if "!one" in long else True
 
 
 @cache
 def _load_shapes() -> dict[Argv, tuple[str, tuple[str, ...]]]:
     shapes: dict[Argv, tuple[str, tuple[str, ...]]] = {}
-    for line in _SHAPES.strip().splitlines():
-        names, short, long = line.split("|")
+    for names, short, long in LISTS.get_table("read-only programs"):
         shape = (short.replace("#", "0123456789"), tuple(long.split()))
         words = tuple(names.split())
-        for prefix in [words] if words[0] in ("git", "npm", "pip") else [(n,) for n in words]:
-            shapes[prefix] = shape
+        together = words[0] in ("git", "npm", "pip")
+        shapes |= dict.fromkeys([words] if together else [(name,) for name in words], shape)
     return shapes

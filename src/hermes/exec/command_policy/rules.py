@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,6 @@ class CommandRules:
         self.rules = tuple(rules)
         for rule in self.rules:
             _check_examples(rule)
-        self._index = _index_by_program(rule for rule in self.rules if rule.escalate is None)
 
     @classmethod
     def load_rules(cls, data: Any) -> CommandRules:
@@ -45,14 +45,16 @@ class CommandRules:
 
     def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
         """The strictest rule that matches a simple command."""
-        rules = self._index.get(argv[0], ()) if argv else ()
-        found = [rule for rule in rules if rule.matches_command(argv)]
+        found = [r for r in self.rules if r.escalate is None and r.matches_command(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
-def build_grant(prefix: tuple[str, ...]) -> CommandRule:
+def build_grant(prefix: tuple[str, ...], access: Access | None = None) -> CommandRule:
     """The rule for an answer of "session" or "always"."""
-    return CommandRule("allow", prefix, "allowed by an earlier answer")
+    from hermes.exec.command_policy.words import REMEMBERED_PREFIXES
+
+    exact = REMEMBERED_PREFIXES.isdisjoint((prefix[:1], prefix[:2]))
+    return CommandRule("allow", prefix, escalate=access, exact=exact)
 
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
@@ -61,19 +63,11 @@ def rule_to_data(rule: CommandRule) -> dict[str, Any]:
         "decision": rule.decision,
         "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
     }
-    extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
+    extra: dict[str, Any] = {"reason": rule.reason, "exact": rule.exact}
+    extra |= {"match": list(rule.match), "miss": list(rule.miss)}
     if rule.escalate is not None:
         extra["escalate"] = msgspec.json.decode(msgspec.json.encode(rule.escalate))  # no tuples
     return data | {key: value for key, value in extra.items() if value}
-
-
-def _index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
-    index: dict[str, list[CommandRule]] = {}
-    for rule in rules:
-        first = rule.prefix[0]
-        for name in (first,) if isinstance(first, str) else first:
-            index.setdefault(name, []).append(rule)
-    return index
 
 
 def _parse_rule(number: int, item: Any) -> CommandRule:
@@ -101,10 +95,6 @@ def _check_examples(rule: CommandRule) -> None:
 
 
 def _split_words(text: str) -> tuple[str, ...]:
-    if not set(text) & set("'\"\\#"):
-        return tuple(text.split())
-    import shlex
-
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

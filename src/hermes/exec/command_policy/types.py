@@ -11,8 +11,6 @@ from hermes.core.escalation import Access
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Argv: TypeAlias = tuple[str, ...]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
-UNKNOWN = "\0"
-"""Stands in a word for a part that is known only at run time."""
 
 
 class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,10 +27,12 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     escalate: Access | None = None
     """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
+    exact: bool = False
+    """Whether the prefix is the whole command."""
+
     def matches_command(self, argv: Argv) -> bool:
-        if len(argv) < len(self.prefix):
-            return False
-        return all(
+        size = len(self.prefix)
+        return (len(argv) == size or (len(argv) > size and not self.exact)) and all(
             word == want if isinstance(want, str) else word in want
             for word, want in zip(argv, self.prefix, strict=False)
         )
@@ -64,22 +64,12 @@ class Judgement(Struct, frozen=True):
     """The prefixes that "session" and "always" would allow; empty when the answer must not be
     remembered."""
     understood: bool = True
-    """Whether every part was understood. If not, the hard denials could not be checked completely:
-    where nobody is asked (yolo), the command must not run if it names one of their programs
-    (`hard_denials.find_hard_program`)."""
+    """Whether every part was understood, so that the hard denials were checked completely."""
     commits: bool = False
     """Whether git writes to the repository."""
     acting: tuple[Argv, ...] = ()
     """The commands that do more than read, where rules about escalation may cover them."""
-    need: tuple[str, Access] | None = None
-    """Why it cannot work inside the walls, and what would let it."""
 
 
 class TooComplexError(Exception):
     """The command exceeds the limits of the analysis."""
-
-
-def display_argv(argv: Argv) -> Argv:
-    """The words as a person would write them, with `…` for what is unknown."""
-    unknown = UNKNOWN in "".join(argv)
-    return tuple(word.replace(UNKNOWN, "…") for word in argv) if unknown else argv

@@ -7,28 +7,19 @@ import re
 from msgspec import Struct
 
 from hermes.exec.command_policy.types import Argv
+from hermes.exec.command_policy.words import LISTS
 
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
-HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice ionice stdbuf".split())
+HARMLESS_WRAPPERS = frozenset("nohup timeout gtimeout time nice stdbuf".split())
 """They change nothing about the command they run but its time and its output."""
 _STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _OPTIONS: dict[str, tuple[str, int]] = {
-    **dict.fromkeys("nohup setsid command builtin coproc busybox fakeroot".split(), ("", 0)),
-    **dict.fromkeys("chroot chrt taskset".split(), ("", 1)),
-    **dict.fromkeys(("timeout", "gtimeout"), ("-s -k --signal --kill-after", 1)),
-    **dict.fromkeys(("xargs", "gxargs"), ("-I -n -P -L -d -s -E -a --max-args --max-procs", 0)),
-    "sudo": ("-u -g -h -p -C -D -R -T -U -r -t", 0),
-    "doas": ("-u -C", 0),
-    "exec": ("-a", 0),
-    "nice": ("-n --adjustment", 0),
-    "ionice": ("-c -n --class --classdata", 0),
-    "time": ("-f -o --format --output", 0),
-    "stdbuf": ("-i -o -e --input --output --error", 0),
-    "flock": ("-w -E --timeout --conflict-exit-code", 1),
-    "strace": ("-o -e -p -s -u", 0),
-    "env": ("-u --unset -C --chdir", 0),
+    name: (valued, int(words))
+    for names, valued, words in LISTS.get_table("wrappers")
+    for name in names.split()
 }
 """Options that take a value, and the number of words before the command."""
+WRAPPERS = frozenset(_OPTIONS)
 _GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env".split())
 _SYSTEM_FOLDERS = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 
@@ -45,7 +36,7 @@ def program_name(argv: Argv) -> str:
     return argv[0].rpartition("/")[2] if argv else ""
 
 
-def simplify_git(argv: Argv) -> Argv:
+def simplify_command(argv: Argv) -> Argv:
     """The command as rules name it: a system program without its folder, git without the options
     before its subcommand."""
     if argv and _SYSTEM_FOLDERS.fullmatch(argv[0]):
@@ -53,6 +44,12 @@ def simplify_git(argv: Argv) -> Argv:
     if argv[:1] != ("git",):
         return argv
     return ("git", *argv[_skip_options(argv, 1, _GIT_VALUED) :])
+
+
+def abbreviates_option(arg: str, *names: str) -> bool:
+    """Whether a program may take this word for one of these long options: their beginnings do."""
+    name = arg.partition("=")[0]
+    return len(name) > 2 and name[:2] == "--" and any(n.startswith(name[2:]) for n in names)
 
 
 def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
@@ -64,6 +61,9 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return _unwrap_find(argv)
     if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(argv)):
         return WrappedCommands(scripts=(text,))
+    if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
+        text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
+        return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
     if name in ("eval", "watch"):
         at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
         return WrappedCommands(scripts=(" ".join(argv[at:]),))
@@ -89,8 +89,16 @@ def _skip_options(argv: Argv, at: int, valued: frozenset[str]) -> int:
         at += 1
         if argv[at - 1] == "--":
             break
-        at += argv[at - 1] in valued
+        at += _takes_value(argv[at - 1], valued)
     return at
+
+
+def _takes_value(option: str, valued: frozenset[str]) -> bool:
+    """Whether the next word is this option's value: `-u`, `-nu`, `--us`; not `-uroot`."""
+    if option.startswith("--"):
+        return len(option) > 2 and any(name.startswith(option) for name in valued)
+    takes = [at for at, letter in enumerate(option) if f"-{letter}" in valued]
+    return bool(takes) and takes[0] == len(option) - 1
 
 
 def _find_script(argv: Argv) -> str:

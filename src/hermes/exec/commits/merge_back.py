@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -10,48 +9,59 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from msgspec import structs
 
-from hermes.exec.commits.overlay import (
-    COPIED_TREES,
-    UNFINISHED_OPERATIONS,
-    OverlayCopy,
-    hash_content,
-    is_missing,
-    open_regular,
-    read_regular,
-    walk_files,
-)
-from hermes.exec.snapshots.shadow_repo import find_git
+from hermes.exec.commits import overlay
+from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
+from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_REFERENCE = re.compile(rf"(?:{_SHA}|ref: refs/[^\x00-\x20\x7f]{{1,500}})\n?")
+_REF_KIND = r"refs/(?:stash$|(?:heads|tags|remotes)/)"
+"""Other references change what git shows (refs/replace), or belong to programs."""
+_OTHER_KIND = (
+    "only branches, tags, the stash and remote branches are taken from the sandbox, not {!r}"
+)
+_REFERENCE = re.compile(rf"(?:{_SHA}|ref: (?={_REF_KIND})[^\x00-\x20\x7f]{{1,500}})\n?")
 _SHA_LINES = re.compile(rf"(?:{_SHA}\b[^\n\0]*\n?)*")
 _PACKED_REFS = re.compile(rf"(?:#[^\n\0]*\n|\^{_SHA}\n|{_SHA} refs/[^\x00-\x20\x7f]+\n)*")
 _REF_NAME = re.compile(
-    r"(?:refs|logs)/(?!.*(?:\.\.|//|/[.-]|@\{|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
+    rf"(?:(?={_REF_KIND})|logs/(?=HEAD$|{_REF_KIND}))"
+    r"(?!.*(?:\.\.|//|/[.-]|@\{|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
 )
 _HEAD_FILES = frozenset(
     "ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD FETCH_HEAD AUTO_MERGE "
     "MERGE_AUTOSTASH".split()
 )
 _MESSAGE_FILES = frozenset("COMMIT_EDITMSG MERGE_MSG SQUASH_MSG MERGE_MODE".split())
+_TOP_FILES = (*_HEAD_FILES, *_MESSAGE_FILES, "HEAD", "index", "packed-refs")
 _MAX_BYTES_OF = {"index": 256 << 20, "packed-refs": 64 << 20}
 _MAX_LOG_BYTES = 64 << 20
 _MAX_OTHER_BYTES = 1 << 20
-_LOOSE_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}(?:[0-9a-f]{24})?")
-_PACK_FILE = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
+_OBJECT_NAME = re.compile(
+    rf"[0-9a-f]{{2}}/[0-9a-f]{{38}}(?:[0-9a-f]{{24}})?|pack/pack-{_SHA}\.(?:pack|idx)"
+)
+_MISSING_LINKS = 2
+"""Exit status of `git fsck` when an object refers to others that are not there."""
 _SUBMODULE_MODE = b"160000"
 _MAX_SINGLE_SYNCS = 200
 """Objects that are synced one by one; more than that are synced together."""
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
+_IGNORED_MISTAKES = """
+    badDate badDateOverflow badEmail badName badTimezone missingEmail missingNameBeforeEmail
+    missingSpaceBeforeDate missingSpaceBeforeEmail zeroPaddedDate gitmodulesMissing
+""".split()
+"""Findings of `git fsck` in the history of well-known projects, which do no harm; and a .gitmodules
+that is not among the new objects."""
 _GIT_SETTINGS = """
     core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.pager=cat
     gc.auto=0 maintenance.auto=false submodule.recurse=false protocol.allow=never
+    fsck.emptyName=error fsck.fullPathname=error fsck.hasDot=error fsck.hasDotdot=error
+    fsck.hasDotgit=error
 """.split()
+_GIT_SETTINGS += [f"fsck.{name}=ignore" for name in _IGNORED_MISTAKES]
 
 
 class ChangesRejected(Exception):
@@ -63,6 +73,12 @@ class NoRepository(ChangesRejected):
 
     def __init__(self) -> None:
         super().__init__("this folder has no repository of its own")
+
+
+class _IndexEntry(NamedTuple):
+    path: bytes
+    is_submodule: bool
+    hides_changes: bool
 
 
 def merge_changes(copy: OverlayCopy) -> None:
@@ -84,7 +100,7 @@ def _init_repository(copy: OverlayCopy) -> OverlayCopy:
     """Create the repository ourselves: its settings are git's defaults, not the command's."""
     until = time.monotonic() + _LOCK_SECONDS
     while os.path.lexists(copy.git):
-        if not is_missing(copy.git) or time.monotonic() > until:
+        if not overlay.is_missing(copy.git) or time.monotonic() > until:
             raise ChangesRejected("another program created .git meanwhile")
         time.sleep(0.02)
     _run_git(copy, "init", "--quiet", location={})
@@ -97,8 +113,10 @@ def _merge_existing(copy: OverlayCopy) -> None:
     try:
         new, removed = _find_changes(copy)
         if new or removed:
-            _copy_objects(copy)
-            _check_connectivity(copy, new)
+            incoming = _copy_objects(copy)
+            _check_objects(copy, incoming)
+            _check_connectivity(copy, new, incoming)
+            _store_objects(copy, incoming)
             _replace_files(copy, new, removed)
     except OSError as error:
         reason = f"the repository cannot be written ({error.strerror})"
@@ -111,7 +129,7 @@ def _merge_existing(copy: OverlayCopy) -> None:
 def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
     """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
     may not be merged."""
-    for name in UNFINISHED_OPERATIONS:
+    for name in overlay.UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
             raise ChangesRejected(
                 f"git stopped in the middle of an operation ({name}), whose plan cannot be taken "
@@ -119,30 +137,46 @@ def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
             )
     found: dict[str, bytes] = {}
     present = set()
-    for name, data in _read_files(copy):
+    other_refs: dict[str, bytes] = {}
+    for name, data in _read_files(copy.folder):
         present.add(name)
         if data is None or copy.before.get(name) != hash_content(data):
             found[name] = _validate_file(copy, name, data)
-    removed = [n for n in copy.before if n not in present and _is_mergeable(n)]
+        other_refs.update(_list_other_refs(name, data))
+    gone = [name for name in copy.before if name not in present]
+    removed = [name for name in gone if name in _TOP_FILES or _REF_NAME.fullmatch(name)]
     if "HEAD" in removed:
         raise ChangesRejected("HEAD was removed")
+    if "packed-refs" in found or set(gone) - set(removed):
+        _check_other_refs(copy, other_refs)
     return found, removed
 
 
-def _read_files(copy: OverlayCopy) -> Iterator[tuple[str, bytes | None]]:
-    """The files of the overlay that may be merged."""
-    for name in (*_HEAD_FILES, *_MESSAGE_FILES, "HEAD", "index", "packed-refs"):
-        if os.path.lexists(copy.folder / name):
-            yield name, read_regular(copy.folder / name, _max_bytes(name))
-    for tree in COPIED_TREES:
-        for name, folder in walk_files(copy.folder, tree):
+def _read_files(git: Path) -> Iterator[tuple[str, bytes | None]]:
+    """The files of a repository or an overlay that may be merged, packed references first."""
+    for name in _TOP_FILES:
+        if os.path.lexists(git / name):
+            yield name, read_regular(git / name, _max_bytes(name))
+    for tree in overlay.COPIED_TREES:
+        for name, folder in overlay.walk_files(git, tree):
             yield name, read_regular(name.rpartition("/")[2], _max_bytes(name), folder=folder)
 
 
-def _is_mergeable(name: str) -> bool:
-    return name in _HEAD_FILES | _MESSAGE_FILES | {"HEAD", "index", "packed-refs"} or bool(
-        _REF_NAME.fullmatch(name)
-    )
+def _list_other_refs(name: str, data: bytes | None) -> Iterator[tuple[str, bytes]]:
+    """Name and value of references in this file that are never merged."""
+    refs: list[tuple[str, bytes]] = []
+    if data and name == "packed-refs":
+        lines = (line for line in data.splitlines() if line[:1] not in (b"#", b"^"))
+        refs = [(os.fsdecode(line[line.find(b" ") + 1 :]), line.split(b" ")[0]) for line in lines]
+    elif data and name.startswith("refs/"):
+        refs = [(name, data.rstrip(b"\n"))]
+    yield from (ref for ref in refs if not re.match(_REF_KIND, ref[0]))
+
+
+def _check_other_refs(copy: OverlayCopy, now: Mapping[str, bytes]) -> None:
+    before = dict(r for file in _read_files(copy.git) for r in _list_other_refs(*file))
+    if changed := sorted(ref for ref, _ in before.items() ^ now.items()):
+        raise ChangesRejected(_OTHER_KIND.format(changed[0][:100]))
 
 
 def _max_bytes(name: str) -> int:
@@ -161,6 +195,8 @@ def _validate_file(copy: OverlayCopy, name: str, data: bytes | None) -> bytes:
         _require_valid(_PACKED_REFS.fullmatch(text), name)
     elif name == "HEAD" or name.startswith("refs/"):
         _require_valid(_REFERENCE.fullmatch(text), name)
+    if "/" in name and not re.match(rf"logs/HEAD$|(?:logs/)?{_REF_KIND}", name):
+        raise ChangesRejected(_OTHER_KIND.format(name[:100]))
     if "/" in name:
         _require_valid(_REF_NAME.fullmatch(name), name)
     return data
@@ -172,41 +208,43 @@ def _require_valid(valid: object, name: str) -> None:
 
 
 def _check_index(copy: OverlayCopy, data: bytes) -> None:
-    """Reject paths that lead into .git, and folders that become repositories of their own: git
-    would read settings in them that the command may have written."""
-    links = set()
-    for mode, path in _list_index_entries(copy, data):
-        for part in path.lower().split(b"/"):
+    """Reject paths that lead into .git, folders that become repositories of their own (git would
+    read settings in them that the command may have written), and marks that hide changes."""
+    suspects = set()
+    for entry in _list_index_entries(copy, data):
+        for part in entry.path.lower().split(b"/"):
             if part in (b"", b".", b"..", b".git") or part.startswith(b".git:"):
-                raise ChangesRejected(f"the index names {os.fsdecode(path)[:100]!r}")
-        if mode == _SUBMODULE_MODE:
-            links.add(path)
-    if not links:
+                raise ChangesRejected(f"the index names {os.fsdecode(entry.path)[:100]!r}")
+        if entry.is_submodule or entry.hides_changes:
+            suspects.add(entry)
+    if not suspects:
         return
     old = read_regular(copy.git / "index")
-    known = (
-        {path for mode, path in _list_index_entries(copy, old) if mode == _SUBMODULE_MODE}
-        if old
-        else set()
-    )
-    if new := sorted(links - known):
+    if new := sorted(suspects.difference(_list_index_entries(copy, old) if old else ())):
+        path = os.fsdecode(new[0].path)[:100]
+        if new[0].hides_changes:
+            raise ChangesRejected(
+                f"the index marks {path} as unchanged (skip-worktree or assume-unchanged), which "
+                "would hide changes from the user"
+            )
         raise ChangesRejected(
-            f"{os.fsdecode(new[0])[:100]} is a repository of its own: remove its .git, ignore it, "
-            "or leave it to the user to add it"
+            f"{path} is a repository of its own: remove its .git, ignore it, or leave it to the "
+            "user to add it"
         )
 
 
-def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Mode and path of all entries of an index, read by git from a file only we can change."""
+def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[_IndexEntry]:
+    """All entries of an index, read by git from a file only we can change."""
     file = copy.folder.parent / "index-to-check"
     file.write_bytes(index)
     listed = _run_git(
-        copy, "ls-files", "--stage", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
+        copy, "ls-files", "--stage", "-v", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
     )
     for entry in listed.split(b"\0"):
         if entry:
             about, _, path = entry.partition(b"\t")
-            yield about.split(b" ", 1)[0], path
+            tag, mode, *_ = about.split(b" ")
+            yield _IndexEntry(path, mode == _SUBMODULE_MODE, tag == b"S" or tag.islower())
 
 
 def _run_git(
@@ -215,23 +253,14 @@ def _run_git(
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
     location: Mapping[str, str] | None = None,
+    accepted: int = 0,
 ) -> bytes:
-    """Run git on the repository itself, with everything disabled that runs other programs."""
+    """Run git on the repository itself, with everything disabled that runs other programs.
+    `accepted`: an exit status that is no failure."""
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
-    environ = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/nonexistent",
-        "LC_ALL": "C",
-        **location,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        **(env or {}),
-    }
+    environ = {**SAFE_GIT_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})}
     try:
         done = subprocess.run(
             argv, input=data, capture_output=True, env=environ, cwd=copy.workspace,
@@ -239,7 +268,7 @@ def _run_git(
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ChangesRejected(f"git {words[0]} took too long") from None
-    if done.returncode:
+    if done.returncode not in (0, accepted):
         why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
         raise ChangesRejected(f"git {words[0]}: {why}")
     return done.stdout
@@ -248,26 +277,39 @@ def _run_git(
 # Writing
 
 
-def _copy_objects(copy: OverlayCopy) -> None:
-    """Copy new objects. They are named by their content, so existing ones are never replaced. The
-    index of a pack comes last, because git finds packs by it."""
-    stored = 0
-    for last in (False, True):
-        for path, folder in walk_files(copy.folder, "objects"):
-            name = path.removeprefix("objects/")
-            target = copy.git / "objects" / name
-            if _is_object_name(name) and name.endswith(".idx") is last and not target.exists():
-                source = open_regular(name.rpartition("/")[2], folder)
-                if source >= 0:
-                    stored += 1
-                    with os.fdopen(source, "rb") as file:
-                        _store_object(target, file, sync=stored <= _MAX_SINGLE_SYNCS)
-    if stored > _MAX_SINGLE_SYNCS:
+def _copy_objects(copy: OverlayCopy) -> Path:
+    """Copy new objects to a repository of their own, which no command sees, and return it."""
+    incoming = copy.folder.parent / "incoming"
+    hashing = _run_git(copy, "rev-parse", "--show-object-format").decode().strip()
+    words = ("init", "--quiet", "--bare", "--template=", f"--object-format={hashing}")
+    _run_git(copy, *words, str(incoming), location={})
+    for path, folder in overlay.walk_files(copy.folder, "objects"):
+        name = path.removeprefix("objects/")
+        if _OBJECT_NAME.fullmatch(name) and not (copy.git / "objects" / name).exists():
+            source = overlay.open_regular(name.rpartition("/")[2], folder)
+            if source >= 0:
+                with os.fdopen(source, "rb") as file:
+                    _store_object(incoming / "objects" / name, file, sync=False)
+    return incoming
+
+
+def _check_objects(copy: OverlayCopy, incoming: Path) -> None:
+    """Check that every object is what its name says and is well-formed. What it refers to may be in
+    the repository itself."""
+    words = ("fsck", "--full", "--no-dangling", "--no-progress")
+    _run_git(copy, *words, location={"GIT_DIR": str(incoming)}, accepted=_MISSING_LINKS)
+
+
+def _store_objects(copy: OverlayCopy, incoming: Path) -> None:
+    """Existing objects are never replaced. The index of a pack comes last, because git finds packs
+    by it."""
+    found = [path for path in (incoming / "objects").glob("*/*") if path.is_file()]
+    for number, path in enumerate(sorted(found, key=lambda path: path.suffix == ".idx")):
+        target = copy.git / "objects" / path.relative_to(incoming / "objects")
+        with path.open("rb") as file:
+            _store_object(target, file, sync=number < _MAX_SINGLE_SYNCS)
+    if len(found) > _MAX_SINGLE_SYNCS:
         os.sync()
-
-
-def _is_object_name(name: str) -> bool:
-    return bool(_LOOSE_OBJECT.fullmatch(name) or _PACK_FILE.fullmatch(name))
 
 
 def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
@@ -285,7 +327,7 @@ def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes]) -> None:
+def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes], incoming: Path) -> None:
     """Check, as after a fetch, that everything the new references lead to exists."""
     tips = set()
     for name, data in new.items():
@@ -293,7 +335,8 @@ def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes]) -> None:
             tips.update(re.findall(rf"^\^?({_SHA})", data.decode("utf-8", "replace"), re.MULTILINE))
     if tips:
         words = ("rev-list", "--objects", "--stdin", "--quiet", "--not", "--all")
-        _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n")
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(incoming / "objects")}
+        _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n", env=env)
 
 
 def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[str]) -> None:
@@ -315,8 +358,7 @@ def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[st
             locks.pop(name).rename(copy.git / name)
     finally:
         for lock in locks.values():
-            with contextlib.suppress(FileNotFoundError):
-                lock.unlink()
+            lock.unlink(missing_ok=True)
 
 
 def _lock_file(target: Path, data: bytes) -> Path:

@@ -79,13 +79,13 @@ def create_copy(workspace: Path, home: Path) -> OverlayCopy:
                     "the repository has too many branches, or too large an index"
                 )
             before[name] = hash_content(data)
-            _write_file(copy / name, data)
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes(data)
         _prepare_folders(copy, git)
-    except OverlayUnavailable:
+    except (OSError, OverlayUnavailable) as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OverlayUnavailable):
+            raise
         reason = f"the repository cannot be copied ({error.strerror})"
         raise OverlayUnavailable(reason) from None
     return OverlayCopy(copy, git, workspace, before)
@@ -173,11 +173,6 @@ def read_regular(
 
 def hash_content(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 def _prepare_folders(copy: Path, git: Path) -> None:

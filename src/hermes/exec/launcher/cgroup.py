@@ -1,6 +1,7 @@
-"""Control groups that limit one command, of either version; where we may create them."""
+"""Control groups, of either version, that limit the commands of a session where we may create
+them."""
 
-# ruff: noqa: PTH102, PTH106, PTH123, PTH208
+# ruff: noqa: PTH102, PTH106, PTH120, PTH123
 from __future__ import annotations
 
 import contextlib
@@ -10,17 +11,20 @@ from functools import cache
 
 _PREFIX = "hermes-"
 _CONTROLLERS = ("memory", "pids")
+_SUPERVISORS = 20
+"""Processes of ours that a session may have besides those of its commands."""
 
 
-def join_groups() -> list[str]:
+def join_groups(session: str) -> list[str]:
     """Create groups and move this process into them, without limits yet; [] where we may not.
 
-    Moving a process takes the kernel up to 20 ms, so it is done ahead of time.
+    A session has a group with the limits, and each of its commands a group in that one; without a
+    session a command is limited alone. Moving takes the kernel up to 20 ms, so it is done early.
     """
     joined: list[str] = []
     wanted = set(_CONTROLLERS)
     for controllers, folder in _find_parents():
-        group = f"{folder}/{_PREFIX}{os.getpid()}"
+        group = f"{folder}/{_PREFIX}{os.getppid()}-{session or os.getpid()}/{os.getpid()}"
         if wanted & controllers and _create_and_enter(group):
             joined.append(group)
             wanted -= controllers
@@ -34,20 +38,34 @@ def can_limit() -> bool:
         group = f"{folder}/{_PREFIX}{os.getpid()}"
         with contextlib.suppress(OSError):
             os.mkdir(group, 0o755)
-            os.rmdir(group)
+            with contextlib.suppress(OSError):  # another process that tidies up may be faster
+                os.rmdir(group)
             if os.access(f"{folder}/cgroup.procs", os.W_OK):
                 wanted -= controllers
     return not wanted
 
 
 def set_limits(groups: list[str], memory: int, processes: int) -> bool:
-    """Limit all processes in these groups; True when both limits could be set."""
-    memory_set = _write_limit(groups, ("memory.max", "memory.limit_in_bytes"), memory)
-    _write_limit(groups, ("memory.memsw.limit_in_bytes",), memory)
-    _write_limit(groups, ("memory.swap.max",), 0)
-    return (
-        _write_limit(groups, ("pids.max",), processes + 1) and memory_set
-    )  # one more: the supervisor
+    """Limit all processes of the session with these groups; True when both limits could be set."""
+    sessions = [os.path.dirname(group) for group in groups]
+    memory_set = _write_limit(sessions, ("memory.max", "memory.limit_in_bytes"), memory)
+    _write_limit(sessions, ("memory.memsw.limit_in_bytes",), memory)
+    _write_limit(sessions, ("memory.swap.max",), 0)
+    return _write_limit(sessions, ("pids.max",), processes + _SUPERVISORS) and memory_set
+
+
+def count_hits(groups: list[str]) -> tuple[int, int]:
+    """How many processes in these groups were killed for want of memory, and how often one could
+    not be started."""
+    memory = [f"{g}/memory.{n}" for g in groups for n in ("events", "oom_control")]
+    # Linux counts in the group of the process, since 6.10 in that of the limit.
+    forks = [f"{g}/pids.events" for group in groups for g in (group, os.path.dirname(group))]
+    return _sum_counts(memory, "oom_kill "), _sum_counts(forks, "max ")
+
+
+def _sum_counts(paths: list[str], label: str) -> int:
+    lines = (line for path in paths for line in _read_lines(path) if line.startswith(label))
+    return sum(int(line.removeprefix(label)) for line in lines)
 
 
 def stop_forking(groups: list[str]) -> None:
@@ -58,20 +76,21 @@ def stop_forking(groups: list[str]) -> None:
 def remove_groups(pid: int = 0) -> None:
     """Remove the groups of a process that has ended; 0: of all that have ended."""
     for _, folder in _find_parents():
-        if pid:
-            names = [f"{_PREFIX}{pid}"]
-        else:
-            names = [
-                name for name in _list_groups(folder) if not _is_alive(name.removeprefix(_PREFIX))
-            ]
-        for name in names:
-            with contextlib.suppress(OSError):
-                os.rmdir(f"{folder}/{name}")
+        for name in _list_names(folder, _PREFIX):
+            launcher = name.removeprefix(_PREFIX).partition("-")[0]
+            if launcher == str(os.getpid()):
+                leaves = [str(pid)] if pid else []
+            else:
+                leaves = [] if _is_alive(launcher) else _list_names(f"{folder}/{name}")
+            for leaf in (*leaves, "."):
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.normpath(f"{folder}/{name}/{leaf}"))
 
 
-def _list_groups(folder: str) -> list[str]:
+def _list_names(folder: str, prefix: str = "") -> list[str]:
     try:
-        return [name for name in os.listdir(folder) if name.startswith(_PREFIX)]
+        with os.scandir(folder) as entries:
+            return [e.name for e in entries if e.name.startswith(prefix) and e.is_dir()]
     except OSError:
         return []
 
@@ -81,7 +100,7 @@ def _write_limit(groups: list[str], names: tuple[str, ...], value: int) -> bool:
     for group in groups:
         for name in names:
             with contextlib.suppress(OSError):
-                _write_number(f"{group}/{name}", value)
+                _write_value(f"{group}/{name}", value)
                 done = True
     return done
 
@@ -91,20 +110,38 @@ def _is_alive(pid: str) -> bool:
 
 
 def _create_and_enter(group: str) -> bool:
-    try:
-        os.mkdir(group, 0o755)
-        _write_number(f"{group}/cgroup.procs", 0)
-    except OSError:
+    session = os.path.dirname(group)
+    for _ in range(5):
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(session, 0o755)
+                _write_limit([session], ("memory.use_hierarchy",), 1)  # before Linux 5.11
+            for name in _CONTROLLERS:
+                with contextlib.suppress(OSError):
+                    _write_value(f"{session}/cgroup.subtree_control", f"+{name}")
+            os.mkdir(group, 0o755)
+            _write_value(f"{group}/cgroup.procs", 0)
+        except FileNotFoundError:  # the session's last command has ended just now
+            continue
+        except OSError:
+            break
+        return True
+    leave_groups([group])
+    return False
+
+
+def leave_groups(groups: list[str]) -> None:
+    """Remove groups that this process has left."""
+    for group in groups:
         with contextlib.suppress(OSError):
             os.rmdir(group)
-        return False
-    return True
+            os.rmdir(os.path.dirname(group))
 
 
-def _write_number(path: str, value: int) -> None:
+def _write_value(path: str, value: int | str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, b"%d" % value)
+        os.write(fd, str(value).encode())
     finally:
         os.close(fd)
 

@@ -49,6 +49,7 @@ class ChildSetup:
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
         self._has_cgroup_limits = False
+        self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
 
@@ -141,6 +142,11 @@ class ChildSetup:
         with contextlib.suppress(BlockingIOError):
             return b'"exit-code"' not in os.read(self._status[0], 4096)
         return True
+
+    def count_limit_hits(self) -> tuple[int, int]:
+        """Processes killed for want of memory, and those that could not be started."""
+        killed, refused = cgroup.count_hits(self._groups)
+        return killed - self._hits[0], refused - self._hits[1]
 
     def stop_forking(self) -> None:
         """Called before processes are killed: none may fork faster than we kill."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from hermes.exec.launcher import cgroup
+from hermes.exec.launcher.protocol import SESSION_SIZE
 from hermes.exec.launcher.supervisor import (
     become_reaper,
     list_descendants,
@@ -29,7 +30,7 @@ _MAX_FDS = 4
 
 
 def main() -> NoReturn:
-    """Serve the socket on file descriptor 0: each byte carries the descriptors of one command."""
+    """Serve the socket on file descriptor 0: each message carries the descriptors of a command."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
@@ -40,19 +41,20 @@ def main() -> NoReturn:
     cgroup.remove_groups()
     supervisors: set[int] = set()
     spare: socket.socket | None = None
+    session = b" " * SESSION_SIZE
     while True:
         ready, _, _ = select.select([0, wake], [], [], None if spare else _SPARE_DELAY)
         if wake in ready:
             _reap_supervisors(wake, supervisors)
         if 0 in ready:
-            byte, fds, _, _ = socket.recv_fds(requests, 1, _MAX_FDS)
-            if not byte:
+            session, fds, _, _ = socket.recv_fds(requests, SESSION_SIZE, _MAX_FDS)
+            if not session:
                 break
-            _assign_supervisor(fds, spare, supervisors)
+            _assign_supervisor(session, fds, spare, supervisors)
             spare = None
         elif not ready:
             with contextlib.suppress(OSError):
-                spare = _fork_supervisor(supervisors)
+                spare = _fork_supervisor(supervisors, session)  # the next is likely of the same
     if spare:
         spare.close()
     while supervisors:
@@ -62,7 +64,7 @@ def main() -> NoReturn:
 
 
 def _assign_supervisor(
-    fds: Sequence[int], spare: socket.socket | None, supervisors: set[int]
+    session: bytes, fds: Sequence[int], spare: socket.socket | None, supervisors: set[int]
 ) -> None:
     """Give the descriptors of a command to the waiting supervisor, or to a new one."""
     for fd in fds:
@@ -70,10 +72,10 @@ def _assign_supervisor(
     try:
         if spare:
             with spare, contextlib.suppress(ConnectionError):  # somebody killed it
-                socket.send_fds(spare, [b"c"], fds)
+                socket.send_fds(spare, [session], fds)
                 return
         with contextlib.suppress(OSError):  # no process can be forked: the agent sees a hang-up
-            _fork_supervisor(supervisors, fds).close()
+            _fork_supervisor(supervisors, session, fds).close()
     finally:
         for fd in fds:
             os.close(fd)
@@ -89,9 +91,11 @@ def _close_inherited_fds() -> None:
                 os.close(fd)
 
 
-def _fork_supervisor(supervisors: set[int], fds: Sequence[int] = ()) -> socket.socket:
-    """Fork a process that prepares what it can and waits for the descriptors of a command, unless
-    they are given. Returns the socket to send them over."""
+def _fork_supervisor(
+    supervisors: set[int], session: bytes, fds: Sequence[int] = ()
+) -> socket.socket:
+    """Fork a process that prepares what it can for a command of this session and waits for the
+    descriptors of a command, unless they are given. Returns the socket to send them over."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
@@ -103,8 +107,12 @@ def _fork_supervisor(supervisors: set[int], fds: Sequence[int] = ()) -> socket.s
         ours.close()
         os.setsid()  # killing the launcher's process group must not kill supervisors
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        groups = cgroup.join_groups()
-        fds = fds or socket.recv_fds(theirs, 1, _MAX_FDS)[1]
+        groups = cgroup.join_groups(session.decode().strip())
+        if not fds:
+            wanted, fds, _, _ = socket.recv_fds(theirs, SESSION_SIZE, _MAX_FDS)
+            if fds and wanted != session:
+                left, groups = groups, cgroup.join_groups(wanted.decode().strip())
+                cgroup.leave_groups(left)
         theirs.close()
         for fd in fds:
             os.set_inheritable(fd, False)

@@ -14,6 +14,10 @@ FAILED = b"F"
 ENDED = b"E"
 """(exit status or minus the signal, number of processes left behind). The supervisor closes the
 connection after the last of those has ended."""
+LIMITED = b"L"
+"""Before ENDED: (processes killed for want of memory, processes that could not be started)"""
+SESSION_SIZE = 16
+"""From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")
 """From agent to supervisor: the length of the marshalled (argv, cwd, env, SetupInstructions) that
 follows."""

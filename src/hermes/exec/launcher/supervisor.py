@@ -28,6 +28,7 @@ from hermes.exec.launcher.protocol import (
     FRAME,
     GRACE_SECONDS,
     HEADER,
+    LIMITED,
     STARTED,
     SetupInstructions,
 )
@@ -207,6 +208,8 @@ def _report_end(
     if background:
         background.report_end(status, left)
     else:
+        if any(hits := setup.count_limit_hits()):
+            send_frame(control, FRAME.pack(LIMITED, *hits))
         send_frame(control, FRAME.pack(ENDED, status, left))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+
+from hermes.core.text import compile_pattern
 
 _ESCAPE = r"""
     \x1b\[ [0-?]* [ -/]* [@-~]                       # CSI: colours, cursor
@@ -18,22 +19,10 @@ _CONTROLS = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 
 def to_plain_text(text: str) -> str:
     """The text as a person would have seen it: of a progress line only the last state remains."""
-    if not _compile_pattern("suspect").search(text):
+    if not compile_pattern(f"[{_CONTROLS}\x00\r]").search(text):
         return text
-    text = _compile_pattern("escape").sub("", text.replace("\r\n", "\n"))
+    text = compile_pattern(_ESCAPE, re.VERBOSE).sub("", text.replace("\r\n", "\n"))
     if "\r" in text:
-        text = _compile_pattern("overwritten").sub("", text).replace("\r", "")
-    text = _compile_pattern("nul").sub("\ufffd", text)
-    return _compile_pattern("controls").sub("", text)
-
-
-@cache
-def _compile_pattern(name: str) -> re.Pattern[str]:
-    patterns = {
-        "suspect": f"[{_CONTROLS}\x00\r]",
-        "escape": _ESCAPE,
-        "overwritten": r"[^\n\r]*+\r(?=[^\n\r])",
-        "nul": "\x00+",
-        "controls": f"[{_CONTROLS}]+",
-    }
-    return re.compile(patterns[name], re.VERBOSE if name == "escape" else 0)
+        text = compile_pattern(r"[^\n\r]*+\r(?=[^\n\r])").sub("", text).replace("\r", "")
+    text = compile_pattern("\x00+").sub("\ufffd", text)
+    return compile_pattern(f"[{_CONTROLS}]+").sub("", text)

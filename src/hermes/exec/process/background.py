@@ -17,17 +17,8 @@ from msgspec import Struct, structs
 
 from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import (
-    CLOSE,
-    GRACE_SECONDS,
-    INPUT_LIMIT,
-    KILL,
-    OPERATION,
-    SOCKET,
-    TOKEN,
-    WRITE,
-    BackgroundPlan,
-)
+from hermes.exec.launcher import protocol
+from hermes.exec.launcher.protocol import GRACE_SECONDS, INPUT_LIMIT, BackgroundPlan
 from hermes.exec.process import background_records
 from hermes.exec.process.background_records import ProcessRecord, ProcessState
 from hermes.exec.process.local import CommandSpec, build_request, send_descriptors
@@ -65,21 +56,16 @@ class BackgroundProcesses:
 
     def list_all(self, owner: ProcessOwner) -> list[ProcessState]:
         """All commands the owner can see, oldest first."""
-        found = (
-            background_records.load_state(self.root / name)
-            for name in background_records.list_ids(self.root)
-        )
+        names = background_records.list_ids(self.root)
+        found = (background_records.load_state(self.root / name) for name in names)
         return [state for state in found if state and owner.can_see(state.record)]
 
     def list_running(self, owner: ProcessOwner) -> list[ProcessState]:
         return [state for state in self.list_all(owner) if state.alive]
 
     def find_process(self, id: str, owner: ProcessOwner) -> ProcessState:
-        state = (
-            background_records.load_state(self.root / id)
-            if id in background_records.list_ids(self.root)
-            else None
-        )
+        is_known = id in background_records.list_ids(self.root)
+        state = background_records.load_state(self.root / id) if is_known else None
         if state and owner.can_see(state.record):
             return state
         known = [found.record.id for found in self.list_all(owner)][-20:]
@@ -94,10 +80,9 @@ class BackgroundProcesses:
     def move_to_child(self, session: str, child: str) -> None:
         """Give the commands of a session to the child session that continues it."""
         for state in self.list_all(ProcessOwner(session)):
+            record = structs.replace(state.record, session=child)
             with suppress(OSError):
-                background_records.write_record(
-                    state.folder, structs.replace(state.record, session=child)
-                )
+                background_records.write_record(state.folder, record)
 
     # -- acting -------------------------------------------------------------------------------
 
@@ -172,10 +157,9 @@ class BackgroundProcesses:
         while state.running and (left := until - time.monotonic()) > 0:
             connection = await self._connect_supervisor(state)
             if connection:
-                await _wait_first(connection.ended, connection.closed, timeout=left)
-                if connection.ended.done() and isinstance(
-                    connection.ended.exception(), CommandNotStarted
-                ):
+                ended = connection.ended
+                await _wait_first(ended, connection.closed, timeout=left)
+                if ended.done() and isinstance(ended.exception(), CommandNotStarted):
                     break
             else:
                 await asyncio.sleep(min(_POLL_SECONDS, left))
@@ -188,13 +172,12 @@ class BackgroundProcesses:
             return state
         connection = await self._require_connection(state)
         if not connection.closed.done():
-            await connection.request_operation(KILL)
+            await connection.request_operation(protocol.KILL)
             await asyncio.wait({connection.closed}, timeout=GRACE_SECONDS + _KILL_SECONDS)
         state = self._reload_state(state)
         if state.alive and not connection.closed.done():
-            raise ToolError(
-                f"{state.record.id} was sent KILL, but some of its processes have not ended."
-            )
+            name = state.record.id
+            raise ToolError(f"{name} was sent KILL, but some of its processes have not ended.")
         return state
 
     async def write(self, state: ProcessState, text: str, *, close: bool = False) -> int:
@@ -206,32 +189,25 @@ class BackgroundProcesses:
                 f"At most {INPUT_LIMIT} bytes can be written at a time. Nothing was written."
             )
         if not state.running:
-            description = state.describe(time.time())
-            raise ToolError(
-                f"{state.record.id} takes no input: {description}. Nothing was written."
-            )
+            why = state.describe(time.time())
+            raise ToolError(f"{state.record.id} takes no input: {why}. Nothing was written.")
         connection = await self._require_connection(state)
         background_records.record_typed(state.folder, text)
         pending = 0
         if data:
-            number, pending = await connection.request_operation(WRITE, data)
+            number, pending = await connection.request_operation(protocol.WRITE, data)
             _check_write(number, pending, state.record.id)
         if close:
-            number, pending = await connection.request_operation(CLOSE)
+            number, pending = await connection.request_operation(protocol.CLOSE)
             _check_write(number, pending, state.record.id)
         return pending
 
     async def close(self) -> None:
         """End the commands this agent started, except those that outlive it."""
-        connections = {
-            name: connection
-            for name, connection in self._connections.items()
-            if not connection.closed.done()
-        }
         ending = []
-        for name, connection in connections.items():
+        for name, connection in self._connections.items():
             state = background_records.load_state(self.root / name)
-            if state is None or not state.record.keep:
+            if not connection.closed.done() and (state is None or not state.record.keep):
                 connection.hang_up()
                 ending.append(connection.closed)
         if ending:
@@ -269,7 +245,7 @@ class BackgroundProcesses:
             return None
         connection = self._connections[state.record.id] = SupervisorConnection(control)
         token = state.record.token.encode()
-        await connection.send(OPERATION.pack(TOKEN, len(token)) + token)
+        await connection.send(protocol.OPERATION.pack(protocol.TOKEN, len(token)) + token)
         return connection
 
 
@@ -289,7 +265,7 @@ async def _start_supervised(
     ours, theirs = socket.socketpair()
     try:
         given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-        send_descriptors([theirs.fileno(), *given])
+        send_descriptors([theirs.fileno(), *given], command.session)
     except OSError as error:
         ours.close()
         raise ToolError(f"No process could be started: {error.strerror}.") from error
@@ -298,15 +274,12 @@ async def _start_supervised(
     connection = SupervisorConnection(ours)
     with ExitStack() as undo:
         undo.callback(connection.close)
-        undo.callback(connection.send_operation, KILL)
+        undo.callback(connection.send_operation, protocol.KILL)
         await connection.send(request)
         await _wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
         if not connection.started.done():
-            why = (
-                connection.ended.exception()
-                if connection.ended.done()
-                else "It did not start in time."
-            )
+            has_ended = connection.ended.done()
+            why = connection.ended.exception() if has_ended else "It did not start in time."
             raise ToolError(f"{why} Nothing was run.")
         undo.pop_all()
     return connection
@@ -319,8 +292,8 @@ def _open_socket(folder: Path) -> socket.socket:
     try:
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(2)
-            short = f"/proc/self/fd/{handle}/{SOCKET}"
-            control.connect(short if sys.platform == "linux" else str(folder / SOCKET))
+            short = f"/proc/self/fd/{handle}/{protocol.SOCKET}"
+            control.connect(short if sys.platform == "linux" else str(folder / protocol.SOCKET))
             return socket.socket(fileno=control.detach())
     finally:
         os.close(handle)

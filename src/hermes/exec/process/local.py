@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import marshal
 import os
 import socket
@@ -16,7 +17,7 @@ from typing import Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import GRACE_SECONDS, HEADER, SetupInstructions
+from hermes.exec.launcher.protocol import GRACE_SECONDS, HEADER, SESSION_SIZE, SetupInstructions
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
@@ -41,6 +42,8 @@ class CommandResult(Struct, frozen=True):
     """Exit status, or minus the number of the signal that ended it."""
     left: int = 0
     """Processes it left running in the background; they end with the agent."""
+    limit_hits: tuple[int, int] = (0, 0)
+    """Processes killed for want of memory, and those that could not be started."""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -61,6 +64,8 @@ class CommandSpec(Struct, frozen=True):
     """Whether it gets a terminal of its own; `stdin` is then ignored."""
     placeholders: tuple[str, ...] = ()
     """Names that cannot be created while it runs: occupied by empty folders, removed after it."""
+    session: str = ""
+    """Whose commands share its limits of memory and processes; empty: it has its own."""
 
 
 async def run_command(
@@ -79,7 +84,7 @@ async def run_command(
             await child.start(request, command)
             status, left = await asyncio.shield(child.connection.ended)
         await child.await_last_output()
-        return CommandResult(status, left)
+        return CommandResult(status, left, child.connection.limit_hits)
     except TimeoutError:
         return CommandResult(None)
     except OSError as error:
@@ -175,7 +180,7 @@ class _RunningCommand:
                 if command.pty and isinstance(command.text, str):
                     os.write(reader, END_OF_INPUT)  # nobody types anything
             given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-            send_descriptors([theirs.fileno(), *lent, *given])
+            send_descriptors([theirs.fileno(), *lent, *given], command.session)
         except OSError:
             ours.close()
             raise
@@ -275,21 +280,23 @@ class _LauncherProcess:
         self._pid = 0
         self._owner = 0
 
-    def send_descriptors(self, fds: list[int]) -> None:
+    def send_descriptors(self, fds: list[int], session: str) -> None:
         """Send what belongs to one command: the supervisor's end of its socket, and streams."""
+        name = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest() if session else ""
+        frame = name[:SESSION_SIZE].ljust(SESSION_SIZE).encode()
         try:
-            self._try_send(fds)
+            self._try_send(fds, frame)
         except ConnectionError:  # somebody killed it
             self._forget_process()
-            self._try_send(fds)
+            self._try_send(fds, frame)
 
-    def _try_send(self, fds: list[int]) -> None:
+    def _try_send(self, fds: list[int], frame: bytes) -> None:
         if self._owner != os.getpid():
             self._forget_process()
         if self._requests < 0:
             self._start_process()
         with socket.socket(fileno=os.dup(self._requests)) as requests:
-            socket.send_fds(requests, [b"c"], fds)
+            socket.send_fds(requests, [frame], fds)
 
     def _start_process(self) -> None:
         ours, theirs = socket.socketpair()
@@ -321,9 +328,4 @@ def _spawn_launcher(requests: int) -> int:
     )
 
 
-_launcher = _LauncherProcess()
-
-
-def send_descriptors(fds: list[int]) -> None:
-    """Send the launcher the supervisor's end of a socket, and the streams of its command."""
-    _launcher.send_descriptors(fds)
+send_descriptors = _LauncherProcess().send_descriptors

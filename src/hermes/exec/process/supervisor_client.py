@@ -9,7 +9,7 @@ import socket
 from collections import deque
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, OPERATION, STARTED
+from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, LIMITED, OPERATION, STARTED
 
 _ANSWER_SECONDS = 10
 """Seconds to wait for an answer; a supervisor has little else to do."""
@@ -30,6 +30,8 @@ class SupervisorConnection:
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         """The exit status, and the number of processes left running."""
+        self.limit_hits = (0, 0)
+        """Processes killed for want of memory, and those that could not be started."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
@@ -96,6 +98,8 @@ class SupervisorConnection:
     def _on_report(self, kind: bytes, first: int, second: int) -> None:
         if kind == STARTED:
             self.started.set_result(None)
+        elif kind == LIMITED:
+            self.limit_hits = (first, second)
         elif kind == ENDED and not self.ended.done():
             self.ended.set_result((first, second))
         elif kind == FAILED and not self.ended.done():

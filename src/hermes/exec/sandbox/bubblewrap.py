@@ -15,11 +15,13 @@ from hermes.exec.launcher.placeholders import is_bare_repository
 from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
 from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import limit_instructions
-from hermes.exec.sandbox.network import OFFLINE_ENVIRONMENT, wrap_in_relay
+from hermes.exec.sandbox.network import wrap_in_relay
+from hermes.exec.sandbox.planted_files import FILES_AT_HOME
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 from hermes.exec.sandbox.protected_paths import PathGuards, list_bound_sockets, plan_guards
 
-MountKind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read", "link"]
+MountKind: TypeAlias = Literal["scratch", "hide", "mask", "empty", "write", "read", "link"]
+_NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
 _SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
@@ -46,8 +48,6 @@ def plan_launch(
     if policy.network:
         command, proxies = wrap_in_relay(command, policy.network)
         inside |= proxies
-    else:
-        inside = OFFLINE_ENVIRONMENT | inside
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
         guards = PathGuards()
@@ -105,6 +105,9 @@ def _plan_mounts(
     for path in (*guards.read_only, *guards.placeholders, *guards.links):
         if path not in guards.link_placeholders and mounts.get(path) not in ("hide", "mask"):
             mounts[path] = "read"
+    # Git refuses to work when settings that it includes exist and cannot be read.
+    included = (p for p in guards.link_placeholders if not p.endswith(_NAMES_AT_HOME))
+    mounts |= dict.fromkeys(included, "empty")
     for path in map(os.path.realpath, list_bound_sockets()):
         if path not in mounts and os.path.lexists(path) and _is_shown(path, mounts):
             mounts[path] = "mask"
@@ -183,6 +186,8 @@ def _mount_options(
                 closing += ["--remount-ro", path]
             case "mask":
                 options += ["--ro-bind", os.devnull, path]
+            case "empty":
+                options += ["--dev-bind", os.devnull, path]
             case "write":
                 options += ["--bind", sources.get(path, path), path]
             case "read":

@@ -11,11 +11,7 @@ from hermes.exec.launcher.placeholders import is_bare_repository
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import limit_instructions
-from hermes.exec.sandbox.network import (
-    OFFLINE_ENVIRONMENT,
-    parse_proxy_address,
-    proxy_environment,
-)
+from hermes.exec.sandbox.network import parse_proxy_address, proxy_environment
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 from hermes.exec.sandbox.protected_paths import plan_guards
 
@@ -78,8 +74,6 @@ def plan_launch(
     if policy.network:
         setup["proxy_address"] = parse_proxy_address(policy.network)
         inside |= proxy_environment(policy.network)
-    else:
-        inside = OFFLINE_ENVIRONMENT | inside
     return LaunchPlan(tuple(argv), inside, setup)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterator
 
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox.policy import ResourceLimits
@@ -13,14 +14,13 @@ _GB = 1024**3
 
 
 def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
-    """Control groups limit a command as a whole, where we may create them.
+    """Control groups limit the commands of a session together, where we may create them.
 
     Where we may not, memory is limited per process by its address space, generously, because
     runtimes reserve much more than they use. The number of processes is then limited for the user
     as a whole, on top of those that already run; root is not bound by it.
     """
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    memory = limits.memory or max(total * 3 // 4, _GB // 2)
+    memory = _find_memory_limit(limits)
     always = [
         (resource.RLIMIT_FSIZE, limits.file),
         (resource.RLIMIT_CORE, 0),
@@ -34,6 +34,22 @@ def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
         "fallback_limits": fallback,
         "cgroup_limits": (memory, limits.processes),
     }
+
+
+def describe_hits(hits: tuple[int, int]) -> Iterator[str]:
+    """Notes about the limits that a command hit: of memory, of processes."""
+    killed, refused = hits
+    limits, together = ResourceLimits(), "together the commands of this session may have"
+    if killed:
+        memory = _find_memory_limit(limits) / _GB
+        yield f"[{killed} process(es) killed for want of memory: {together} {memory:.1f} GB]"
+    if refused:
+        yield f"[no process could be started {refused} times: {together} {limits.processes}]"
+
+
+def _find_memory_limit(limits: ResourceLimits) -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return limits.memory or max(total * 3 // 4, _GB // 2)
 
 
 def _count_tasks(user: int) -> int:

@@ -24,6 +24,7 @@ _PROTECTED_IF_PRESENT = [
 for agents are only read once the user has trusted them."""
 _MAX_SUBMODULES = 200
 _STEERING_AT_HOME = list_names("guard", "ask", scope="home")
+FILES_AT_HOME = [name for name in _STEERING_AT_HOME if not name.endswith("/")]
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?(hookspath|path|fsmonitor|sshcommand|editor|pager|external"
@@ -73,9 +74,9 @@ def find_plantable_paths(
     kept_missing: list[str] = []
     _follow_git(root, os.fspath(user_home), protected, kept_missing)
     for home in _find_homes(root, os.fspath(user_home)):
-        paths = [f"{home}/{name}" for name in _STEERING_AT_HOME]
-        protected += [path.rstrip("/") for path in paths if path.endswith("/")]
-        files = [path for path in paths if not path.endswith("/")]
+        folders = [name for name in _STEERING_AT_HOME if name.endswith("/")]
+        protected += [f"{home}/{name}".rstrip("/") for name in folders]
+        files = [f"{home}/{name}" for name in FILES_AT_HOME]
         kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
     inner = [

@@ -8,22 +8,18 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.snapshots.file_index import FileIndex, update_index
+from hermes.exec.snapshots.file_index import update_index
 from hermes.exec.snapshots.safe_restore import SafeTree
-from hermes.exec.snapshots.shadow_repo import (
-    ShadowError,
-    ShadowRepository,
-    find_git,
-    repository_folder,
-)
+from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository, find_git
 
 KEEP_COUNT = 50
 KEEP_DAYS = 30.0
@@ -34,6 +30,7 @@ _SYSTEM_FOLDERS = frozenset(
 )
 _LINK_MODE = "120000"
 _MAX_DIFF = 1_000_000
+P = ParamSpec("P")
 T = TypeVar("T")
 TreeEntry: TypeAlias = tuple[str, str, int]
 """Git's mode, object, permissions."""
@@ -94,11 +91,26 @@ def explain_unsuitable(workspace: Path, home: Path) -> str:
     return ""
 
 
+def _in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make it run in a thread, to its end even when its caller is cancelled: it waits for git and
+    for the disk."""
+
+    @wraps(work)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await asyncio.shield(asyncio.to_thread(work, *args, **kwargs))
+        except OSError as error:
+            raise ShadowError(f"{error.filename or 'The disk'}: {error.strerror}.") from None
+
+    return run
+
+
 async def create_checkpoint(
     workspace: Path, home: Path, label: str, tell: Callable[[str], None] | None = None
 ) -> Checkpoint | None:
     """Save the present state of the workspace. None when that fails; `tell` is told why."""
 
+    @_in_thread
     def take() -> Checkpoint:
         repository = _open_repository(workspace, home)
         with repository.hold_lock():
@@ -107,93 +119,70 @@ async def create_checkpoint(
             return made
 
     try:
-        return await _run_in_thread(take)
+        return await take()
     except ShadowError as error:
         if tell:
             tell(f"No checkpoint was made: {error}")
         return None
 
 
-async def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
+@_in_thread
+def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
     """The checkpoints of this workspace, latest first."""
-
-    def read() -> list[Checkpoint]:
-        repository = _find_repository(workspace, home)
-        return [c for _, c in _list_commits(repository)] if repository else []
-
-    return await _run_in_thread(read)
+    repository = _find_repository(workspace, home)
+    return [c for _, c in _list_commits(repository)] if repository else []
 
 
-async def list_workspaces(home: Path) -> list[Path]:
+@_in_thread
+def list_workspaces(home: Path) -> list[Path]:
     """Folders that have checkpoints."""
-
-    def read() -> list[Path]:
-        names = (home / "checkpoints").glob("*/workspace")
-        return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
-
-    return await _run_in_thread(read)
+    names = (home / "checkpoints").glob("*/workspace")
+    return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
 
 
-async def diff_checkpoint(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) -> str:
+@_in_thread
+def diff_checkpoint(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) -> str:
     """The changes in the workspace since the checkpoint, as a unified diff."""
-
-    def compare() -> str:
-        repository = _open_repository(workspace, home)
-        with repository.hold_lock():
-            commit, _ = _find_commit(repository, id)
-            update_index(repository, _load_state(repository, commit).entries)
-            now = repository.run_git("write-tree").decode().strip()
-            words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
-            chosen = [_relative_path(repository.workspace, p) or "." for p in paths]
-            text = repository.run_git(*words, "--full-index", f"{commit}:tree", now, "--", *chosen)
-        shown = text[:_MAX_DIFF].decode("utf-8", "replace")
-        return shown + (f"\n[cut: {len(text)} bytes in all]\n" if len(text) > _MAX_DIFF else "")
-
-    return await _run_in_thread(compare)
+    repository = _open_repository(workspace, home)
+    with repository.hold_lock():
+        commit, _ = _find_commit(repository, id)
+        update_index(repository, _load_state(repository, commit).entries)
+        now = repository.run_git("write-tree").decode().strip()
+        words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
+        chosen = [_relative_path(repository.workspace, p) or "." for p in paths]
+        text = repository.run_git(*words, "--full-index", f"{commit}:tree", now, "--", *chosen)
+    shown = text[:_MAX_DIFF].decode("utf-8", "replace")
+    return shown + (f"\n[cut: {len(text)} bytes in all]\n" if len(text) > _MAX_DIFF else "")
 
 
-async def restore_checkpoint(
+@_in_thread
+def restore_checkpoint(
     workspace: Path, home: Path, id: str, paths: Sequence[str] = ()
 ) -> RestoredFiles:
     """Restore the workspace, or these files and folders of it. The present state is saved as a
     checkpoint first. Ignored files stay as they are."""
-
-    def restore() -> RestoredFiles:
-        repository = _open_repository(workspace, home)
-        chosen = tuple(_relative_path(repository.workspace, path) for path in paths)
-        with repository.hold_lock():
-            commit, found = _find_commit(repository, id)
-            then = _load_state(repository, commit)
-            before = _take_snapshot(repository, f"before going back to {found.id}", then.entries)
-            now = _load_state(repository, _REF_PREFIX + before.id)
-            return _Rollback(repository, then, now, chosen).run(found.id, before.id)
-
-    return await asyncio.shield(_run_in_thread(restore))
+    repository = _open_repository(workspace, home)
+    chosen = tuple(_relative_path(repository.workspace, path) for path in paths)
+    with repository.hold_lock():
+        commit, found = _find_commit(repository, id)
+        then = _load_state(repository, commit)
+        before = _take_snapshot(repository, f"before going back to {found.id}", then.entries)
+        now = _load_state(repository, _REF_PREFIX + before.id)
+        return _Rollback(repository, then, now, chosen).run(found.id, before.id)
 
 
-async def prune_checkpoints(
+@_in_thread
+def prune_checkpoints(
     workspace: Path, home: Path, keep: int = KEEP_COUNT, days: float = KEEP_DAYS
 ) -> int:
     """Remove all checkpoints but the last `keep` of the last `days`; returns how many."""
-
-    def forget() -> int:
-        repository = _find_repository(workspace, home)
-        if repository is None:
-            return 0
-        with repository.hold_lock():
-            gone = _prune_old(repository, keep, days)
-            repository.pack_objects()
-            return gone
-
-    return await _run_in_thread(forget)
-
-
-async def _run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread: it waits for git and for the disk."""
-    try:
-        return await asyncio.to_thread(work)
-    except OSError as error:
-        raise ShadowError(f"{error.filename or 'The disk'}: {error.strerror}.") from None
+    repository = _find_repository(workspace, home)
+    if repository is None:
+        return 0
+    with repository.hold_lock():
+        gone = _prune_old(repository, keep, days)
+        repository.pack_objects()
+        return gone
 
 
 class _Rollback:
@@ -255,11 +244,10 @@ class _Rollback:
     def _write_files(self, paths: Sequence[str]) -> None:
         ready = []
         for path in paths:
-            if (
-                path not in self._now.entries
-                and self._tree.exists(path)
-                and not self._clear_empty_folder(path)
-            ):
+            is_unsaved = path not in self._now.entries and self._tree.exists(path)
+            # An empty folder may be where the file was.
+            is_free = path in self._now.folders and is_unsaved and self._tree.remove_folder(path)
+            if is_unsaved and not is_free:
                 self._done["kept"].append(f"{path}: its present content could not be saved first")
             else:
                 ready.append(path)
@@ -276,10 +264,6 @@ class _Rollback:
             else:
                 known = path in self._now.entries
                 self._done["changed" if known else "added"].append(path)
-
-    def _clear_empty_folder(self, path: str) -> bool:
-        """Remove an empty folder where a file was; True when there was one."""
-        return path in self._now.folders and self._tree.remove_folder(path)
 
     def _restore_folders(self) -> None:
         for folder, mode in sorted(self._then.folders.items(), reverse=True):
@@ -300,11 +284,8 @@ def _open_repository(workspace: Path, home: Path) -> ShadowRepository:
 
 def _find_repository(workspace: Path, home: Path) -> ShadowRepository | None:
     """The repository of a workspace, which itself may no longer exist; None when there is none."""
-    folder = workspace.resolve()
-    git = find_git()
-    if not git or not (repository_folder(folder, home.resolve()) / "git" / "info").is_dir():
-        return None
-    return ShadowRepository(folder, home.resolve(), git)
+    found = ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    return found if find_git() and (found.repository / "info").is_dir() else None
 
 
 def _take_snapshot(
@@ -312,18 +293,17 @@ def _take_snapshot(
 ) -> Checkpoint:
     seen = update_index(repository, extra)
     tree = repository.run_git("write-tree").decode().strip()
-    blob = (
-        repository.run_git("hash-object", "-w", "--stdin", data=_encode_manifest(seen))
-        .decode()
-        .strip()
-    )
+    # What git does not save. Plain json, which can represent names that are not valid text.
+    manifest = {"modes": seen.modes, "folders": seen.folders, "skipped": list(seen.skipped)}
+    data = json.dumps(manifest, sort_keys=True).encode()
+    blob = repository.run_git("hash-object", "-w", "--stdin", data=data).decode().strip()
     rows = f"040000 tree {tree}\ttree\n100644 blob {blob}\tmeta\n".encode()
     root = repository.run_git("mktree", data=rows).decode().strip()
     now = time.time()
     made = Checkpoint(
         time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(3),
-        os.fsdecode(repository.workspace).encode("utf-8", "replace").decode(),
-        " ".join(label.encode("utf-8", "replace").decode().split())[:200],
+        _printable_text(os.fsdecode(repository.workspace)),
+        " ".join(_printable_text(label).split())[:200],
         now,
         len(seen.files),
         seen.bytes,
@@ -334,12 +314,6 @@ def _take_snapshot(
     commit = repository.run_git("commit-tree", root, data=message).decode().strip()
     repository.run_git("update-ref", _REF_PREFIX + made.id, commit)
     return made
-
-
-def _encode_manifest(seen: FileIndex) -> bytes:
-    """What git does not save. Plain json, which can represent names that are not valid text."""
-    data = {"modes": seen.modes, "folders": seen.folders, "skipped": list(seen.skipped)}
-    return json.dumps(data, sort_keys=True).encode()
 
 
 def _list_commits(repository: ShadowRepository) -> list[tuple[str, Checkpoint]]:
@@ -392,9 +366,8 @@ def _read_blobs(repository: ShadowRepository, objects: Sequence[str]) -> Iterato
 
 def _prune_old(repository: ShadowRepository, keep: int, days: float) -> int:
     oldest = time.time() - days * 86400
-    old = [
-        c for n, (_, c) in enumerate(_list_commits(repository)) if n >= keep or c.created < oldest
-    ]
+    known = enumerate(_list_commits(repository))
+    old = [c for n, (_, c) in known if n >= keep or c.created < oldest]
     if old:
         rows = "".join(f"delete {_REF_PREFIX}{c.id}\n" for c in old)
         repository.run_git("update-ref", "--stdin", data=rows.encode(), bare=True)

@@ -72,7 +72,9 @@ def _inspect_files(root: Path, names: list[str]) -> FileIndex:
             if not os.access(path, os.R_OK):
                 index.skipped[name] = "not readable"
                 continue
-            _record_mode(index, name, found.st_mode)
+            usual = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
+            if (exact := stat.S_IMODE(found.st_mode) & 0o777) != usual:
+                index.modes[name] = exact
             index.bytes += found.st_size
         elif not stat.S_ISLNK(found.st_mode) or _is_placeholder(path):
             continue
@@ -94,19 +96,11 @@ def _is_placeholder(path: str) -> bool:
         return True
 
 
-def _record_mode(index: FileIndex, name: str, mode: int) -> None:
-    usual = 0o755 if mode & stat.S_IXUSR else 0o644
-    if (exact := stat.S_IMODE(mode) & 0o777) != usual:
-        index.modes[name] = exact
-
-
 def _is_below_link(root: Path, name: str) -> bool:
     """Whether a folder on the way is a symbolic link now, so that the file is another one."""
-    folder = name.rpartition("/")[0]
-    while folder:
-        if os.path.islink(f"{root}/{folder}"):  # noqa: PTH114
+    while name := name.rpartition("/")[0]:
+        if os.path.islink(f"{root}/{name}"):  # noqa: PTH114
             return True
-        folder = folder.rpartition("/")[0]
     return False
 
 

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,29 +37,35 @@ class SafeTree:
             os.close(handle)
 
     def write_file(self, path: str, data: bytes, mode: int) -> None:
-        folder, _, name = path.rpartition("/")
-        with self._open_folder(folder, make=True) as parent:
-            temporary = _temporary_name()
+        with self._replace_entry(path) as (parent, temporary):
             handle = os.open(temporary, _NEW_FILE_FLAGS, 0o600, dir_fd=parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fchmod(file.fileno(), mode)
-                _replace_entry(temporary, name, parent)
-            except BaseException:
-                os.unlink(temporary, dir_fd=parent)
-                raise
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
 
     def write_link(self, path: str, target: bytes) -> None:
-        folder, _, name = path.rpartition("/")
-        with self._open_folder(folder, make=True) as parent:
-            temporary = _temporary_name()
+        with self._replace_entry(path) as (parent, temporary):
             os.symlink(target, temporary, dir_fd=parent)
+
+    @contextmanager
+    def _replace_entry(self, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder of `path`, and a name in it; what the block makes there takes its
+        place."""
+        folder, _, name = path.rpartition("/")
+        temporary = f".hermes-{os.urandom(8).hex()}"
+        with self._open_folder(folder, make=True) as parent:
             try:
-                _replace_entry(temporary, name, parent)
+                yield parent, temporary
+                rename = partial(os.rename, temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+                try:
+                    rename()
+                except IsADirectoryError:
+                    os.rmdir(name, dir_fd=parent)
+                    rename()
             except BaseException:
-                os.unlink(temporary, dir_fd=parent)
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=parent)
                 raise
 
     def remove_file(self, path: str) -> None:
@@ -85,15 +92,3 @@ class SafeTree:
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             return True
         return False
-
-
-def _replace_entry(source: str, name: str, parent: int) -> None:
-    try:
-        os.rename(source, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except IsADirectoryError:
-        os.rmdir(name, dir_fd=parent)
-        os.rename(source, name, src_dir_fd=parent, dst_dir_fd=parent)
-
-
-def _temporary_name() -> str:
-    return f".hermes-{os.urandom(8).hex()}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -15,13 +13,11 @@ from pathlib import Path
 from typing import IO
 
 from hermes.config.paths import make_private_folder
+from hermes.config.private_files import wait_for_lock
 from hermes.core.errors import ToolError
 
 _GIT_PATHS = (
-    "/usr/bin/git",
-    "/usr/local/bin/git",
-    "/opt/homebrew/bin/git",
-    "/run/current-system/sw/bin/git",
+    "/usr/bin/git /usr/local/bin/git /opt/homebrew/bin/git /run/current-system/sw/bin/git".split()
 )
 _DEFAULT_SECONDS = 60.0
 _COMMAND_SECONDS = {"ls-files": 15.0}
@@ -38,18 +34,22 @@ _GIT_SETTINGS = """
     core.pager=cat gc.auto=0 maintenance.auto=false commit.gpgSign=false submodule.recurse=false
     protocol.allow=never pack.window=0 pack.compression=1 pack.threads=1 diff.renames=false
 """.split()
-_GIT_ENVIRONMENT = {
+SAFE_GIT_ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_SYSTEM": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+}
+"""For every git that we run ourselves: no settings of the user or the machine, no questions."""
+_GIT_ENVIRONMENT = {
+    **SAFE_GIT_ENVIRONMENT,
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
     "GIT_AUTHOR_NAME": "hermes",
     "GIT_AUTHOR_EMAIL": "hermes@localhost",
     "GIT_COMMITTER_NAME": "hermes",
@@ -64,9 +64,9 @@ class ShadowError(ToolError):
 @cache
 def find_git() -> str:
     """The absolute path of git; empty when it is not installed."""
-    found = next((path for path in _GIT_PATHS if os.access(path, os.X_OK)), "")
-    if not found:
-        found = shutil.which("git") or ""
+    found = (
+        next((p for p in _GIT_PATHS if os.access(p, os.X_OK)), None) or shutil.which("git") or ""
+    )
     return found if found.startswith("/") else ""
 
 
@@ -85,7 +85,8 @@ class ShadowRepository:
         _create_private_folder(self.folder)
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _acquire_lock(handle)
+            if not wait_for_lock(handle, _LOCK_SECONDS):
+                raise ShadowError("Another Hermes is using these checkpoints.")
             self._ensure_repository()
             yield
         finally:
@@ -97,8 +98,7 @@ class ShadowRepository:
             _create_private_folder(self.repository)
             self.run_git("init", "--quiet", "--template=", bare=True)
             (self.repository / "info").mkdir(exist_ok=True)
-            name = os.fsencode(self.workspace)
-            (self.folder / "workspace").write_bytes(name)
+            (self.folder / "workspace").write_bytes(os.fsencode(self.workspace))
             (self.repository / "info" / "attributes").write_text(_ATTRIBUTES)
 
     def run_git(
@@ -174,15 +174,3 @@ def _create_private_folder(folder: Path) -> None:
         make_private_folder(folder)
     except OSError as error:
         raise ShadowError(f"{folder} cannot be created: {error.strerror}.") from None
-
-
-def _acquire_lock(handle: int) -> None:
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise ShadowError("Another Hermes is using these checkpoints.") from None
-            time.sleep(0.01)

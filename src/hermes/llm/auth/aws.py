@@ -84,19 +84,15 @@ def sign_request(
         from botocore import auth, awsrequest
     except ImportError:
         raise ConfigError(MISSING) from None
-    region = region or find_aws_region(url) or _configured_region()
+    region = region or find_aws_region(url)
+    region = region or str(_open_session().get_config_variable("region") or "")
     if not region:
         raise ConfigError(f"No AWS region for {url.split('/')[2]}: set AWS_DEFAULT_REGION.")
-    request = awsrequest.AWSRequest(
-        method=method, url=url, data=body, headers=_signable_headers(headers)
-    )
+    # Only headers that no proxy or HTTP library rewrites on the way.
+    signed = {k: v for k, v in headers.items() if k.lower().startswith(_SIGNED_HEADERS)}
+    request = awsrequest.AWSRequest(method=method, url=url, data=body, headers=signed)
     auth.SigV4Auth(_load_credentials(keys), _SERVICE, region).add_auth(request)
     return {**headers, **dict(request.headers.items())}
-
-
-def _signable_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that no proxy or HTTP library rewrites on the way."""
-    return {k: v for k, v in headers.items() if k.lower().startswith(_SIGNED_HEADERS)}
 
 
 def _load_credentials(keys: AwsKeys | None) -> Any:
@@ -111,10 +107,6 @@ def _load_credentials(keys: AwsKeys | None) -> Any:
             "AWS_SECRET_ACCESS_KEY, or a profile."
         )
     return found.get_frozen_credentials()
-
-
-def _configured_region() -> str:
-    return str(_open_session().get_config_variable("region") or "")
 
 
 @cache

@@ -76,22 +76,18 @@ class Cooldowns:
         return max(0.0, until - time.monotonic()) if waiter is not caller else 0.0
 
     def _read_file(self) -> dict[str, Cooldown]:
-        if self._file is None:
-            return {}
         self._version = self._file_version()
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Cooldown])
-        except (OSError, ValueError):
-            return {}
+        if self._version is not None and self._file is not None:
+            with suppress(OSError, ValueError):
+                return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Cooldown])
+        return {}
 
     def _file_version(self) -> tuple[int, int] | None:
-        if self._file is None:
-            return None
-        try:
-            found = self._file.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+        if self._file is not None:
+            with suppress(OSError):
+                found = self._file.stat()
+                return found.st_ino, found.st_mtime_ns
+        return None
 
 
 @contextmanager

@@ -55,13 +55,11 @@ def clean_key(key: Credential) -> str:
     for index, char in enumerate(text):
         if not "!" <= char <= "~":
             name = unicodedata.name(char, "a control character").lower()
-            raise ProviderError(
-                Failure(
-                    Kind.AUTH,
-                    f"the key in {key.source} cannot be sent: character {index + 1} is {name} "
-                    f"(U+{ord(char):04X}), which no key contains. Copy the key again.",
-                )
+            words = (
+                f"the key in {key.source} cannot be sent: character {index + 1} is {name} "
+                f"(U+{ord(char):04X}), which no key contains. Copy the key again."
             )
+            raise ProviderError(Failure(Kind.AUTH, words))
     return text
 
 
@@ -122,11 +120,7 @@ class KeyPool:
         self._cooldowns.start(self.pool_key(key), seconds, failure.kind.value)
         following = self.pick_key()
         another_left = not self._cooldowns.seconds_left(self.pool_key(following))
-        log.info(
-            "key %s set aside for %.0f s (%s); %s",
-            key.source,
-            seconds,
-            failure.kind.value,
-            f"now {following.source}" if another_left else "no other is left",
-        )
+        why, then = failure.kind.value, f"now {following.source}"
+        then = then if another_left else "no other is left"
+        log.info("key %s set aside for %.0f s (%s); %s", key.source, seconds, why, then)
         return another_left

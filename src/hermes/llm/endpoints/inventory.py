@@ -53,11 +53,9 @@ class StoredCredential(Struct, frozen=True):
         if self.cooling:
             return f"cooling down for {_format_span(self.cooling)} ({self.why})"
         if self.kind == "login" and self.expires:
-            left = self.expires - time.time()
-            if left > 0:
-                return f"valid for {_format_span(left)}" + (
-                    ", then renewed" if self.renewable else ""
-                )
+            if (left := self.expires - time.time()) > 0:
+                then = ", then renewed" if self.renewable else ""
+                return f"valid for {_format_span(left)}{then}"
             return "will be renewed at the next call" if self.renewable else "expired"
         return "in use" if self.used else "not used: another one has priority"
 
@@ -98,9 +96,8 @@ def find_configured_provider(config: Config, name: str) -> NamedProvider:
     row = config.providers.get(name) or config.providers.get(known)
     if spec is None and row is None and name != CUSTOM:
         index = provider_index()
-        close = get_close_matches(
-            name.lower(), [*index.names, *index.aliases, *config.providers], 3, 0.6
-        )
+        names = (*index.names, *index.aliases, *config.providers)
+        close = get_close_matches(name.lower(), names, 3, 0.6)
         near = f" Did you mean {' or '.join(close)}?" if close else ""
         raise ConfigError(
             f"There is no provider {name!r}.{near} To add your own: hermes model custom URL, or "
@@ -111,19 +108,13 @@ def find_configured_provider(config: Config, name: str) -> NamedProvider:
 
 def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:
     """The variables searched for keys of a provider, in order."""
-    row = provider.row
-    section = config.model
-    if section.api_key_env and _is_main_provider(config, provider):
+    row, section = provider.row, config.model
+    main_name = section.provider or (CUSTOM if section.base_url else "")
+    main = find_provider(main_name)
+    if section.api_key_env and provider.name == (main.name if main is not None else main_name):
         return tuple(dict.fromkeys((section.api_key_env, *row.api_key_envs)))
     named_ones = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
     return named_ones or (provider.spec.keys if provider.spec is not None else ())
-
-
-def _is_main_provider(config: Config, provider: NamedProvider) -> bool:
-    section = config.model
-    provider_name = section.provider or (CUSTOM if section.base_url else "")
-    spec = find_provider(provider_name) if provider_name else None
-    return provider.name == (spec.name if spec is not None else provider_name)
 
 
 def list_credentials(
@@ -134,37 +125,30 @@ def list_credentials(
     base_url = _base_url(config, secrets, provider)
     pooled = bool(provider.row.api_key_envs)
     for variable in key_variables(config, provider):
-        value = secrets.get(variable)
-        if value is None:
+        if (value := secrets.get(variable)) is None:
             continue
-        cooldown = cooldowns.find((base_url, value))
-        found.append(
-            StoredCredential(
-                provider.name,
-                "key",
-                variable,
-                secrets.find_source(variable),
-                value,
-                used=pooled or not found,
-                cooling=cooldowns.seconds_left((base_url, value)),
-                why=cooldown.why if cooldown is not None else "",
-            )
+        cooldown, left = (
+            cooldowns.find((base_url, value)),
+            cooldowns.seconds_left((base_url, value)),
         )
+        why = cooldown.why if cooldown is not None else ""
+        source, used = secrets.find_source(variable), pooled or not found
+        key = StoredCredential(provider.name, "key", variable, source, value, used, left, why)
+        found.append(key)
     file = secrets.find_login(provider.name)
     token = tokens.load_token(file) if file is not None else None
     if token is not None:
-        found.append(
-            StoredCredential(
-                provider.name,
-                "login",
-                "",
-                token.origin or "login",
-                token.refresh or token.access,
-                used=not found,
-                expires=token.expires,
-                renewable=bool(token.refresh),
-            )
+        login = StoredCredential(
+            provider.name,
+            "login",
+            "",
+            token.origin or "login",
+            token.refresh or token.access,
+            used=not found,
+            expires=token.expires,
+            renewable=bool(token.refresh),
         )
+        found.append(login)
     return found
 
 
@@ -173,12 +157,9 @@ def list_all_credentials(
 ) -> list[StoredCredential]:
     """All keys and logins, by provider name; providers the user added come last."""
     own = [name for name in config.providers if find_provider(name) is None]
-    found: list[StoredCredential] = []
-    for name in (*provider_index().names, *dict.fromkeys([*own, CUSTOM])):
-        found += list_credentials(
-            config, secrets, cooldowns, find_configured_provider(config, name)
-        )
-    return found
+    names = (*provider_index().names, *dict.fromkeys([*own, CUSTOM]))
+    providers = [find_configured_provider(config, name) for name in names]
+    return [c for p in providers for c in list_credentials(config, secrets, cooldowns, p)]
 
 
 def free_name(secrets: Secrets, taken: Sequence[str], usual: str) -> str:

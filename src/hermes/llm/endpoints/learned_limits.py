@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +10,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
+from hermes.config.paths import make_private_folder
+from hermes.config.private_files import replace_file
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 MONTH = 30 * 86400.0
@@ -62,15 +63,12 @@ class LearnedLimits:
         )
         if (new.context, new.output) == (old.context, old.output):
             return
-        known = self._read_file() | {
-            _limit_key(base_url, model): new
-        }  # another process may have written
-        if len(known) > MAX_ENTRIES:
-            newest = sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:]
-            known = dict(newest)
-        self._known = known
+        # Another process may have written meanwhile.
+        known = self._read_file() | {_limit_key(base_url, model): new}
+        self._known = dict(sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:])
         with suppress(OSError):
-            self._write_file(known)
+            make_private_folder(self._file.parent)
+            replace_file(self._file, msgspec.json.encode(self._known))
 
     def _read_file(self) -> dict[str, LearnedLimit]:
         try:
@@ -79,17 +77,6 @@ class LearnedLimits:
             return {}
         oldest = self._clock() - MONTH
         return {key: limit for key, limit in found.items() if limit.when >= oldest}
-
-    def _write_file(self, known: dict[str, LearnedLimit]) -> None:
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self._file.with_name(f".limits.{os.getpid()}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(temporary, flags, 0o600)
-        try:
-            os.write(handle, msgspec.json.encode(known))
-        finally:
-            os.close(handle)
-        temporary.replace(self._file)
 
 
 def _limit_key(base_url: str, model: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +15,7 @@ from hermes.config.secrets import Secrets
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.resolver import is_undecided
 from hermes.llm.providers import provider_index
+from hermes.llm.wire.convert import as_dict, as_dicts, as_text
 
 SECONDS = 0.2
 _LARGEST_LIST = 1 << 20
@@ -65,10 +65,9 @@ def pick_server(
     if not name:
         return found[0] if found else None
     for server in found:
-        for model in server.models:
-            if model in (name, f"{name}:latest"):
-                others = tuple(m for m in server.models if m != model)
-                return structs.replace(server, models=(model, *others))
+        if model := next((m for m in server.models if m in (name, f"{name}:latest")), ""):
+            others = [m for m in server.models if m != model]
+            return structs.replace(server, models=(model, *others))
     return None
 
 
@@ -86,12 +85,10 @@ async def _http_get(url: str) -> bytes:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
-        host = parts.netloc
-        head = f"GET {parts.path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n"
-        writer.write(head.encode())
+        head = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n"
+        writer.write(f"{head}Accept: application/json\r\n\r\n".encode())
         await writer.drain()
-        status = await reader.readline()
-        if b" 200 " not in status:
+        if b" 200 " not in await reader.readline():
             return b""
         size = -1
         while line := (await reader.readline()).strip().lower():
@@ -116,14 +113,9 @@ async def _read_rest(reader: asyncio.StreamReader) -> bytes:
 
 
 def _parse_models(body: bytes) -> tuple[str, ...]:
-    if not body:
-        return ()
     try:
-        listed: Any = msgspec.json.decode(body)
+        listed = as_dict(msgspec.json.decode(body))
     except msgspec.DecodeError:
         return ()
-    entries = listed.get("data") if isinstance(listed, dict) else None
-    if not isinstance(entries, list):
-        return ()
-    names = [e["id"] for e in entries if isinstance(e, dict) and isinstance(e.get("id"), str)]
+    names = [as_text(entry.get("id")) for entry in as_dicts(listed.get("data"))]
     return tuple(n for n in names if n and not any(word in n.lower() for word in _NO_CHAT))

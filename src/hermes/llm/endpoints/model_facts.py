@@ -49,10 +49,12 @@ class Prices(Struct, frozen=True):
         read = min(usage.cache_read, usage.input)
         written = min(usage.cache_write, usage.input - read)
         thought = min(usage.reasoning, usage.output) if self.reasoning is not None else 0
+        read_price = rate.input if rate.cache_read is None else rate.cache_read
+        write_price = rate.input if rate.cache_write is None else rate.cache_write
         total = (
             (usage.input - read - written) * rate.input
-            + read * _price_or(rate.cache_read, rate.input)
-            + written * _price_or(rate.cache_write, rate.input)
+            + read * read_price
+            + written * write_price
             + (usage.output - thought) * rate.output
             + thought * (self.reasoning or 0.0)
         )
@@ -60,12 +62,9 @@ class Prices(Struct, frozen=True):
 
     def max_cost(self, prompt: int, output: int) -> float:
         """The most a call can cost: nothing read from a cache, everything written to it."""
-        plain = self.cost_of(Usage(prompt, output))
-        return max(
-            plain,
-            self.cost_of(Usage(prompt, output, cache_write=prompt)),
-            self.cost_of(Usage(prompt, output, reasoning=output)),
-        )
+        plain = Usage(prompt, output)
+        written = Usage(prompt, output, cache_write=prompt)
+        return max(map(self.cost_of, (plain, written, Usage(prompt, output, reasoning=output))))
 
 
 class ModelFacts(Struct, frozen=True):
@@ -89,8 +88,7 @@ def find_facts(provider: str, model: str) -> ModelFacts:
     if other:
         return structs.replace(find_facts(other, model), prices=None)
     for name, exact in _spell_names(model):
-        line = _find_model_line(section, name)
-        if line is not None:
+        if (line := _find_model_line(section, name)) is not None:
             found = _parse_model_line(line)
             return found if exact else structs.replace(found, prices=None)
     return UNKNOWN
@@ -107,11 +105,7 @@ def list_models(provider: str) -> tuple[str, ...]:
 
 def merge_facts(known: ModelFacts, stated: ModelFacts) -> ModelFacts:
     """Both together; what the endpoint itself says overrides what is known from tables."""
-    changes = {
-        name: value
-        for name in ModelFacts.__struct_fields__
-        if (value := getattr(stated, name)) is not None
-    }
+    changes = {k: v for k, v in structs.asdict(stated).items() if v is not None}
     return structs.replace(known, **changes)
 
 
@@ -129,27 +123,19 @@ def _find_section(provider: str) -> tuple[bytes, str]:
         return b"", ""
     data = _read_data()
     head = f"\n@{provider}".encode()
-    start = data.find(head + b"\n")
-    if start < 0:
-        start = data.find(head + b"\t")
-        if start < 0:
-            return b"", ""
-        end = data.index(b"\n", start + 1)
-        return b"", data[start + len(head) + 1 : end].decode()
-    end = data.index(b"\n@", start + 1)
-    return data[start + len(head) : end + 1], ""
+    if (start := data.find(head + b"\n")) >= 0:
+        return data[start + len(head) : data.index(b"\n@", start + 1) + 1], ""
+    if (start := data.find(head + b"\t")) >= 0:
+        return b"", data[start + len(head) + 1 : data.index(b"\n", start + 1)].decode()
+    return b"", ""
 
 
 def _spell_names(model: str) -> Iterator[tuple[str, bool]]:
     """The spellings a name may be listed under, and whether the listed price holds for it."""
     name = model.lower().removeprefix("models/")
-    yield name, True
     plain = _REGION.sub("", name)
-    if plain != name:
-        yield plain, True
     undated = _DATE.sub("", plain)
-    if undated != plain:
-        yield undated, True
+    yield from ((spelt, True) for spelt in dict.fromkeys((name, plain, undated)))
     routed, colon, _ = undated.rpartition(":")
     if colon:  # a route or a variant, with a price of its own
         yield routed, False
@@ -162,10 +148,8 @@ def _find_model_line(section: bytes, name: str) -> str | None:
     start = section.find(key)
     if start >= 0:
         return section[start + 1 : section.index(b"\n", start + 1)].decode()
-    for line in _glob_lines(section):
-        if fnmatchcase(name, line.partition("\t")[0]):
-            return line
-    return None
+    globs = _glob_lines(section)
+    return next((line for line in globs if fnmatchcase(name, line.partition("\t")[0])), None)
 
 
 @cache
@@ -177,15 +161,9 @@ def _parse_model_line(line: str) -> ModelFacts:
     fields = line.split("\t")[1:]
     fields += [""] * (9 - len(fields))
     context, output, flags, *price, tiers = fields
-    knows = bool(flags)
-    return ModelFacts(
-        int(context) if context else None,
-        int(output) if output else None,
-        "i" in flags if knows else None,
-        "t" in flags if knows else None,
-        "r" in flags if knows else None,
-        _parse_prices(price, tiers),
-    )
+    images, tools, reasoning = (flag in flags if flags else None for flag in "itr")
+    limits = (int(context) if context else None, int(output) if output else None)
+    return ModelFacts(*limits, images, tools, reasoning, _parse_prices(price, tiers))
 
 
 def _parse_prices(texts: list[str], tiers: str) -> Prices | None:
@@ -200,7 +178,3 @@ def _parse_tier(text: str) -> PriceTier:
     above, *prices = text.split(":")
     source, output, read, write = (float(p) if p else None for p in prices)
     return PriceTier(int(above), source or 0.0, output or 0.0, read, write)
-
-
-def _price_or(price: float | None, other: float) -> float:
-    return other if price is None else price

@@ -17,14 +17,9 @@ from hermes.llm.wire.convert import as_dict, as_dicts
 FetchJson: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
 """Method, URL, body -> the JSON response; None: there was none."""
 
-_CONTEXT = (
-    "loaded_context_length",
-    "context_length",
-    "max_model_len",
-    "context_window",
-    "max_context_length",
-    "inputTokenLimit",
-    "max_input_tokens",
+_CONTEXT = tuple(
+    "loaded_context_length context_length max_model_len context_window max_context_length "
+    "inputTokenLimit max_input_tokens".split()
 )
 _OUTPUT = ("max_completion_tokens", "max_output_tokens", "outputTokenLimit", "max_tokens")
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
@@ -53,11 +48,14 @@ def list_url(base_url: str, wire: str) -> str:
 
 def model_names(listed: Any) -> tuple[str, ...]:
     """The names in a list of models."""
+    found = [str(row.get("id") or row.get("name") or "") for row in _list_entries(listed)]
+    return tuple(name.removeprefix("models/") for name in found if name)
+
+
+def _list_entries(listed: Any) -> list[dict[str, Any]]:
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
-    rows = listed if isinstance(listed, list) else []
-    found = [str(r.get("id") or r.get("name") or "") for r in rows if isinstance(r, dict)]
-    return tuple(name.removeprefix("models/") for name in found if name)
+    return as_dicts(listed)
 
 
 async def _query_list(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
@@ -73,15 +71,12 @@ async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelF
     if not shown:
         return UNKNOWN
     loaded = as_dicts(as_dict(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
-    loaded_length = next(
-        (_token_count(m.get("context_length")) for m in loaded if _is_model(m, target.model)), None
-    )
+    lengths = (m.get("context_length") for m in loaded if _is_model(m, target.model))
     configured = _NUM_CTX.search(str(shown.get("parameters") or ""))
     info = as_dict(shown.get("model_info"))
-    trained_length = next(
-        (_token_count(v) for k, v in info.items() if k.endswith(".context_length")), None
-    )
-    length = loaded_length or (int(configured[1]) if configured else trained_length)
+    trained = next((v for k, v in info.items() if k.endswith(".context_length")), None)
+    length = _token_count(next(lengths, None))
+    length = length or (int(configured[1]) if configured else _token_count(trained))
     capabilities = shown.get("capabilities")
     if not isinstance(capabilities, list):
         return ModelFacts(length)
@@ -106,9 +101,8 @@ async def _query_props(fetch: FetchJson, target: Target, base_url: str) -> Model
 
 async def _query_studio(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
     """LM Studio: its own list, which knows what is loaded."""
-    return _read_entry(
-        await fetch("GET", f"{_server_root(base_url)}/api/v0/models", b""), target.model
-    )
+    listed = await fetch("GET", f"{_server_root(base_url)}/api/v0/models", b"")
+    return _read_entry(listed, target.model)
 
 
 _QUERIES: dict[InfoSource, Callable[[FetchJson, Target, str], Awaitable[ModelFacts]]] = {
@@ -121,22 +115,13 @@ _QUERIES: dict[InfoSource, Callable[[FetchJson, Target, str], Awaitable[ModelFac
 
 def _read_entry(listed: Any, model: str) -> ModelFacts:
     """The facts in the model's entry of a list, under all the field names servers use."""
-    rows = listed
-    if isinstance(listed, dict):
-        rows = listed.get("data") or listed.get("models")
-    row = next((r for r in as_dicts(rows) if _is_model(r, model)), {})
+    row = next((r for r in _list_entries(listed) if _is_model(r, model)), {})
     top = as_dict(row.get("top_provider"))
-    context = [
-        _token_count(top.get("context_length")),
-        *(_token_count(row.get(n)) for n in _CONTEXT),
-    ]
-    output = [
-        _token_count(top.get("max_completion_tokens")),
-        *(_token_count(row.get(n)) for n in _OUTPUT),
-    ]
+    context = (top.get("context_length"), *map(row.get, _CONTEXT))
+    output = (top.get("max_completion_tokens"), *map(row.get, _OUTPUT))
     return ModelFacts(
-        next(filter(None, context), None),
-        next(filter(None, output), None),
+        next(filter(None, map(_token_count, context)), None),
+        next(filter(None, map(_token_count, output)), None),
         _takes_images(row),
         _takes_tools(row),
         None,
@@ -167,14 +152,9 @@ def _takes_tools(row: dict[str, Any]) -> bool | None:
 
 def _read_prices(pricing: dict[str, Any]) -> Prices | None:
     """Prices from dollars per token, given as text."""
-    values = [
-        _dollars_per_million(pricing.get(name))
-        for name in ("prompt", "completion", "input_cache_read", "input_cache_write")
-    ]
-    source, output, read, write = values
-    if source is None or output is None:
-        return None
-    return Prices(source, output, read, write)
+    names = ("prompt", "completion", "input_cache_read", "input_cache_write")
+    source, output, read, write = (_dollars_per_million(pricing.get(name)) for name in names)
+    return None if source is None or output is None else Prices(source, output, read, write)
 
 
 def _dollars_per_million(value: Any) -> float | None:

@@ -19,6 +19,7 @@ from hermes.llm.endpoints.model_info import list_url, model_names
 from hermes.llm.http.transport import Transport
 from hermes.llm.providers import find_provider, provider_index
 from hermes.llm.wire import load_wire, wire_facts, wire_names
+from hermes.llm.wire.convert import as_dict
 from hermes.version import VERSION
 
 SECONDS = 10.0
@@ -113,21 +114,14 @@ class Prober:
 
 def _wire_of_list(body: Any) -> str:
     """The only wire that lists models in this form; empty: several do."""
-    if not isinstance(body, Mapping):
-        return ""
-    rows = body.get("models")
+    rows = as_dict(body).get("models")
     first = rows[0] if isinstance(rows, list) and rows else None
-    keys = {*body, *(first if isinstance(first, Mapping) else ())}
-    for wire in wire_names():
-        marks = wire_facts(wire).list_marks
-        if marks and keys.issuperset(marks):
-            return wire
-    return ""
+    keys = {*as_dict(body), *as_dict(first)}
+    marks = {wire: wire_facts(wire).list_marks for wire in wire_names()}
+    return next((wire for wire, listed in marks.items() if listed and keys >= {*listed}), "")
 
 
 def _is_refusal(body: Any, wire: str) -> bool:
-    if not isinstance(body, Mapping):
-        return False
     if wire_facts(wire).typed_errors:
-        return body.get("type") == "error"
-    return any(key in body for key in ("error", "detail", "message"))
+        return as_dict(body).get("type") == "error"
+    return not {"error", "detail", "message"}.isdisjoint(as_dict(body))

@@ -95,8 +95,6 @@ class _Resolver:
             )
         return self._try_endpoint(_Draft(provider=name, model=model))
 
-    # -- what was asked for ----------------------------------------------------------------
-
     def _apply_choice(self, choice: ModelChoice) -> _Draft:
         """The flags on top of the section `model`. Another provider or address inherits nothing
         from the configured one; only from one custom address to another is the model kept."""
@@ -124,9 +122,8 @@ class _Resolver:
         model = section.default
         if not provider and model:
             provider, model = self._split_name(model, "")
-        return _Draft(
-            provider, model, section.base_url, section.api_mode or "", section.api_key_env, True
-        )
+        wire, key = section.api_mode or "", section.api_key_env
+        return _Draft(provider, model, section.base_url, wire, key, True)
 
     def _split_name(self, model: str, provider: str) -> tuple[str, str]:
         """(provider, model) of `provider:model` or `provider/model`. If a provider is set already,
@@ -147,7 +144,8 @@ class _Resolver:
         if self._is_callable(first):
             return first, model
         if spec is not None and self._is_callable(vendor):
-            return vendor, _dash_version(rest) if spec.dashed_versions else rest
+            dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", rest)
+            return vendor, dashed if spec.dashed_versions else rest
         return next(((name, model) for name in others if self._is_callable(name)), ("", model))
 
     def _choose_by_keys(self, draft: _Draft) -> _Draft:
@@ -170,7 +168,7 @@ class _Resolver:
             if reachable and self._is_callable(provider, draft.model):
                 return structs.replace(draft, provider=provider)
         if draft.model:
-            raise ConfigError(_no_provider(draft.model))
+            raise ConfigError(_no_provider(draft.model, list(self._config.providers)))
         if last := self._draft_embedded():
             return last
         raise ConfigError(NOTHING)
@@ -196,8 +194,6 @@ class _Resolver:
         model = embedded.default_local_model(self._secrets).name
         return _Draft(provider=EMBEDDED, model=model, note=embedded.FALLBACK_NOTE)
 
-    # -- what it takes ---------------------------------------------------------------------
-
     def _try_endpoint(self, draft: _Draft) -> ModelEndpoint | None:
         try:
             return self._build_endpoint(draft)
@@ -216,8 +212,13 @@ class _Resolver:
         model = draft.model.removeprefix(f"{draft.provider}:")
         model = model or (spec.default_model if spec else "")
         settings = row.models.get(model, ModelSettings())
+        context = settings.context_length or section.context_length
+        max_output = settings.max_tokens or section.max_tokens
         if spec is not None and spec.embedded:
-            return self._build_embedded(draft, spec, model, settings, section)
+            from hermes.llm.endpoints import embedded
+
+            limits = embedded.TokenLimits(context, max_output)
+            return embedded.build_endpoint(spec, model, self._secrets, limits, draft.note)
         base_url = self._find_address(draft, spec, row)
         if not model:
             raise ConfigError(f"No model is set for {name}: give --model or set model.default.")
@@ -240,27 +241,11 @@ class _Resolver:
             headers=kin.headers if kin else {},
             auth=_choose_auth(wire, kin, keys),
             timeouts=_merge_timeouts(row, settings),
-            context_length=settings.context_length or section.context_length or known.context,
-            max_output=settings.max_tokens or section.max_tokens,
+            context_length=context or known.context,
+            max_output=max_output,
             note=missing_path_hint(base_url, wire),
             facts=known,
         )
-
-    def _build_embedded(
-        self,
-        draft: _Draft,
-        spec: ProviderSpec,
-        model: str,
-        settings: ModelSettings,
-        section: ModelSection,
-    ) -> ModelEndpoint:
-        from hermes.llm.endpoints import embedded
-
-        limits = embedded.TokenLimits(
-            settings.context_length or section.context_length,
-            settings.max_tokens or section.max_tokens,
-        )
-        return embedded.build_endpoint(spec, model, self._secrets, limits, draft.note)
 
     def _find_address(self, draft: _Draft, spec: ProviderSpec | None, row: ProviderSection) -> str:
         url = draft.base_url or row.base_url
@@ -271,13 +256,11 @@ class _Resolver:
         if not url and spec is not None:
             url = self._fill_template(spec)
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"The address {url!r} is not a URL: it must begin with http:// or https://."
-            )
+            text = f"The address {url!r} is not a URL: it must begin with http:// or https://."
+            raise ConfigError(text)
         if "@" in url.partition("://")[2].partition("/")[0]:
-            raise ConfigError(
-                "The address must not contain a user name or a password: use api_key_env."
-            )
+            text = "The address must not contain a user name or a password: use api_key_env."
+            raise ConfigError(text)
         return url.rstrip("/")
 
     def _fill_template(self, spec: ProviderSpec) -> str:
@@ -324,9 +307,8 @@ class _Resolver:
             raise ConfigError(f"The key for {draft.provider} is missing: set {variables} {_SET}.")
         if logs_in:
             raise ConfigError(f"You are not logged in to {name}: run hermes auth login {name}.")
-        raise ConfigError(
-            f"The key for {draft.provider} is missing: name its variable in api_key_env."
-        )
+        text = f"The key for {draft.provider} is missing: name its variable in api_key_env."
+        raise ConfigError(text)
 
     def _aws_credentials(self) -> tuple[Credential, ...]:
         """The AWS keys of .env, which botocore does not find in the environment by itself."""
@@ -369,16 +351,12 @@ def _limit_output(quirks: Quirks, wire: str, known: ModelFacts) -> Quirks:
 
 def _merge_timeouts(*settings: ProviderSection | ModelSettings) -> Timeouts:
     """The configured timeouts; later settings override earlier ones."""
-    values: dict[str, float] = {}
+    values: dict[str, float | None] = {}
     for row in settings:
-        for name, value in (
-            ("ttfb", row.ttfb_timeout_seconds),
-            ("stale", row.stale_timeout_seconds),
-            ("total", row.request_timeout_seconds),
-        ):
-            if value is not None:
-                values[name] = value
-    return Timeouts(**values)
+        ttfb, stale = row.ttfb_timeout_seconds, row.stale_timeout_seconds
+        found = {"ttfb": ttfb, "stale": stale, "total": row.request_timeout_seconds}
+        values |= {name: value for name, value in found.items() if value is not None}
+    return structs.replace(Timeouts(), **values)
 
 
 def _choose_auth(wire: str, kin: ProviderSpec | None, keys: tuple[Credential, ...]) -> Auth:
@@ -394,18 +372,18 @@ def _is_same(one: str, other: str) -> bool:
     return one == other or (a is not None and a is b)
 
 
-def _dash_version(model: str) -> str:
-    return re.sub(r"(?<=\d)\.(?=\d)", "-", model)
-
-
 def _unknown_provider(name: str, configured: list[str]) -> str:
-    known = {*provider_index().key_variables.values(), *configured}
-    close = get_close_matches(name, known, 1)
-    advice = f"Did you mean {close[0]}? Otherwise" if close else "Use a built-in one, or"
+    close = _find_similar(name, configured)
+    advice = f"Did you mean {close}? Otherwise" if close else "Use a built-in one, or"
     return f"Unknown provider {name!r}. {advice} configure providers.{name}.base_url."
 
 
-def _no_provider(model: str) -> str:
+def _find_similar(name: str, configured: list[str]) -> str:
+    known = {*provider_index().key_variables.values(), *configured}
+    return next(iter(get_close_matches(name, known, 1, 0.7)), "")
+
+
+def _no_provider(model: str, configured: list[str]) -> str:
     """The error for a named model that no provider can be called with."""
     vendor, slash, _ = model.partition("/")
     if slash:
@@ -414,6 +392,15 @@ def _no_provider(model: str) -> str:
         return f"No key for {model}: set OPENROUTER_API_KEY{other} {_SET}."
     spec = next(map(find_provider, find_model_makers(model)), None)
     key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
+    prefix, colon, _ = model.partition(":")
+    if colon:  # of a provider that does not exist, or part of the model's name
+        close = _find_similar(prefix, configured)
+        hint = f" (did you mean {close}?)" if close else ""
+        return (
+            f"There is no provider {prefix!r}{hint}, and no configured provider or model server on "
+            f"this machine offers a model {model!r}. Set {key} {_SET}, or set model.base_url to "
+            "your own server."
+        )
     return (
         f"No configured provider offers the model {model!r}. Set {key} {_SET}, name the provider "
         "as provider:model, or set model.base_url to your own server. No model server on this "

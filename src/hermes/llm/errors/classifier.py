@@ -104,8 +104,7 @@ def field_name(path: str) -> str:
     while len(parts) > 1 and parts[0] in _NESTED:
         del parts[0]
     if not parts or parts[0].lower() in _NOT_A_FIELD:
-        last = parts[-1] if parts else ""
-        return last if last == "cache_control" else ""
+        return "cache_control" if parts[-1:] == ["cache_control"] else ""
     spelt = {field.lower(): field for field in FIELDS.split("|")}
     return spelt.get(parts[0].lower(), parts[0])
 
@@ -113,22 +112,15 @@ def field_name(path: str) -> str:
 def _read_overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
     """The kind and the stated limit: if the prompt alone would fit, only the answer is too long."""
     for pattern in ROOM:
-        match = _compile_pattern(pattern).search(text)
-        if match:
+        if match := _compile_pattern(pattern).search(text):
             limit = int(match["limit"])
             room = limit - int(match["prompt"])
-            if room >= _MIN_ANSWER:
-                return Kind.OUTPUT_CAP, room
-            return Kind.CONTEXT_OVERFLOW, limit
+            return (
+                (Kind.OUTPUT_CAP, room) if room >= _MIN_ANSWER else (Kind.CONTEXT_OVERFLOW, limit)
+            )
     if limit is None:
-        limit = next(
-            (
-                _parse_number(m["limit"])
-                for p in CONTEXT_LIMITS
-                if (m := _compile_pattern(p).search(text))
-            ),
-            None,
-        )
+        stated = (_compile_pattern(pattern).search(text) for pattern in CONTEXT_LIMITS)
+        limit = next((_parse_number(match["limit"]) for match in stated if match), None)
     parts = _compile_pattern(PARTS).findall(text)
     prompt = [n for n, what in parts if what.lower() not in ("completion", "output")]
     if limit and 0 < len(prompt) < len(parts):
@@ -140,14 +132,12 @@ def _read_overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
 
 def _parse_number(text: str | None) -> int | None:
     digits = (text or "").replace(",", "")
-    value = int(digits) if digits.isdecimal() and len(digits) < 12 else 0
-    return value or None
+    return (int(digits) or None) if digits.isdecimal() and len(digits) < 12 else None
 
 
 def _bound_message(message: str, status: int | None, code: str) -> str:
-    text = " ".join(message.split())
-    if not text:
-        text = code or (f"HTTP {status}" if status else "the provider gave no reason")
+    other = f"HTTP {status}" if status else "the provider gave no reason"
+    text = " ".join(message.split()) or code or other
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 

@@ -9,7 +9,6 @@ def any_of(*patterns: str) -> str:
 
 N = r"(?P<limit>\d[\d,]*)"
 
-# -- too long ------------------------------------------------------------------------------------
 
 MAX_TOKENS = r"(?:max_?(?:new_|completion_|output_)?_?tokens|maxOutputTokens|max_tokens_to_sample)"
 OUTPUT = (
@@ -99,7 +98,6 @@ PAYLOAD = any_of(
     r"content length.{0,20}exceed",
 )
 
-# -- the conversation ----------------------------------------------------------------------------
 
 BAD_UNICODE = any_of(
     r"surrogate",
@@ -238,7 +236,6 @@ STREAM = any_of(
     r"stream must be false",
 )
 
-# -- the account ---------------------------------------------------------------------------------
 
 FORBIDDEN = any_of(
     r"data policy",
@@ -313,7 +310,6 @@ NO_MODEL = any_of(
     r"模型不存在|未知模型",
 )
 
-# -- one field of the request --------------------------------------------------------------------
 
 FIELDS = (
     "temperature|top_p|top_k|topP|topK|min_p|tool_choice|toolConfig|parallel_tool_calls"
@@ -370,6 +366,12 @@ NO_TOOLS = any_of(
     r"tools(?: field)? (?:is|are) not",
     r"unsupported param\w*: tools",
 )
+NO_INSTRUCTION = r"developer instruction is not enabled"
+NO_DEVELOPER = any_of(
+    r"\.role does not support developer",
+    r"(?:unknown variant|unexpected role|invalid role) developer",
+)
+NO_SUMMARY = r"verified to generate reasoning"
 NO_THINKING = any_of(
     r"thinking (?:mode )?is (?:not|un)",
     r"works in thinking mode",
@@ -378,7 +380,6 @@ NO_THINKING = any_of(
     r"greater than thinking\.budget",
 )
 
-# -- the other side ------------------------------------------------------------------------------
 
 OVERLOADED = any_of(
     r"overload|over capacity|at capacity|capacity (?:exceeded|constraints?|limit)|high demand",

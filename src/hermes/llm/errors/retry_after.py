@@ -28,12 +28,11 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
     """Seconds to wait; None: not stated, or in the past."""
     low = {k.lower(): v.strip() for k, v in headers.items()}
     now = _parse_date(low.get("date", "")) or time.time()
-    ms = _parse_float(low.get("retry-after-ms"))
-    found = ms / 1000 if ms is not None else None
-    if found is None and "retry-after" in low:
-        found = _parse_float(low["retry-after"])
-        if found is None and (when := _parse_date(low["retry-after"])):
-            found = when - now
+    stated = low.get("retry-after", "")
+    if (ms := _parse_float(low.get("retry-after-ms"))) is not None:
+        found: float | None = ms / 1000
+    elif (found := _parse_float(stated)) is None and (when := _parse_date(stated)):
+        found = when - now
     if found is None:
         found = _search_words(message, now)
     if found is None:
@@ -43,15 +42,11 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
 
 def _reset_wait(low: Mapping[str, str], now: float) -> float | None:
     """The longest wait for a limit that is used up; the others do not matter."""
-    pairs = [
-        *((f"x-ratelimit-remaining-{w}", f"x-ratelimit-reset-{w}") for w in _COUNTED),
-        *(
-            (f"anthropic-ratelimit-{w}-remaining", f"anthropic-ratelimit-{w}-reset")
-            for w in _COUNTED
-        ),
-        ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    names = ["x-ratelimit-{}", *(f"x-ratelimit-{{}}-{w}" for w in _COUNTED)]
+    names += [f"anthropic-ratelimit-{w}-{{}}" for w in _COUNTED]
+    used_up = [
+        low.get(n.format("reset"), "") for n in names if low.get(n.format("remaining")) == "0"
     ]
-    used_up = [low.get(reset, "") for left, reset in pairs if low.get(left) == "0"]
     waits = [wait for text in used_up if (wait := _parse_moment(text, now)) is not None]
     return max(waits, default=None)
 
@@ -63,8 +58,7 @@ def _parse_moment(text: str, now: float) -> float | None:
         if number > 1e12:
             return number / 1000 - now
         return number - now if number > 1e9 else number
-    span = _parse_span(text)
-    if span is not None:
+    if (span := _parse_span(text)) is not None:
         return span
     when = _parse_date(text)
     return when - now if when else None
@@ -72,8 +66,7 @@ def _parse_moment(text: str, now: float) -> float | None:
 
 def _search_words(message: str, now: float) -> float | None:
     for pattern in _WORDS:
-        match = re.search(pattern, message, re.IGNORECASE)
-        if match:
+        if match := re.search(pattern, message, re.IGNORECASE):
             number = _parse_float(match[1])
             return number if number is not None else _parse_span(match[1])
     for pattern in _MOMENTS:
@@ -84,28 +77,20 @@ def _search_words(message: str, now: float) -> float | None:
 
 def _parse_span(text: str) -> float | None:
     pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text, re.IGNORECASE)
-    if not pieces:
-        return None
-    return sum(float(n) * _UNITS[unit.lower()] for n, unit in pieces)
+    return sum(float(n) * _UNITS[unit.lower()] for n, unit in pieces) if pieces else None
 
 
 def _parse_float(text: str | None) -> float | None:
-    if not text or not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", text):
-        return None
-    return float(text)
+    return float(text) if text and re.fullmatch(r"[+-]?\d+(?:\.\d+)?", text) else None
 
 
 def _parse_date(text: str) -> float | None:
     if not text:
         return None
-    if re.match(r"\d{4}-\d\d-\d\dT", text):
-        try:
-            return datetime.fromisoformat(text).timestamp()
-        except ValueError:
-            return None
     from email.utils import parsedate_to_datetime
 
+    iso = re.match(r"\d{4}-\d\d-\d\dT", text)
     try:
-        return parsedate_to_datetime(text).timestamp()
+        return (datetime.fromisoformat if iso else parsedate_to_datetime)(text).timestamp()
     except ValueError:
         return None

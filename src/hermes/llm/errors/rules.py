@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from msgspec import Struct
 
 from hermes.core.errors import Kind
@@ -17,28 +19,24 @@ class ErrorRule(Struct, frozen=True):
 
     kind: Kind
     text: str = ""
-    status: frozenset[int] | None = None
+    status: AbstractSet[int] | None = None
     code: str = ""
     param: str = ""
 
 
-def _status_set(*statuses: int) -> frozenset[int]:
-    return frozenset(statuses)
-
-
-_INSIDE = _status_set(NONE, 200)
-_REQUEST = _status_set(NONE, 200, 400, 404, 422)
-_ANYWHERE = _status_set(NONE, 200, 400, 409, 412, 413, 422, *range(500, 600))
+_INSIDE = frozenset({NONE, 200})
+_REQUEST = _INSIDE | {400, 404, 422}
+_ANYWHERE = _INSIDE | {400, 409, 412, 413, 422, *range(500, 600)}
 """Statuses of requests that are too long: routers wrap the real error in any of these."""
-_DENIED = _status_set(NONE, 200, 400, 401, 403, 422)
+_DENIED = _INSIDE | {400, 401, 403, 422}
 _5XX = frozenset(range(500, 600))
 
-TOO_LONG = (
+RULES: tuple[ErrorRule, ...] = (
     # Tokens per minute look like tokens per request, so these come before the rules on length.
     ErrorRule(Kind.CONTEXT_OVERFLOW, rf"request too large\b.{{0,200}}\blimit:? {patterns.N}"),
     ErrorRule(Kind.CONTEXT_OVERFLOW, r"exceed context limit: \d+ \+ \d+ > \d+"),
     ErrorRule(Kind.RATE_LIMITED, r"too many tokens(?: per day)?, (?:please )?wait"),
-    ErrorRule(Kind.RATE_LIMITED, r"tokens per (?:min|hour|day)|rate.?limit", _status_set(429)),
+    ErrorRule(Kind.RATE_LIMITED, r"tokens per (?:min|hour|day)|rate.?limit", {429}),
     ErrorRule(Kind.BAD_UNICODE, patterns.BAD_UNICODE, _REQUEST),
     ErrorRule(Kind.PARAMETER, patterns.BAD_ID, _REQUEST, param="call_id"),
     *(ErrorRule(Kind.OUTPUT_CAP, text, _ANYWHERE) for text in patterns.OUTPUT),
@@ -49,9 +47,7 @@ TOO_LONG = (
         code=r"context_length_exceeded|exceed_context_size_error|model_max_prompt_tokens_exceeded"
         r"|context_window_exceeded|prompt_too_long|max_tokens_exceeded|tokens_limit_reached|1261",
     ),
-)
-
-CONVERSATION = (
+    # The conversation.
     ErrorRule(Kind.REPLAY_REJECTED, code="invalid_encrypted_content|invalid_thinking_signature"),
     ErrorRule(Kind.PARAMETER, patterns.REPLAY_MISSING, _REQUEST, param="missing"),
     ErrorRule(Kind.REPLAY_REJECTED, patterns.REPLAY, _REQUEST),
@@ -68,15 +64,11 @@ CONVERSATION = (
     ),
     ErrorRule(Kind.MESSAGE_ORDER, patterns.ORDER, _REQUEST),
     ErrorRule(Kind.MESSAGE_ORDER, status=_REQUEST, code="1214"),
-)
-
-ACCOUNT = (
+    # The account.
     ErrorRule(Kind.FORBIDDEN, patterns.FORBIDDEN, _DENIED | {404, 451}),
     # Free tiers word a limit per minute like an empty account, but say when to retry.
     ErrorRule(
-        Kind.RATE_LIMITED,
-        r"quota.{0,600}(?:retry in|retrydelay|try again in) ?[:\d]",
-        _status_set(429),
+        Kind.RATE_LIMITED, r"quota.{0,600}(?:retry in|retrydelay|try again in) ?[:\d]", {429}
     ),
     ErrorRule(
         Kind.BILLING,
@@ -86,7 +78,7 @@ ACCOUNT = (
     ),
     ErrorRule(Kind.BILLING, patterns.NO_CREDIT, _DENIED | {402, 412, 429}),
     ErrorRule(Kind.BILLING, r"exceeded your current quota", _INSIDE | {429}),
-    ErrorRule(Kind.BILLING, status=_status_set(402)),
+    ErrorRule(Kind.BILLING, status={402}),
     ErrorRule(
         Kind.AUTH,
         code=r"invalid_api_key|authentication_error|invalid_authentication\w*|unauthenticated"
@@ -101,9 +93,7 @@ ACCOUNT = (
         r"|data_?inspection\w*|safety\w*|prohibited_content|invalid_prompt|1301|1026|1027",
     ),
     ErrorRule(Kind.CONTENT_POLICY, patterns.POLICY, _REQUEST | {403, 451, 500}),
-)
-
-MODEL_OR_FIELD = (
+    # The model, or one field of the request.
     ErrorRule(Kind.PARAMETER, r"no endpoints found that support tool", _REQUEST, param="tools"),
     ErrorRule(Kind.OVERLOADED, r"model.{0,60}(?:is )?(?:currently )?loading|loading model"),
     ErrorRule(
@@ -113,22 +103,9 @@ MODEL_OR_FIELD = (
     ),
     ErrorRule(Kind.PARAMETER, patterns.SCHEMA, _REQUEST | {500}, param="schema"),
     ErrorRule(Kind.PARAMETER, patterns.NO_TOOLS, _REQUEST | {500, 501}, param="tools"),
-    ErrorRule(
-        Kind.PARAMETER,
-        r"developer instruction is not enabled",
-        _REQUEST,
-        param="systemInstruction",
-    ),
-    ErrorRule(
-        Kind.PARAMETER,
-        r"\.role does not support developer"
-        r"|(?:unknown variant|unexpected role|invalid role) developer",
-        _REQUEST,
-        param="developer",
-    ),
-    ErrorRule(
-        Kind.PARAMETER, r"verified to generate reasoning", _DENIED, param="reasoning.summary"
-    ),
+    ErrorRule(Kind.PARAMETER, patterns.NO_INSTRUCTION, _REQUEST, param="systemInstruction"),
+    ErrorRule(Kind.PARAMETER, patterns.NO_DEVELOPER, _REQUEST, param="developer"),
+    ErrorRule(Kind.PARAMETER, patterns.NO_SUMMARY, _DENIED, param="reasoning.summary"),
     ErrorRule(Kind.PARAMETER, r"tools?[\[.]\d+[\w.\]]*\bstrict\b", _REQUEST, param="strict"),
     ErrorRule(Kind.PARAMETER, r"thinking\.(?:\w+\.)?display", _REQUEST, param="thinking.display"),
     ErrorRule(Kind.PARAMETER, r"temperature and top_p cannot both", _REQUEST, param="top_p"),
@@ -138,9 +115,7 @@ MODEL_OR_FIELD = (
     ErrorRule(Kind.CONTEXT_OVERFLOW, status=_ANYWHERE, code="1210"),
     ErrorRule(Kind.PAYLOAD_TOO_LARGE, patterns.PAYLOAD, _REQUEST | {413}),
     ErrorRule(Kind.SERVER, code="tool_use_failed"),
-)
-
-THEIR_STATE = (
+    # The provider's own state.
     ErrorRule(
         Kind.OVERLOADED,
         code=r"(?:engine_)?overloaded\w*|modelnotready\w*|serviceunavailable\w*|unavailable"
@@ -177,27 +152,16 @@ THEIR_STATE = (
         status=_INSIDE,
     ),
     ErrorRule(Kind.SERVER, patterns.SERVER, _INSIDE),
-)
-
-STATUS = (
-    ErrorRule(Kind.AUTH, status=_status_set(401)),
-    ErrorRule(Kind.FORBIDDEN, status=_status_set(403, 407, 451)),
-    ErrorRule(Kind.WRONG_PATH, status=_status_set(404, 405, 410)),
-    ErrorRule(Kind.CONFLICT, status=_status_set(409)),
-    ErrorRule(Kind.PAYLOAD_TOO_LARGE, status=_status_set(413)),
-    ErrorRule(Kind.RATE_LIMITED, status=_status_set(429)),
-    ErrorRule(Kind.OVERLOADED, status=_status_set(503, 529)),
+    # Nothing but the status.
+    ErrorRule(Kind.AUTH, status={401}),
+    ErrorRule(Kind.FORBIDDEN, status={403, 407, 451}),
+    ErrorRule(Kind.WRONG_PATH, status={404, 405, 410}),
+    ErrorRule(Kind.CONFLICT, status={409}),
+    ErrorRule(Kind.PAYLOAD_TOO_LARGE, status={413}),
+    ErrorRule(Kind.RATE_LIMITED, status={429}),
+    ErrorRule(Kind.OVERLOADED, status={503, 529}),
     ErrorRule(Kind.SERVER, status=_5XX | {408, 424, 425, 499}),
     ErrorRule(Kind.REDIRECT, status=frozenset(range(300, 400))),
     ErrorRule(Kind.BAD_REQUEST, status=frozenset(range(400, 500))),
     ErrorRule(Kind.UNKNOWN),
-)
-
-RULES: tuple[ErrorRule, ...] = (
-    *TOO_LONG,
-    *CONVERSATION,
-    *ACCOUNT,
-    *MODEL_OR_FIELD,
-    *THEIR_STATE,
-    *STATUS,
 )

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from hermes.config.env import find_proxy
@@ -27,12 +27,7 @@ EMBEDDED = "local:"
 """Scheme of models that run in a process of their own on this machine."""
 KEEP_IDLE = 75.0
 """Seconds an idle connection stays in the pool: long enough for a person to type."""
-_KEEP_ALIVE = (
-    ("TCP_KEEPIDLE", 30),
-    ("TCP_KEEPALIVE", 30),
-    ("TCP_KEEPINTVL", 15),
-    ("TCP_KEEPCNT", 4),
-)
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _LONGEST_HEADER = 64 * 1024
 
 
@@ -70,8 +65,12 @@ class Transport:
         """Send a request and wait for the headers of the response; the body is read from the
         Exchange."""
         if url.startswith(EMBEDDED):
-            engines = self._embedded_engines()
-            return await engines.send(method, url, headers=headers, body=body)
+            if self._engines is None:
+                if self._open_engines is None:
+                    text = "embedded models cannot be called here"
+                    raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text))
+                self._engines = self._open_engines()
+            return await self._engines.send(method, url, headers=headers, body=body)
         aiohttp = load_aiohttp()
         from yarl import URL
 
@@ -119,9 +118,14 @@ class Transport:
         if parts.scheme != "http" or host in self._warned or is_own_address(base_url):
             return
         self._warned.add(host)
-        log.warning(
-            "The key for %s is sent over plain http; use https if the host offers it.", host
-        )
+        text = "The key for %s is sent over plain http; use https if the host offers it."
+        log.warning(text, host)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         sessions = list(self._sessions.values())
@@ -130,14 +134,6 @@ class Transport:
             await session.close()
         if self._engines is not None:
             await self._engines.close()
-
-    def _embedded_engines(self) -> EmbeddedEngines:
-        if self._engines is None:
-            if self._open_engines is None:
-                text = "embedded models cannot be called here"
-                raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text))
-            self._engines = self._open_engines()
-        return self._engines
 
     async def _open_session(self, socks: str, fresh: bool) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -168,7 +164,7 @@ class Exchange:
         """What has arrived; b"" at the end."""
         try:
             return await self._content.readany()
-        except _read_errors() as error:
+        except (load_aiohttp().ClientError, OSError, EOFError) as error:
             raise ProviderError(broken_response(error, self.host)) from None
 
     async def read_all(self, limit: int) -> bytes:
@@ -189,12 +185,6 @@ class Exchange:
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
         response.close()
-
-
-def _read_errors() -> tuple[type[Exception], ...]:
-    import aiohttp
-
-    return (aiohttp.ClientError, OSError, EOFError)
 
 
 def _new_session(socks: str, fresh: bool) -> aiohttp.ClientSession:
@@ -226,8 +216,7 @@ def _new_session(socks: str, fresh: bool) -> aiohttp.ClientSession:
 def _open_socket(address: tuple[Any, ...]) -> socket.socket:
     opened = socket.socket(address[0], address[1], address[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE:
-        option = getattr(socket, name, None)
-        if option is not None:
+    for name, value in _KEEP_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
             opened.setsockopt(socket.IPPROTO_TCP, option, value)
     return opened

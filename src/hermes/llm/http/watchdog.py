@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+LAG = 0.05
+"""A timer later than this many seconds means that this process did not run."""
 
 
 class Timeouts(Struct, frozen=True):
@@ -30,19 +32,6 @@ class Watchdog:
     reading the clock. It cancels only waits of this call; time the consumer takes does not count
     as silence."""
 
-    __slots__ = (
-        "_began",
-        "_fired",
-        "_flows",
-        "_handle",
-        "_host",
-        "_last",
-        "_limits",
-        "_loop",
-        "_patience",
-        "_task",
-    )
-
     def __init__(self, limits: Timeouts, host: str) -> None:
         self._limits = limits
         self._patience = limits.stale
@@ -55,6 +44,7 @@ class Watchdog:
         self._task: asyncio.Task[object] | None = None
         self._fired = ""
         self._handle: asyncio.TimerHandle | None = None
+        self._due = self._excused = 0.0
         self._set_timer()
 
     def report_event(self) -> None:
@@ -108,12 +98,18 @@ class Watchdog:
         elif self._limits.stale:
             dues.append(self._last + self._limits.stale)
         if dues:
-            self._handle = self._loop.call_at(min(dues), self._on_timer)
+            self._due = min(dues)
+            self._handle = self._loop.call_at(self._due, self._on_timer)
 
     def _on_timer(self) -> None:
         self._handle = None
         now = self._loop.time()
         limits = self._limits
+        late = now - self._due
+        if late > LAG and self._last != self._excused:  # an event may be waiting to be read
+            self._began += 2 * late
+            self._last = self._excused = self._last + 2 * late
+            return self._set_timer()
         if self._task is None:
             self._last = now
         if limits.total and now >= self._began + limits.total:

@@ -33,7 +33,7 @@ class Downloader:
     def __init__(self, transport: Transport, address: str = "") -> None:
         self._transport = transport
         parts = urlsplit(address)
-        self._origin = (parts.scheme, parts.hostname, parts.port)
+        self._origin = _url_origin(address)
         self._login = ""
         if parts.username:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -106,9 +106,9 @@ class Downloader:
 
     async def _open_response(self, url: str, headers: dict[str, str]) -> tuple[Exchange, str]:
         for _ in range(_HOPS):
-            url = _strip_login(url)
+            url = strip_login(url)
             sent = {"User-Agent": f"hermes/{VERSION}", "Accept-Encoding": "identity", **headers}
-            if self._login and self._is_own_host(url):
+            if self._login and _url_origin(url) == self._origin:
                 sent["Authorization"] = self._login
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -127,9 +127,10 @@ class Downloader:
             url = following
         raise SourceError(f"{urlsplit(url).hostname} redirects too often")
 
-    def _is_own_host(self, url: str) -> bool:
-        parts = urlsplit(url)
-        return (parts.scheme, parts.hostname, parts.port) == self._origin
+
+def _url_origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
 
 
 def _content_range(exchange: Exchange, present: int) -> tuple[int | None, int | None]:
@@ -147,7 +148,7 @@ def _content_range(exchange: Exchange, present: int) -> tuple[int | None, int | 
     raise SourceError(f"{exchange.host} answered {exchange.status}")
 
 
-def _strip_login(url: str) -> str:
+def strip_login(url: str) -> str:
     """The address without credentials, which go into a header."""
     parts = urlsplit(url)
     if "@" not in parts.netloc:

@@ -75,13 +75,11 @@ class LocalEngine:
         assert self._session is not None
         aiohttp = load_aiohttp()
         try:
-            response = await self._session.request(
-                method, f"http://local{path}", data=body or None, headers=headers
-            )
+            url, data = f"http://local{path}", body or None
+            response = await self._session.request(method, url, data=data, headers=headers)
         except (aiohttp.ClientError, OSError) as error:
-            raise ProviderError(
-                await self.explain_failure(connection_failure(error, ENGINE_NAME))
-            ) from None
+            failure = await self.explain_failure(connection_failure(error, ENGINE_NAME))
+            raise ProviderError(failure) from None
         return _EngineExchange(response, self)
 
     async def close(self) -> None:
@@ -181,13 +179,11 @@ def _check_model(served: ServedModel) -> None:
     needed = int(size * _MEMORY_FACTOR) + served.context * _CONTEXT_BYTES
     free = _free_memory()
     if free is not None and free < needed:
-        raise ProviderError(
-            Failure(
-                Kind.MODEL_NOT_FOUND,
-                f"{Path(served.file).name} needs about {needed // 10**6} MB of memory, "
-                f"{free // 10**6} MB are free; use a smaller model",
-            )
+        text = (
+            f"{Path(served.file).name} needs about {needed // 10**6} MB of memory, "
+            f"{free // 10**6} MB are free; use a smaller model"
         )
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text))
 
 
 def _free_memory() -> int | None:
@@ -201,19 +197,11 @@ def _free_memory() -> int | None:
 
 
 def _spawn_child(served: ServedModel, socket: Path, log: Path) -> subprocess.Popen[bytes]:
-    threads = max(1, min(_idle_cores(), _MOST_THREADS))
+    numbers = (served.context, max(1, min(_idle_cores(), _MOST_THREADS)))
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                str(CHILD),
-                served.file,
-                str(socket),
-                str(served.context),
-                str(threads),
-            ],
+            [sys.executable, "-I", str(CHILD), served.file, str(socket), *map(str, numbers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=handle,

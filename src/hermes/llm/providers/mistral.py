@@ -8,11 +8,7 @@ PROVIDER = ProviderSpec(
     base_url="https://api.mistral.ai/v1",
     rank=35,
     hosts=("api.mistral.ai",),
-    model_prefixes=(
-        "mistral",
-        "codestral",
-        "magistral",
-    ),
+    model_prefixes=("mistral", "codestral", "magistral"),
     keys=("MISTRAL_API_KEY",),
     quirks=Quirks(call_id="alnum9", usage_in_stream=False),
     models={"mistral-small-latest": {"effort": "effort", "efforts": ("none", "high")}},

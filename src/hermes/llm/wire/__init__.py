@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -93,13 +94,9 @@ def wire_facts(name: str) -> WireFacts:
     return _registered[name].FACTS if name in _registered else load_builtin_index().wires[name]
 
 
-def register_wire(name: str, wire: Wire) -> Callable[[], None]:
+def register_wire(name: str, wire: Wire) -> Callable[[], object]:
     """Add a wire from outside the package. Call the result to remove it again."""
     if name in WIRE_NAMES:
         raise ValueError(f"{name} is a wire of this package")
     _registered[name] = wire
-
-    def unregister_wire() -> None:
-        _registered.pop(name, None)
-
-    return unregister_wire
+    return partial(_registered.pop, name, None)

@@ -14,7 +14,7 @@ from hermes.llm.wire.sse import SseParser
 
 
 class BaseDecoder:
-    """Hands the events of a stream to `_decode_events`, a document to `_decode_value`, and the end
+    """Hands each event of a stream to `_decode_event`, a document to `_decode_value`, and the end
     of either to `_end_answer`. Everything after `[DONE]` is ignored."""
 
     def __init__(self, sink: ResponseSink) -> None:
@@ -24,11 +24,13 @@ class BaseDecoder:
         self._sink = sink
         self._sse = SseParser()
         self._done = False
+        self._reason = ""
+        """Why the provider stopped; empty: it has not said so yet."""
 
     @property
     def is_finished(self) -> bool:
         """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
-        return self._done
+        return self._done or self._reason != ""
 
     def feed(self, data: bytes) -> None:
         events = self._sse.feed(data)
@@ -50,6 +52,18 @@ class BaseDecoder:
         self._end_answer(complete=True)
 
     def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
+        for name, raw in events:
+            try:
+                event = decode_json(raw)
+            except ValueError:
+                event = self._decode_odd_event(raw)
+            if self._done:
+                return
+            if isinstance(event, dict):
+                self.activity += 1
+                self._decode_event(name, event)
+
+    def _decode_event(self, name: str, event: dict[str, Any]) -> None:
         raise NotImplementedError
 
     def _decode_value(self, value: dict[str, Any]) -> None:
@@ -81,9 +95,7 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     error, message = _find_error_object(body)
     raw = as_dict(error.get("metadata")).get("raw")
     words = ": ".join([to_text(w) for w in (message, raw) if w])
-    code = next(
-        (error[k] for k in ("code", "status_code", "type", "error_type") if error.get(k)), ""
-    )
+    code = next(filter(None, map(error.get, ("code", "status_code", "type", "error_type"))), "")
     if not words and not isinstance(as_dict(body).get("error"), dict):
         return "", "", ""
     return to_text(code), words, as_text(error.get("param"))
@@ -100,10 +112,10 @@ def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
     if isinstance(inner, str) and inner:
         return outer, inner
     error = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
-    names = ("message", "Message", "detail", "msg", "status_msg")
     if error.get("status_code") == 0:
         return outer, None
-    return error, next((error[n] for n in names if error.get(n)), None)
+    names = ("message", "Message", "detail", "msg", "status_msg")
+    return error, next(filter(None, map(error.get, names)), None)
 
 
 def find_error_status(body: Any) -> int | None:

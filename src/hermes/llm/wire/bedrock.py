@@ -1,30 +1,59 @@
-"""Amazon Bedrock's Converse protocol: request addresses, and the decoding of answers."""
+"""Amazon Bedrock's Converse protocol: requests that serialise each group once, and answers."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct, structs
+
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
-from hermes.core.message import Stop
-from hermes.core.provider import ResponseSink
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Stop,
+    Target,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.provider import ResponseSink, Settings, ToolSpec
 from hermes.llm.auth import aws
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.bedrock_encoder import Encoder
 from hermes.llm.wire.convert import (
     as_dict,
     as_dicts,
+    as_index,
     as_text,
+    describe_media,
     has_no_content,
+    inline_data,
+    open_list,
     parse_arguments,
     parse_document,
     sum_counts,
 )
 from hermes.llm.wire.lenient_json import decode_json, encode_json
+from hermes.llm.wire.message_buffer import MessageForms
+from hermes.llm.wire.request_fields import (
+    LEVELS,
+    MAX_TOKENS,
+    BaseEncoder,
+    RequestHead,
+    TurnOpening,
+    shape_fields,
+    thinking_fields,
+)
+from hermes.llm.wire.tool_schema import describe_tool
 
 __all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
@@ -36,7 +65,34 @@ _STOPS: dict[str, Stop] = {
     "guardrail_intervened": "filtered",
     "content_filtered": "filtered",
 }
+_CITED = ("title", "source", "sourceContent", "location")
 _MALFORMED = ("malformed_tool_use", "malformed_model_output")
+EMPTY = "[empty]"
+ATTACHED = "See the attached document."
+"""Sent with documents, which Converse refuses without a text."""
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_KINDS = {
+    "image/png": ("image", "png"),
+    "image/jpeg": ("image", "jpeg"),
+    "image/jpg": ("image", "jpeg"),
+    "image/gif": ("image", "gif"),
+    "image/webp": ("image", "webp"),
+    "application/pdf": ("document", "pdf"),
+    "text/csv": ("document", "csv"),
+    "text/html": ("document", "html"),
+    "text/markdown": ("document", "md"),
+    "text/plain": ("document", "txt"),
+    "application/msword": ("document", "doc"),
+    f"{_OFFICE}.wordprocessingml.document": ("document", "docx"),
+    "application/vnd.ms-excel": ("document", "xls"),
+    f"{_OFFICE}.spreadsheetml.sheet": ("document", "xlsx"),
+    "video/mp4": ("video", "mp4"),
+    "video/webm": ("video", "webm"),
+    "video/quicktime": ("video", "mov"),
+    "video/x-matroska": ("video", "mkv"),
+    "video/mpeg": ("video", "mpeg"),
+}
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
@@ -59,18 +115,189 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     return code, as_text(message), ""
 
 
-class _ConverseBlock:
+class Encoder(BaseEncoder):
+    """Each closed group is serialised once. The bytes before the messages stay the same as long as
+    system prompt, tools and settings do."""
+
+    def __init__(self, target: Target, quirks: Quirks) -> None:
+        super().__init__(target, quirks)
+        self._called: dict[str, None] = {}
+        """Names of the tools that the history calls."""
+        self._documents = 0
+        """Documents in the history so far: their names must differ."""
+        self._opening = TurnOpening()
+
+    def add_group(self, group: Message) -> None:
+        self.messages.add_messages([(_encode_group(group, self._documents), b"")])
+        self._documents += _count_documents(group)
+        self._called |= {call.name: None for call in group.calls}
+        self._opening = self._opening.after_group(group)
+
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        fresh: list[MessageForms] = []
+        called, documents, opening = dict(self._called), self._documents, self._opening
+        for i, group in enumerate(pending):
+            fresh.append((_encode_group(group, documents, last=i == len(pending) - 1), b""))
+            documents += _count_documents(group)
+            called |= {call.name: None for call in group.calls}
+            opening = opening.after_group(group)
+        head = opening.fit_head(head, self._quirks)
+        # Converse cannot forbid calls, and refuses calls in the messages when no tool is declared:
+        # tools that were called stay declared.
+        if head.settings.tool_choice == "none" and not called:
+            head = structs.replace(head, tools=())
+        elif called and not head.tools:
+            schema = {"type": "object", "properties": {}}
+            stubs = [ToolSpec(name, "No longer available.", schema) for name in called]
+            head = structs.replace(head, tools=tuple(stubs))
+        return self._join_body(head, fresh)
+
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
+        fields: dict[str, Any] = {}
+        if head.system.strip():
+            fields["system"] = [{"text": head.system}]
+        if tools and quirks.tools:
+            specs = [describe_tool(tool, quirks.schema, "inputSchema") for tool in tools]
+            listed = [{"toolSpec": {**s, "inputSchema": {"json": s["inputSchema"]}}} for s in specs]
+            fields["toolConfig"] = {"tools": listed}
+            if settings.tool_choice == "required":
+                choice = {"tool": {"name": settings.tool}} if settings.tool else {"any": {}}
+                fields["toolConfig"]["toolChoice"] = choice
+        limit = settings.max_output or quirks.max_tokens_default
+        extra = _thinking_fields(quirks, settings, limit or MAX_TOKENS)
+        thinks = as_dict(extra.get("thinking")).get("type") in ("enabled", "adaptive")
+        config: dict[str, Any] = {}
+        if limit or thinks:
+            config["maxTokens"] = limit or MAX_TOKENS
+        if settings.temperature is not None and not thinks:
+            config["temperature"] = settings.temperature
+        if settings.stop:
+            config["stopSequences"] = list(settings.stop)
+        for name, inner in (("inferenceConfig", config), ("additionalModelRequestFields", extra)):
+            kept = {k: v for k, v in inner.items() if k not in quirks.drop}
+            if kept:
+                fields[name] = kept
+        return open_list(shape_fields(fields, quirks), "messages")
+
+
+def _thinking_fields(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
+    """The fields that ask for reasoning, which differ by model family; Converse passes them on."""
+    effort = settings.effort
+    if effort is None:
+        return {}
+    match quirks.effort:
+        case "budget" | "adaptive":
+            return thinking_fields(quirks, settings, limit)
+        case "object" if effort == "none":
+            return {"reasoningConfig": {"type": "disabled"}}
+        case "object":
+            level = {"maxReasoningEffort": LEVELS[effort]}
+            return {"reasoningConfig": {"type": "enabled", **level}}
+        case "effort" if effort != "none":
+            return {"reasoning_effort": LEVELS[effort]}
+        case _:
+            return {}
+
+
+def _encode_group(group: Message, documents: int, *, last: bool = False) -> bytes:
+    if group.role == "assistant":
+        blocks = _encode_assistant(group.parts, last)
+    else:
+        blocks = _encode_user(group.parts, documents)
+        if any("document" in b for b in blocks) and not any("text" in b for b in blocks):
+            blocks.append({"text": ATTACHED})
+    return encode_json({"role": group.role, "content": blocks or [{"text": EMPTY}]})
+
+
+def _encode_assistant(parts: Sequence[Part], last: bool) -> list[dict[str, Any]]:
+    ran = _sendable_pairs(parts, last)
+    out: list[dict[str, Any]] = []
+    for part in parts:
+        match part:
+            case Text(text=text, extra=extra) if text.strip():
+                if extra and extra.get("citations"):
+                    cited = {"content": [{"text": text}], "citations": extra["citations"]}
+                    out.append({"citationsContent": cited})
+                else:
+                    out.append({"text": text})
+            case Thinking(text=text, extra=extra) if extra and extra.get("signature"):
+                signed = {"text": text, "signature": extra["signature"]}
+                out.append({"reasoningContent": {"reasoningText": signed}})
+            case Thinking(extra=extra) if extra and extra.get("redacted"):
+                out.append({"reasoningContent": {"redactedContent": extra["redacted"]}})
+            case ToolCall(id=id, name=name, args=args):
+                call = {"toolUseId": id, "name": name, "input": parse_arguments(args)}
+                out.append({"toolUse": call})
+            case Native(data=data) if _tool_pair_id(data) in ran:
+                out.append(data)
+    return out
+
+
+def _sendable_pairs(parts: Sequence[Part], last: bool) -> set[str]:
+    """Ids of the service's own calls that have their result in the same answer. Only such pairs may
+    be sent, except in the answer that the service is to continue."""
+    natives = [p.data for p in parts if isinstance(p, Native)]
+    calls = {_tool_pair_id(d) for d in natives if "toolUse" in d}
+    results = {_tool_pair_id(d) for d in natives if "toolResult" in d}
+    return {"", *(calls if last else calls & results), *(calls & results)}
+
+
+def _tool_pair_id(data: dict[str, Any]) -> str:
+    block = as_dict(data.get("toolUse")) or as_dict(data.get("toolResult"))
+    return as_text(block.get("toolUseId"))
+
+
+def _encode_user(parts: Sequence[Part], documents: int) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for part in parts:
+        match part:
+            case ToolReturn(call_id=id, content=content, error=failed):
+                inner = _encode_user(content, documents)
+                documents += sum("document" in b for b in inner)
+                status = "error" if failed else "success"
+                result = {"toolUseId": id, "content": inner or [{"text": EMPTY}], "status": status}
+                out.append({"toolResult": result})
+            case Text(text=text) if text.strip():
+                out.append({"text": text})
+            case Media():
+                block = _encode_media(part, documents + 1)
+                documents += "document" in block
+                out.append(block)
+    return out
+
+
+def _count_documents(group: Message) -> int:
+    """How many of the group's media are documents, whose names must differ in a request."""
+    contents: list[Part] = []
+    for part in group.parts:
+        contents.extend(part.content if isinstance(part, ToolReturn) else (part,))
+    return sum("document" in _encode_media(p, 1) for p in contents if isinstance(p, Media))
+
+
+def _encode_media(media: Media, number: int) -> dict[str, Any]:
+    held = inline_data(media)
+    mime = held[0] if held else media.mime
+    kind, form = _KINDS.get(mime.lower(), ("", ""))
+    if not kind or not (held or media.url.startswith("s3://")):
+        return {"text": describe_media(media)}
+    block: dict[str, Any] = {"format": form}
+    if kind == "document":
+        name = _NOT_IN_NAMES.sub(" ", media.name.rpartition(".")[0] or media.name).strip()
+        block["name"] = f"{name[:150] or 'document'} {number}"
+    block["source"] = {"bytes": held[1]} if held else {"s3Location": {"uri": media.url}}
+    return {kind: block}
+
+
+class _ConverseBlock(Struct):
     """What the sink does not hold of an open content block."""
 
-    __slots__ = ("called", "citations", "input", "redacted", "signature", "start")
-
-    def __init__(self, start: dict[str, Any]) -> None:
-        self.start = start
-        self.called = False
-        self.input: list[str] = []
-        self.signature = ""
-        self.redacted: list[bytes] = []
-        self.citations: list[Any] = []
+    start: dict[str, Any]
+    called: bool = False
+    input: list[str] = []
+    signature: str = ""
+    redacted: list[bytes] = []
+    citations: list[Any] = []
 
 
 class Decoder:
@@ -126,8 +353,7 @@ class Decoder:
         self._end_answer(complete=True)
 
     def _decode_event(self, kind: str, event: dict[str, Any]) -> None:
-        index = event.get("contentBlockIndex")
-        index = index if isinstance(index, int) else 0
+        index = as_index(event.get("contentBlockIndex"))
         match kind:
             case "contentBlockDelta":
                 self._decode_delta(index, as_dict(event.get("delta")))
@@ -142,16 +368,11 @@ class Decoder:
 
     def _raise_error(self, headers: Mapping[str, Any], event: dict[str, Any]) -> None:
         code = as_text(headers.get(":exception-type")) or as_text(headers.get(":error-code"))
-        text = (
-            as_text(event.get("originalMessage"))
-            or read_error(event, {})[1]
-            or as_text(headers.get(":error-message"))
-        )
+        text = as_text(event.get("originalMessage")) or read_error(event, {})[1]
+        text = text or as_text(headers.get(":error-message"))
         status = event.get("originalStatusCode")
         status = status if isinstance(status, int) else None
         raise ProviderError(classify_error(status=status, code=code, message=text))
-
-    # -- blocks of a plain answer ------------------------------------------------------------
 
     def _decode_block(self, index: int, block: dict[str, Any]) -> None:
         sink = self._sink
@@ -159,15 +380,13 @@ class Decoder:
         if isinstance(block.get("text"), str):
             sink.add_text(index, block["text"])
         elif use and use.get("type") != "server_tool_use":
-            args = encode_json(use.get("input") or {}).decode()
             self._add_call(index, use)
-            sink.add_call(index, args=args)
+            sink.add_call(index, args=encode_json(use.get("input") or {}).decode())
         elif "reasoningContent" in block:
             self._decode_reasoning(index, as_dict(block["reasoningContent"]))
         elif cited:
-            sink.add_text(
-                index, "".join(as_text(c.get("text")) for c in as_dicts(cited.get("content")))
-            )
+            texts = [as_text(c.get("text")) for c in as_dicts(cited.get("content"))]
+            sink.add_text(index, "".join(texts))
             if cited.get("citations"):
                 sink.add_extra(index, "text", citations=cited["citations"])
         else:
@@ -185,8 +404,6 @@ class Decoder:
     def _add_call(self, index: int, use: dict[str, Any]) -> None:
         self._sink.add_call(index, id=as_text(use.get("toolUseId")), name=as_text(use.get("name")))
 
-    # -- blocks of a stream ------------------------------------------------------------------
-
     def _start_block(self, index: int, start: dict[str, Any]) -> None:
         block = self._open[index] = _ConverseBlock(start)
         use = as_dict(start.get("toolUse"))
@@ -198,12 +415,9 @@ class Decoder:
         if isinstance(delta.get("text"), str):
             self._sink.add_text(index, delta["text"])
             return
-        block = self._open.get(index)
-        if block is None:
-            block = self._open[index] = _ConverseBlock({})
+        block = self._open.get(index) or self._open.setdefault(index, _ConverseBlock({}))
         if "toolUse" in delta:
-            piece = as_text(as_dict(delta["toolUse"]).get("input"))
-            if piece:
+            if piece := as_text(as_dict(delta["toolUse"]).get("input")):
                 block.input.append(piece)
                 if block.called:
                     self._sink.add_call(index, args=piece)
@@ -212,7 +426,8 @@ class Decoder:
         elif "citation" in delta:
             if not block.citations:
                 self._sink.add_extra(index, "text", citations=block.citations)
-            block.citations.append(_read_citation(as_dict(delta["citation"])))
+            citation = as_dict(delta["citation"])
+            block.citations.append({k: v for k, v in citation.items() if k in _CITED})
         else:
             _grow_block(block.start, delta)
 
@@ -221,10 +436,8 @@ class Decoder:
             self._sink.add_thinking(index, delta["text"])
         block.signature += as_text(delta.get("signature"))
         if redacted := as_text(delta.get("redactedContent")):
-            try:
+            with suppress(Base64Error):
                 block.redacted.append(b64decode(redacted, validate=True))
-            except Base64Error:
-                return
 
     def _stop_block(self, index: int) -> None:
         block = self._open.pop(index, None)
@@ -239,12 +452,10 @@ class Decoder:
         elif block.signature:
             self._sink.add_extra(index, "thinking", signature=block.signature)
         elif use := as_dict(block.start.get("toolUse")):
-            ran = {**use, "input": parse_arguments("".join(block.input))}
-            self._sink.set_native(index, {"toolUse": ran})
+            args = parse_arguments("".join(block.input))
+            self._sink.set_native(index, {"toolUse": {**use, "input": args}})
         elif block.start:
             self._sink.set_native(index, block.start)
-
-    # -- the end -----------------------------------------------------------------------------
 
     def _count_usage(self, usage: Any) -> None:
         """The cache counts have two names each; only one of them counts."""
@@ -273,13 +484,9 @@ class Decoder:
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=reason))
         if reason in _MALFORMED and not sink.call_names:
             # The call that the model wrote is lost, so the text before it is no complete answer.
-            if has_no_content(self._sink):
+            if has_no_content(sink):
                 raise ProviderError(Failure(Kind.EMPTY, reason, code=reason))
             sink.stop = "died"
-
-
-def _read_citation(delta: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in delta.items() if k in ("title", "source", "sourceContent", "location")}
 
 
 def _grow_block(start: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -44,8 +44,7 @@ class BodyReader:
             elif self._content_type in (_EVENTS, _FRAMES):
                 self.form = "stream"
             else:
-                text = f"{self._host} sent an empty answer"
-                raise ProviderError(Failure(Kind.NETWORK, text))
+                raise ProviderError(Failure(Kind.NETWORK, f"{self._host} sent an empty answer"))
         if self.form == "stream":
             self._decoder.close()
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Message, Target, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.message import Media, Target, Text
 from hermes.core.provider import Effort, ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
@@ -45,8 +45,7 @@ def inline_data(media: Media) -> tuple[str, str] | None:
 
 def locate_media(media: Media) -> tuple[str, str, str | None]:
     """(mime, address, base64) of media; base64 is None when there is only an address."""
-    held = inline_data(media)
-    if held is None:
+    if (held := inline_data(media)) is None:
         return media.mime, media.url, None
     mime, data = held
     return mime, f"data:{mime};base64,{data}", data
@@ -75,10 +74,8 @@ def sum_counts(*counts: Any) -> Any:
     """The sum of the counts that are present, None if none is. An impossible count is returned as
     it is, so that the usage gets marked as estimated."""
     found = [c for c in counts if c is not None]
-    for count in found:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            return count
-    return sum(found) if found else None
+    impossible = [c for c in found if type(c) is not int or c < 0]
+    return impossible[0] if impossible else sum(found) if found else None
 
 
 def parse_document(body: bytes) -> Any:
@@ -118,34 +115,5 @@ def has_no_content(sink: ResponseSink) -> bool:
     return not message.calls and not message.text.strip()
 
 
-class TurnOpening:
-    """How the current turn began. With a thinking budget, an API refuses to continue a turn whose
-    first answer calls tools without sealed reasoning, as that of another model does."""
-
-    __slots__ = ("_next", "is_bare")
-
-    def __init__(self) -> None:
-        self._next = True
-        self.is_bare = False
-
-    def copy(self) -> TurnOpening:
-        out = TurnOpening()
-        out._next, out.is_bare = self._next, self.is_bare
-        return out
-
-    def see_group(self, group: Message) -> None:
-        if group.role == "user":
-            if not any(isinstance(p, ToolReturn) for p in group.parts):
-                self._next, self.is_bare = True, False
-        elif self._next:
-            self._next = False
-            calls = any(isinstance(p, ToolCall) for p in group.parts)
-            self.is_bare = calls and not any(
-                isinstance(p, Thinking) and is_sealed(p) for p in group.parts
-            )
-
-
-def is_sealed(thought: Thinking) -> bool:
-    """Whether reasoning came complete in a block of its own, so that it may be sent back."""
-    extra = thought.extra or {}
-    return "signature" in extra or "redacted" in extra
+def as_index(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -11,17 +11,21 @@ import orjson
 
 from hermes.core.text import replace_invalid
 
-_decode = msgspec.json.decode
-
 
 def decode_json(data: bytes | str) -> Any:
     """The value; ValueError when it is no JSON at all. Lone surrogates and invalid UTF-8 become
     U+FFFD, NaN and infinities become null, raw control characters in strings are accepted."""
     try:
         # Not orjson: it silently turns integers beyond 64 bits into floats.
-        return _decode(data)
+        return msgspec.json.decode(data)
     except (ValueError, RecursionError):
-        return _decode_lenient(data)
+        pass
+    if isinstance(data, bytes):
+        data = data.decode("utf-8-sig", "replace")
+    try:
+        return _clean_value(json.loads(data, strict=False, parse_constant=lambda _constant: None))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def encode_json(value: Any) -> bytes:
@@ -33,24 +37,19 @@ def encode_json(value: Any) -> bytes:
         return json.dumps(_clean_value(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def is_object(text: str) -> bool:
+    """Whether the text is a complete JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def to_text(value: Any) -> str:
     """The text of a value that should be a string: objects as JSON, null as empty."""
     if isinstance(value, str):
         return value
     return "" if value is None else encode_json(value).decode()
-
-
-def _decode_lenient(data: bytes | str) -> Any:
-    if isinstance(data, bytes):
-        data = data.decode("utf-8-sig", "replace")
-    try:
-        return _clean_value(json.loads(data, strict=False, parse_constant=_null_constant))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _null_constant(_constant: str) -> None:
-    """Stands for NaN and the infinities."""
 
 
 def _clean_value(value: Any) -> Any:

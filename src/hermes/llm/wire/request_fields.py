@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from hermes.core.message import Message, Target, Thinking, ToolReturn
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import BUDGETS, parse_arguments
-from hermes.llm.wire.lenient_json import encode_json
+from hermes.llm.wire.lenient_json import encode_json, is_object
+from hermes.llm.wire.message_buffer import MessageBuffer, MessageForms
 
 MAX_TOKENS = 8192
 """The output limit where a wire needs one and none is set."""
@@ -29,21 +31,60 @@ class RequestHead(Struct, frozen=True):
     stream: bool
 
 
-class HeadCache:
-    """Caches the bytes before the messages until their content changes."""
+class BaseEncoder:
+    """Keeps the encoded messages, and the bytes before them until their content changes."""
 
-    __slots__ = ("_bytes", "_encode", "_head")
-
-    def __init__(self, encode: Callable[[RequestHead], bytes]) -> None:
-        self._encode = encode
+    def __init__(self, target: Target, quirks: Quirks, *, marks: bool = False) -> None:
+        self._model = target.model
+        self._quirks = quirks
+        self.messages = MessageBuffer(marks=marks)
+        self._before = Message("user", ())
         self._head: RequestHead | None = None
-        self._bytes = b""
+        self._head_bytes = b""
 
-    def get_bytes(self, head: RequestHead) -> bytes:
+    def add_group(self, group: Message) -> None:
+        self.messages.add_messages(self._encode_group(group, self._before))
+        self._before = group
+
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        pairs = pairwise((self._before, *pending))
+        fresh = (forms for last, group in pairs for forms in self._encode_group(group, last))
+        return self._join_body(head, fresh)
+
+    def _encode_group(self, group: Message, before: Message) -> Iterable[MessageForms]:
+        raise NotImplementedError
+
+    def _join_body(self, head: RequestHead, pending: Iterable[MessageForms]) -> bytes:
         if self._head != head:
-            self._bytes = self._encode(head)
+            self._head_bytes = self._encode_head(head)
             self._head = head
-        return self._bytes
+        return self.messages.join_body(self._head_bytes, pending)
+
+    def _encode_head(self, head: RequestHead) -> bytes:
+        raise NotImplementedError
+
+
+class TurnOpening(Struct, frozen=True):
+    """How the current turn began. With a thinking budget, an API refuses to continue a turn whose
+    first answer calls tools without sealed reasoning, as that of another model does."""
+
+    answered: bool = False
+    is_bare: bool = False
+
+    def after_group(self, group: Message) -> TurnOpening:
+        if group.role == "user":
+            return self if any(isinstance(p, ToolReturn) for p in group.parts) else TurnOpening()
+        if self.answered:
+            return self
+        extras = [p.extra or {} for p in group.parts if isinstance(p, Thinking)]
+        sealed = any("signature" in extra or "redacted" in extra for extra in extras)
+        return TurnOpening(True, bool(group.calls) and not sealed)
+
+    def fit_head(self, head: RequestHead, quirks: Quirks) -> RequestHead:
+        """The head without a thinking effort if the turn could not be continued with it."""
+        if not self.is_bare or quirks.effort != "budget":
+            return head
+        return structs.replace(head, settings=structs.replace(head.settings, effort=None))
 
 
 def thinking_fields(
@@ -96,9 +137,4 @@ def legal_arguments(args: str) -> str:
     """The arguments as a JSON object in a string, unchanged if they are one. Anything else is
     wrapped in an object, as endpoints require one; it is not dropped, because the model must see
     what it wrote next to the error it got for it."""
-    try:
-        if isinstance(msgspec.json.decode(args), dict):
-            return args
-    except (ValueError, RecursionError):
-        pass
-    return encode_json(parse_arguments(args)).decode()
+    return args if is_object(args) else encode_json(parse_arguments(args)).decode()

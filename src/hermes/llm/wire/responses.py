@@ -1,21 +1,48 @@
-"""The Responses protocol: request addresses, and the decoding of answers."""
+"""The Responses protocol: requests that serialise each item once, and answers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Stop
-from hermes.core.provider import ResponseSink
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Stop,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.provider import ResponseSink, ToolSpec
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
-from hermes.llm.wire.convert import as_dict, as_dicts, as_text
-from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
-from hermes.llm.wire.request_fields import append_path
-from hermes.llm.wire.responses_encoder import Encoder
+from hermes.llm.wire.convert import (
+    as_dict,
+    as_dicts,
+    as_index,
+    as_text,
+    build_content,
+    describe_media,
+    locate_media,
+    open_list,
+)
+from hermes.llm.wire.lenient_json import decode_json, encode_json, is_object, to_text
+from hermes.llm.wire.message_buffer import MessageForms
+from hermes.llm.wire.request_fields import (
+    BaseEncoder,
+    RequestHead,
+    append_path,
+    legal_arguments,
+    shape_fields,
+)
+from hermes.llm.wire.tool_schema import describe_tool
 
 __all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
@@ -30,10 +57,117 @@ _INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter":
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
 _SEAM = "\n\n"
 """Separates the parts of a reasoning item."""
+ENCRYPTED = "reasoning.encrypted_content"
+_NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
+"""Items of the provider's own that are accepted without their id; others need it."""
+_DROPPED = frozenset({"created_by"})
+"""Keys of answers that are refused in requests."""
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
     return append_path(base_url, "/responses")
+
+
+class Encoder(BaseEncoder):
+    """Items are only ever appended, so consecutive requests share their prefix. Messages, calls and
+    sealed reasoning are sent without their ids: an endpoint that stores no answers would not find
+    them."""
+
+    def _encode_group(self, group: Message, before: Message) -> list[MessageForms]:
+        return [(encode_json(item), b"") for item in _encode_items(group)]
+
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
+        fields: dict[str, Any] = {"model": self._model, "stream": head.stream}
+        fields["store"] = quirks.store
+        reasons = quirks.effort != "omit" and settings.effort != "none"
+        if reasons and quirks.thinking_replay == "keep":
+            fields["include"] = [ENCRYPTED]
+        if limit := settings.max_output or quirks.max_tokens_default:
+            fields["max_output_tokens"] = limit
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if quirks.effort != "omit" and settings.effort is not None:
+            fields["reasoning"] = {"effort": settings.effort}
+            if reasons:
+                fields["reasoning"]["summary"] = "auto"
+        if head.system:
+            fields["instructions"] = head.system
+        if tools and quirks.tools and settings.tool_choice != "none":
+            fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
+            if settings.tool_choice == "required":
+                named = {"type": "function", "name": settings.tool}
+                fields["tool_choice"] = named if settings.tool else "required"
+        return open_list(shape_fields(fields, quirks), "input")
+
+
+def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    out = {"type": "function", **describe_tool(tool, quirks.schema, "parameters")}
+    # Unlike in chat, strict is the default here, and it forbids optional arguments.
+    return out if "strict" in quirks.drop else {**out, "strict": False}
+
+
+def _encode_items(group: Message) -> list[dict[str, Any]]:
+    if group.role != "assistant":
+        return list(_encode_user(group.parts))
+    answered = _answered_ids(group.parts)
+    items = [
+        item for part in group.parts if (item := _encode_assistant(part, answered)) is not None
+    ]
+    # Reasoning is refused without the item it led to.
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    return items
+
+
+def _answered_ids(parts: Sequence[Part]) -> set[str]:
+    """Ids of the provider's own calls that have their output in the same answer. Calls without it
+    wait for a client to run them, which we never do, and are refused."""
+    ids: tuple[set[str], set[str]] = set(), set()
+    for part in parts:
+        if isinstance(part, Native):
+            output = as_text(part.data.get("type")).endswith("_output")
+            ids[output].add(as_text(part.data.get("call_id")))
+    return (ids[0] & ids[1]) | {""}
+
+
+def _encode_assistant(part: Part, answered: set[str]) -> dict[str, Any] | None:
+    match part:
+        case Text(text=text, extra=extra) if text:
+            return {"role": "assistant", "content": text, **(extra or {})}
+        case Thinking(extra=extra) if extra and (
+            extra.get("encrypted_content") or extra.get("content")
+        ):
+            return {"type": "reasoning", "summary": [], **extra}
+        case ToolCall(id=id, name=name, args=args, extra=extra):
+            call = {"call_id": id, "name": name, "arguments": legal_arguments(args)}
+            return {"type": "function_call", **call, **(extra or {})}
+        case Native(data=data) if as_text(data.get("call_id")) in answered:
+            dropped = _DROPPED | {"id"} if as_text(data.get("type")) in _NAMELESS else _DROPPED
+            return {k: v for k, v in data.items() if k not in dropped}
+        case _:
+            return None
+
+
+def _encode_user(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        if isinstance(part, ToolReturn):
+            output = build_content(part.content, "", kind="input_text", show=_encode_media)
+            yield {"type": "function_call_output", "call_id": part.call_id, "output": output}
+    if rest := [part for part in parts if isinstance(part, Text | Media)]:
+        content = build_content(rest, "\n\n", kind="input_text", show=_encode_media)
+        yield {"role": "user", "content": content}
+
+
+def _encode_media(media: Media) -> dict[str, Any]:
+    mime, address, data = locate_media(media)
+    if mime.startswith("image/"):
+        return {"type": "input_image", "image_url": address, "detail": media.detail or "auto"}
+    if mime.startswith(("audio/", "video/")):
+        return {"type": "input_text", "text": describe_media(media)}
+    if data is not None:
+        return {"type": "input_file", "filename": media.name or "file", "file_data": address}
+    return {"type": "input_file", "file_url": address}
 
 
 class ResponseEvent(Struct, gc=False):
@@ -91,8 +225,6 @@ class Decoder(BaseDecoder):
     def is_finished(self) -> bool:
         return self._ended
 
-    # -- streams -----------------------------------------------------------------------------
-
     def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         pieces: list[str] = []
         position = index = None
@@ -120,7 +252,7 @@ class Decoder(BaseDecoder):
                 self._add_text(position, index, pieces)
                 pieces = []
             if not self._ended:
-                self._decode_event(event, raw, name)
+                self._dispatch_event(event, raw, name)
         self.activity += count
         if pieces:
             self._add_text(position, index, pieces)
@@ -130,7 +262,7 @@ class Decoder(BaseDecoder):
             self._sink.add_text(self._text_slot(self._item_index(sent), index), "".join(pieces))
             self._has_text = True
 
-    def _decode_event(self, event: ResponseEvent, raw: bytes, name: str) -> None:
+    def _dispatch_event(self, event: ResponseEvent, raw: bytes, name: str) -> None:
         kind = as_text(event.type)
         if kind in _TERMINAL:
             self._decode_terminal(as_dict(decode_json(bytes(event.response) or b"null")))
@@ -159,8 +291,6 @@ class Decoder(BaseDecoder):
             case "response.refusal.done":
                 self._refusal_pieces(position, event.content_index)[:] = [as_text(event.refusal)]
 
-    # -- items -------------------------------------------------------------------------------
-
     def _item_index(self, sent: Any) -> int:
         """Our index of an item; without a sent one it is the latest item."""
         return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
@@ -168,15 +298,13 @@ class Decoder(BaseDecoder):
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
         position = self._item_index(sent)
         known = self._items.get(position)
-        added = kind.endswith(".added")
-        if known and known.done and (added or known.key != _item_key(item)):
-            known, position = None, max(self._items) + 1
-            if isinstance(sent, int):
+        added, numbered = kind.endswith(".added"), isinstance(sent, int)
+        again = known and known.done and (added or known.key != _item_key(item))
+        if again or (known and added and not numbered):
+            position = max(self._items) + 1
+            if numbered:
                 self._moved[sent] = position
-        elif known and added and not isinstance(sent, int):
-            known, position = None, max(self._items) + 1
-        if known is None:
-            self._items[position] = _OutputItem(item)
+        self._items.setdefault(position, _OutputItem(item))
         self._latest = position
         if not added:
             self._finish_item(position, item)
@@ -185,10 +313,8 @@ class Decoder(BaseDecoder):
 
     def _current_item(self, position: int, kind: str) -> _OutputItem:
         """The item at this index, added if it was not announced."""
-        item = self._items.get(position)
-        if item is None:
-            item = self._items[position] = _OutputItem({"type": kind})
-        return item
+        known = self._items.get(position)
+        return known or self._items.setdefault(position, _OutputItem({"type": kind}))
 
     def _finish_item(self, position: int, item: dict[str, Any]) -> None:
         known = self._current_item(position, "")
@@ -240,9 +366,8 @@ class Decoder(BaseDecoder):
 
     def _text_slot(self, position: int, index: Any) -> tuple[int, str, int]:
         """The slot of one text of a message, which may have several with refusals in between."""
-        index = index if isinstance(index, int) else 0
-        slot = (position, "text", index)
-        self._sink.set_order(slot, (position, index))
+        slot = (position, "text", as_index(index))
+        self._sink.set_order(slot, (position, slot[2]))
         return slot
 
     def _complete_text(self, position: int, index: Any, text: str) -> None:
@@ -251,19 +376,16 @@ class Decoder(BaseDecoder):
             self._has_text = True
 
     def _refusal_pieces(self, position: int, index: Any) -> list[str]:
-        return self._refusals.setdefault((position, index if isinstance(index, int) else 0), [])
-
-    # -- reasoning ---------------------------------------------------------------------------
+        return self._refusals.setdefault((position, as_index(index)), [])
 
     def _decode_reasoning(self, kind: str, event: ResponseEvent) -> None:
         if not kind.endswith(".delta"):
             return
         position = self._item_index(event.output_index)
         item = self._current_item(position, "reasoning")
-        summary = "summary" in kind
-        source, part = (
-            ("summary", event.summary_index) if summary else ("content", event.content_index)
-        )
+        source, part = "content", event.content_index
+        if "summary" in kind:
+            source, part = "summary", event.summary_index
         if item.source in ("", source) and (piece := as_text(event.delta)):
             if item.source and item.part != part:
                 piece = _SEAM + piece
@@ -285,8 +407,6 @@ class Decoder(BaseDecoder):
         if extra or item.get("summary"):
             self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **extra)
 
-    # -- complete bodies and the end ---------------------------------------------------------
-
     def _decode_value(self, value: dict[str, Any]) -> None:
         if not isinstance(value.get("output"), list) and not value.get("status"):
             if not any(read_error(value, {})):
@@ -300,9 +420,8 @@ class Decoder(BaseDecoder):
         self._ended = True
         self._response = response
         usage = as_dict(response.get("usage"))
-        received, generated = (
-            as_dict(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
-        )
+        received = as_dict(usage.get("input_tokens_details"))
+        generated = as_dict(usage.get("output_tokens_details"))
         self._sink.count_usage(
             input=usage.get("input_tokens"),
             output=usage.get("output_tokens"),
@@ -312,10 +431,9 @@ class Decoder(BaseDecoder):
             cost=usage.get("cost"),
         )
         output = as_dicts(response.get("output"))
-        kinds = {position: item.kind for position, item in self._items.items()}
         if all(
-            position < len(output) and output[position].get("type") == k
-            for position, k in kinds.items()
+            position < len(output) and output[position].get("type") == item.kind
+            for position, item in self._items.items()
         ):
             for position, item in enumerate(output):
                 if position not in self._items or not self._items[position].done:
@@ -329,16 +447,10 @@ class Decoder(BaseDecoder):
         sink = self._sink
         sink.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
         calls = [position for position, item in self._items.items() if item.kind == "function_call"]
-        cut = [
-            position
-            for position in calls
-            if not self._items[position].done and not self._has_whole_args(position)
-        ]
-        if self._ended:
-            sink.stop = self._stop_reason(calls)
-        elif cut:
+        whole = all(self._items[p].done or self._has_whole_args(p) for p in calls)
+        if not self._ended and not whole:
             sink.stop = "died"
-        elif calls or self._has_text or sink.detail:
+        elif self._ended or calls or self._has_text or sink.detail:
             sink.stop = self._stop_reason(calls)
         else:
             raise ProviderError(Failure(Kind.NO_TERMINAL, NO_TERMINAL))
@@ -347,29 +459,20 @@ class Decoder(BaseDecoder):
         why = as_text(as_dict(self._response.get("incomplete_details")).get("reason"))
         stop = _INCOMPLETE.get(why, "end")
         if calls:
-            return (
-                "length"
-                if stop == "length" and not self._has_whole_args(max(calls))
-                else "tool_use"
-            )
+            cut = stop == "length" and not self._has_whole_args(max(calls))
+            return "length" if cut else "tool_use"
         if self._response.get("status") == "cancelled":
             return "died"
         return "filtered" if self._sink.detail else stop
 
     def _has_whole_args(self, position: int) -> bool:
-        """Whether a call's arguments are complete."""
-        try:
-            return isinstance(msgspec.json.decode(self._sink.get_args((position, "call"))), dict)
-        except (ValueError, RecursionError):
-            return False
+        return is_object(self._sink.get_args((position, "call")))
 
 
 def _convert_event(value: dict[str, Any]) -> ResponseEvent:
     """The usable parts of an event that the typed decoder refused."""
-    known = {
-        k: v for k, v in value.items() if k in ResponseEvent.__struct_fields__ and k != "response"
-    }
-    return ResponseEvent(**known, response=Raw(encode_json(value.get("response"))))
+    known = {k: v for k, v in value.items() if k in ResponseEvent.__struct_fields__}
+    return ResponseEvent(**{**known, "response": Raw(encode_json(value.get("response")))})
 
 
 def _item_key(item: dict[str, Any]) -> tuple[str, str]:

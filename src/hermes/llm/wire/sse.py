@@ -13,18 +13,6 @@ class SseParser:
     """Lines end in LF, CRLF or CR. Complete lines are parsed at once; only an unfinished line is
     kept, as a list of pieces, so that small pieces do not make it slow."""
 
-    __slots__ = (
-        "_after_cr",
-        "_between",
-        "_data",
-        "_first",
-        "_line",
-        "_name",
-        "_names",
-        "_size",
-        "garbage",
-    )
-
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._data: list[bytes] = []
@@ -51,8 +39,7 @@ class SseParser:
             return [("", data[6:-2])]
         if self._after_cr:
             self._after_cr = False
-            if data[:1] == b"\n":
-                data = data[1:]
+            data = data.removeprefix(b"\n")
         self._between = False
         if b"\r" in data:
             self._after_cr = data[-1:] == b"\r"
@@ -123,15 +110,13 @@ class SseParser:
     def _take_line(self, line: bytes, out: list[tuple[str, bytes]]) -> None:
         if not line:
             if self._data:
-                data = self._data
-                out.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                out.append((self._name, b"\n".join(self._data)))
                 self._data = []
             self._name = ""
             self._size = 0
             return
         field, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
+        value = value.removeprefix(b" ")
         if field == b"data":
             self._data.append(value)
         elif field == b"event":
@@ -141,16 +126,12 @@ class SseParser:
 
     def _decode_name(self, name: bytes) -> str:
         """The event name; each is decoded once, as names repeat thousands of times."""
-        found = self._names.get(name)
-        if found is None:
-            found = name.decode("utf-8", "replace")
-            if len(self._names) < 100:
-                self._names[name] = found
-        return found
+        if name not in self._names and len(self._names) < 100:
+            self._names[name] = name.decode("utf-8", "replace")
+        return self._names.get(name) or name.decode("utf-8", "replace")
 
     def _hold_bytes(self, size: int) -> None:
         self._size += size
         if self._size > MAX_EVENT:
-            raise ProviderError(
-                Failure(Kind.ANSWER_TOO_LARGE, "an event of the stream is too large")
-            )
+            text = "an event of the stream is too large"
+            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, text))

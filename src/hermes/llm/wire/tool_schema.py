@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import reduce
 from typing import Any, Literal, TypeAlias
+
+from hermes.core.provider import ToolSpec
 
 Schema: TypeAlias = dict[str, Any]
 Style: TypeAlias = Literal["as_is", "gemini", "no_formats"]
@@ -25,19 +27,19 @@ _FORMATS = {
 }
 
 
+def describe_tool(tool: ToolSpec, style: Style, field: str) -> dict[str, Any]:
+    """The name, the description if there is one, and in this field the schema of a tool."""
+    described = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **described, field: fit_schema(tool.parameters, style)}
+
+
 def fit_schema(schema: Schema, style: Style) -> Schema:
     """The schema of an arguments object in that style; the original is not changed."""
-    match style:
-        case "gemini":
-            return _to_openapi(schema, schema, 0)
-        case "no_formats":
-            return _declare_object(_drop_formats(schema))
-        case _:
-            return _declare_object(schema)
-
-
-def _declare_object(schema: Schema) -> Schema:
-    """The schema with the type that every API requires for arguments."""
+    if style == "gemini":
+        return _to_openapi(schema, schema, 0)
+    if style == "no_formats":
+        schema = _drop_formats(schema)
+    # The type is required by every API.
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
@@ -45,27 +47,15 @@ def _drop_formats(node: Any) -> Any:
     """The schema without patterns and formats, which grammar compilers of local servers refuse."""
     if not isinstance(node, dict):
         return node
-    return _map_nodes(
-        {k: v for k, v in node.items() if k not in ("format", "pattern")}, _drop_formats
-    )
-
-
-def _map_nodes(node: Schema, change: Callable[[Any], Any]) -> Schema:
-    """The schema with `change` applied to every schema in it."""
-    out: Schema = {}
-    for key, value in node.items():
+    out = {k: v for k, v in node.items() if k not in ("format", "pattern")}
+    for key, value in out.items():
         if key in _MAPS and isinstance(value, dict):
-            out[key] = {name: change(inner) for name, inner in value.items()}
+            out[key] = {name: _drop_formats(inner) for name, inner in value.items()}
         elif key in _NODES:
-            out[key] = change(value)
+            out[key] = _drop_formats(value)
         elif key in _LISTS and isinstance(value, list):
-            out[key] = [change(inner) for inner in value]
-        else:
-            out[key] = value
+            out[key] = [_drop_formats(inner) for inner in value]
     return out
-
-
-# -- the OpenAPI subset ----------------------------------------------------------------------
 
 
 def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
@@ -75,8 +65,9 @@ def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
     node = _resolve_node(node, root)
     out: Schema = {k: node[k] for k in _COPIED if node.get(k) is not None}
     kind = _openapi_type(node, out)
-    options = [o for o in node.get("anyOf") or node.get("oneOf") or () if o != {"type": "null"}]
-    if len(options) != len(node.get("anyOf") or node.get("oneOf") or ()):
+    listed = node.get("anyOf") or node.get("oneOf") or ()
+    options = [o for o in listed if o != {"type": "null"}]
+    if len(options) != len(listed):
         out["nullable"] = True
     if len(options) == 1:
         return {**_to_openapi(options[0], root, depth + 1), **out}
@@ -110,11 +101,8 @@ def _resolve_node(node: Schema, root: Schema) -> Schema:
             node = {**found, **rest} if isinstance(found, dict) else rest
         elif isinstance(node.get("allOf"), list):
             rest = {k: v for k, v in node.items() if k != "allOf"}
-            merged: Schema = {}
-            for part in node["allOf"]:
-                if isinstance(part, dict):
-                    merged = _merge_schemas(merged, _resolve_node(part, root))
-            node = _merge_schemas(merged, rest)
+            parts = [_resolve_node(part, root) for part in node["allOf"] if isinstance(part, dict)]
+            node = reduce(_merge_schemas, [*parts, rest])
         else:
             break
     return node

@@ -8,15 +8,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from hermes.net.errors import EgressError
 from hermes.net.fetcher import FetchedPage, WebFetcher
-from hermes.net.search.base import (
-    MAX_BYTES,
-    TIMEOUT,
-    SearchBackend,
-    SearchHit,
-    SearchRequest,
-    check_status,
-    make_hit,
-)
+from hermes.net.search import base
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest
 
 _TITLES = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
@@ -30,8 +23,9 @@ async def _search_duckduckgo(fetcher: WebFetcher, request: SearchRequest) -> lis
     lite = "https://lite.duckduckgo.com" if request.base_url == _DEFAULT_URL else request.base_url
     for url in (f"{request.base_url}/html/", f"{lite}/lite/"):
         page = await _post_query(fetcher, request, url)
-        if not _is_captcha(page):
-            check_status(page, request)
+        is_captcha = page.status in (202, 403, 418) or b"anomaly-modal" in page.body
+        if not is_captcha:
+            base.check_status(page, request)
             found = parse_results(page.body.decode("utf-8", "replace"))
             if not found and not _RESULTS.search(page.body):
                 raise EgressError(
@@ -50,14 +44,10 @@ async def _post_query(fetcher: WebFetcher, request: SearchRequest, url: str) -> 
         method="POST",
         headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"},
         body=urlencode({"q": request.query, "kl": ""}).encode(),
-        max_bytes=MAX_BYTES,
-        timeout=TIMEOUT,
+        max_bytes=base.MAX_BYTES,
+        timeout=base.TIMEOUT,
     ) as page:
         return page
-
-
-def _is_captcha(page: FetchedPage) -> bool:
-    return page.status in (202, 403, 418) or b"anomaly-modal" in page.body
 
 
 def parse_results(html: str) -> list[SearchHit]:
@@ -65,7 +55,7 @@ def parse_results(html: str) -> list[SearchHit]:
     reader = _ResultParser()
     reader.feed(html)
     reader.close()
-    return [make_hit(title, url, snippet) for url, title, snippet in reader.found]
+    return [base.make_hit(title, url, snippet) for url, title, snippet in reader.found]
 
 
 class _ResultParser(HTMLParser):

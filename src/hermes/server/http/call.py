@@ -63,6 +63,4 @@ def json_response(
     value: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     """A response whose body is this value: plain data, Structs, or both."""
-    return web.Response(
-        body=encode_json(value), status=status, headers=headers, content_type="application/json"
-    )
+    return web.json_reply(encode_json(value), status, headers)

@@ -6,14 +6,8 @@ from collections.abc import Mapping
 
 _SDK_HEADER = "X-Stainless-Lang"
 """Sent by every official SDK."""
-_CHUNK_READERS = (
-    "ai-sdk/",
-    "async-openai",
-    "go-http-client",
-    "langchain",
-    "litellm",
-    "openai/",
-    "opencode",
+_CHUNK_READERS = tuple(
+    "ai-sdk/ async-openai go-http-client langchain litellm openai/ opencode".split()
 )
 """Clients that read every event of a chat stream as a chunk, whatever its name."""
 _CALL_RUNNERS = ("agents/", "ai-sdk/", "codex", "opencode")

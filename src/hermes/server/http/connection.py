@@ -175,11 +175,6 @@ class Connection(web.HttpConnection):
         error = ApiError(status, text, code="bad_request" if status < 500 else None)
         if status >= 500 and not isinstance(exc, ConnectionError):  # a client that left
             self.log_exception("request crashed", exc_info=exc)
-        response = web.Response(
-            body=error.encode_envelope(),
-            status=status,
-            headers=COMMON_HEADERS,
-            content_type="application/json",
-        )
+        response = web.json_reply(error.encode_envelope(), status, COMMON_HEADERS)
         response.force_close()
         return response

@@ -7,15 +7,11 @@ from typing import Any
 import orjson
 
 _ERROR_TYPES = {
-    400: "invalid_request_error",
+    **dict.fromkeys((400, 405, 413, 415, 421), "invalid_request_error"),
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     409: "conflict_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    421: "invalid_request_error",
     429: "rate_limit_error",
 }
 

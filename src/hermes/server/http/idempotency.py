@@ -38,12 +38,7 @@ class StoredAnswer(Struct):
     """Whether the answer is stored for retries."""
 
     def build_response(self) -> web.Response:
-        return web.Response(
-            body=self.body,
-            status=self.status,
-            headers=self.headers,
-            content_type="application/json",
-        )
+        return web.json_reply(self.body, self.status, self.headers)
 
 
 class IdempotencyKeys:
@@ -60,31 +55,36 @@ class IdempotencyKeys:
         key = _read_key_header(call)
         if not key:
             return await work()
-        request_hash, owner = _hash_request(call, key), call.principal.name
+        request_hash = _hash_request(call, key)
         pending = self.pending.get(request_hash)
-        if pending is None:
-            found = await self._objects.get(KIND, request_hash, owner=owner)
-            if found is not None and found.created > time.time() - KEPT_SECONDS:
-                return msgspec.msgpack.decode(found.body, type=StoredAnswer).build_response()
-            if found is not None:  # `put` would keep the age of the old answer
-                await self._objects.remove(KIND, request_hash, owner=owner)
-            pending = self.pending.get(request_hash)  # a retry may have been quicker
-        if pending is None:
+        if pending is None:  # no await before it is there: the next request must find it
             pending = self.pending[request_hash] = asyncio.get_running_loop().create_future()
-            task = self._answer_pending(owner, request_hash, work, pending)
+            task = self._answer_pending(call.principal.name, request_hash, work, pending)
             self._spawn(task, f"request {request_hash[:8]}")
         return (await asyncio.shield(pending)).build_response()
+
+    async def _find_answer(self, owner: str, request_hash: str) -> StoredAnswer | None:
+        found = await self._objects.get(KIND, request_hash, owner=owner)
+        if found is None:
+            return None
+        if found.created > time.time() - KEPT_SECONDS:
+            return msgspec.msgpack.decode(found.body, type=StoredAnswer)
+        # `put` would keep the age of the old answer.
+        await self._objects.remove(KIND, request_hash, owner=owner)
+        return None
 
     async def _answer_pending(
         self, owner: str, request_hash: str, work: Work, pending: asyncio.Future[StoredAnswer]
     ) -> None:
         try:
-            answer = await _collect_answer(work)
-            if answer.final:
-                body = msgspec.msgpack.encode(answer)
-                await self._objects.put(
-                    KIND, request_hash, body, owner=owner, keep_latest=MAX_ANSWERS
-                )
+            answer = await self._find_answer(owner, request_hash)
+            if answer is None:
+                answer = await _collect_answer(work)
+                if answer.final:
+                    body = msgspec.msgpack.encode(answer)
+                    await self._objects.put(
+                        KIND, request_hash, body, owner=owner, keep_latest=MAX_ANSWERS
+                    )
             pending.set_result(answer)
         except BaseException as error:
             if not pending.done():

@@ -42,7 +42,8 @@ class EarlyListener:
     def __init__(self, settings: ApiServer) -> None:
         self._socket = _open_socket(settings.host, settings.port)
         self.host_names = find_host_names(settings)
-        self.address = _format_address(settings.host, self._socket.getsockname()[1])
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.address = f"http://{host}:{self._socket.getsockname()[1]}"
         self.health_checks: list[HealthCheck] = []
         """The health checks answered so far, for metrics and the access log."""
         self._max_connections = settings.max_connections
@@ -141,9 +142,8 @@ class _EarlyConnection(asyncio.Protocol):
 def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
     """The path, if the bytes are exactly one complete, plain health check for a known host name;
     otherwise empty, and the server decides."""
-    if len(received) > _MAX_EARLY_BYTES or not received.endswith(b"\r\n\r\n"):
-        return ""
-    if not received.isascii():
+    is_complete = len(received) <= _MAX_EARLY_BYTES and received.endswith(b"\r\n\r\n")
+    if not is_complete or not received.isascii():
         return ""
     line, *fields = received[:-4].split(b"\r\n")
     hosts = []
@@ -189,10 +189,6 @@ def _open_socket(host: str, port: int) -> socket.socket:
             "port with --port, or stop the program that uses this one."
         ) from None
     return sock
-
-
-def _format_address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def find_host_names(settings: ApiServer) -> frozenset[str]:

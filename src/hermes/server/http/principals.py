@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -13,8 +14,13 @@ from hermes.config.api_server import SCOPES, ApiServer, Scope, check_exposure
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
+from hermes.server.http.peer_user import is_own_user
 
 _MISSING_KEY = "Missing API key. Send the header Authorization: Bearer KEY."
+_OTHER_USER = (
+    "This server has no key and accepts only the user who runs it. For other users, start it with "
+    "API_SERVER_KEY set and send the header Authorization: Bearer KEY."
+)
 _BURST_SECONDS = 10.0
 """How many seconds' worth of requests may arrive at once."""
 
@@ -33,19 +39,36 @@ class Principal(Struct, frozen=True):
     def has_key(self) -> bool:
         return bool(self.digest)
 
+    @property
+    def owns_others(self) -> bool:
+        """Whether sessions from outside the server are its own: only the operator's key shows
+        that they are."""
+        return self.has_key and not self.name
+
+    @property
+    def may_save_rules(self) -> bool:
+        """Whether its *always* outlives the session."""
+        return not self.name or "admin" in self.scopes
+
 
 class Principals:
-    """All callers. Without any key, everybody is the same nameless principal."""
+    """All callers. Without any key, the user who runs the server is the nameless principal, and
+    nobody else on this machine is let in."""
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
         self._all = [_build_principal(settings, name, key) for name, key in keys.items()]
-        self._anybody = Principal(requests_per_minute=settings.requests_per_minute)
+        self._operator = Principal(requests_per_minute=settings.requests_per_minute)
         self._tokens: dict[str, tuple[float, float]] = {}
 
-    def identify(self, headers: Sequence[str]) -> Principal:
-        """The owner of the key in these Authorization headers; 401 if there is none."""
+    def identify(
+        self, headers: Sequence[str], transport: asyncio.BaseTransport | None = None
+    ) -> Principal:
+        """The owner of the key in these Authorization headers, or of the connection if the server
+        has no keys; 401 if there is none."""
         if not self._all:
-            return self._anybody
+            if not is_own_user(transport):
+                raise _unauthorized(_OTHER_USER)
+            return self._operator
         if len(headers) > 1:
             raise ApiError(400, "Send only one Authorization header.")
         scheme, _, key = (headers[0] if headers else "").partition(" ")
@@ -56,9 +79,7 @@ class Principals:
                 found = principal
         if found is None or scheme.lower() != "bearer" or not key.strip():
             text = "Invalid API key." if headers else _MISSING_KEY
-            raise ApiError(
-                401, text, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
-            )
+            raise _unauthorized(text)
         return found
 
     def count_request(self, principal: Principal) -> None:
@@ -83,15 +104,14 @@ class Principals:
         self._tokens[principal.name] = (left - 1.0, now)
 
 
+def _unauthorized(text: str) -> ApiError:
+    headers = {"WWW-Authenticate": "Bearer"}
+    return ApiError(401, text, code="invalid_api_key", headers=headers)
+
+
 def load_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """The keys by name. Raises ConfigError if one is missing, or too weak for a public address."""
-    keys = _read_keys(settings, secrets)
-    check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
-    return keys
-
-
-def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """The keys by name; the key of `key` or `key_env` has the empty name."""
+    """The keys by name; the key of `key` or `key_env` has the empty name. Raises ConfigError if one
+    is missing, or too weak for a public address."""
     keys: dict[str, str] = {}
     unnamed = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
     if settings.key_env and not unnamed:
@@ -108,6 +128,7 @@ def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
         if entry.name in keys or key in keys.values():
             raise ConfigError(f"platforms.api_server.keys: {entry.name} is listed twice.")
         keys[entry.name] = key
+    check_exposure(settings, keys)
     return keys
 
 

@@ -11,14 +11,8 @@ import orjson
 from msgspec import Meta, Struct
 
 from hermes.app.session import Session
-from hermes.core.events import (
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolStarted,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message, ToolCall, Usage
 from hermes.core.provider import Effort
 from hermes.server.http import web
@@ -28,14 +22,9 @@ from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import encode_json, parse_flag
 from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
 from hermes.server.http.response_schemas import AssistantMessage, IncompleteTurn
-from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import (
-    list_open_calls,
-    parse_client_tools,
-    parse_tool_calls,
-    parse_tool_result,
-)
-from hermes.server.turns.content import parse_content
+from hermes.server.route import RouteServices, turn_route
+from hermes.server.turns import client_tools
+from hermes.server.turns.content import parse_content, parse_text
 from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.sse import DONE_FRAME, encode_frame
 from hermes.server.turns.turn_events import is_internal_tool, label_call
@@ -106,10 +95,9 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
             call, lambda: services.turns.answer_turn(call, request, build)
         )
     options = body.stream_options
-    with_usage = bool(options and options.include_usage)
     encoder = _ChunkEncoder(
         model,
-        with_usage=with_usage,
+        with_usage=bool(options and options.include_usage),
         with_reasoning=services.settings.reasoning,
         chunks_only=reads_only_chunks(call.request.headers),
     )
@@ -121,8 +109,8 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
-    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
-    instructions, messages = _parse_messages(body.messages, client_tools=tools is not None)
+    tools = client_tools.parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    instructions, messages = _parse_messages(body.messages, with_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
     return TurnRequest(
         prompt,
@@ -141,9 +129,7 @@ def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> 
     )
 
 
-def _parse_messages(
-    messages: list[ChatMessage], *, client_tools: bool
-) -> tuple[str, list[Message]]:
+def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[str, list[Message]]:
     """The system text and all other messages."""
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
@@ -154,21 +140,21 @@ def _parse_messages(
         field = f"messages[{n}]"
         match message.role:
             case "system" | "developer":
-                parts = parse_content(message.content, f"{field}.content")
-                system.append(Message("user", parts).text)
+                system.append(parse_text(message.content, f"{field}.content"))
             case "user":
                 parsed.append(Message("user", parse_content(message.content, f"{field}.content")))
             case "assistant":
                 parts = parse_content(message.content, f"{field}.content")
                 calls: tuple[ToolCall, ...] = ()
-                if client_tools:
-                    calls = parse_tool_calls(message.tool_calls, f"{field}.tool_calls")
+                if with_tools:
+                    calls = client_tools.parse_tool_calls(message.tool_calls, f"{field}.tool_calls")
                     call_names.update((call.id, call.name) for call in calls)
                 parsed.append(Message("assistant", (*parts, *calls)))
             case "tool" | "function":
-                if client_tools:
+                if with_tools:
                     call_id, content = message.tool_call_id, message.content
-                    parsed.append(parse_tool_result(call_id, content, call_names, field))
+                    result = client_tools.parse_tool_result(call_id, content, call_names, field)
+                    parsed.append(result)
             case _:
                 raise bad_request(f"{field}.role is unknown.", f"{field}.role")
     return join_texts(*system), parsed
@@ -198,13 +184,13 @@ def _list_open_calls(result: TurnResult) -> list[dict[str, Any]]:
     """The calls that the client must run."""
     return [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.args or "{}"}}
-        for c in list_open_calls(result.messages)
+        for c in client_tools.list_open_calls(result.messages)
     ]
 
 
 def _choose_finish_reason(result: TurnResult) -> Literal["stop", "length", "tool_calls", "error"]:
     if result.status == "completed":
-        return "tool_calls" if list_open_calls(result.messages) else "stop"
+        return "tool_calls" if client_tools.list_open_calls(result.messages) else "stop"
     return "length" if result.error_code == "output_truncated" else "error"
 
 
@@ -252,14 +238,14 @@ class _ChunkEncoder:
 
     def encode_event(self, event: TurnEvent) -> bytes:
         match event:
-            case TextDelta(text):
+            case events.TextDelta(text):
                 return self._encode_delta(b"content", text)
-            case ThinkingDelta(text) if self._with_reasoning:
+            case events.ThinkingDelta(text) if self._with_reasoning:
                 return self._encode_delta(b"reasoning_content", text)
-            case ToolStarted(call) if not is_internal_tool(call.name):
+            case events.ToolStarted(call) if not is_internal_tool(call.name):
                 tool = self._running[call.id] = (call.name, label_call(call))
                 return self._encode_progress(tool, call.id, "running")
-            case ToolDone(result) if done := self._running.pop(result.call_id, None):
+            case events.ToolDone(result) if done := self._running.pop(result.call_id, None):
                 return self._encode_progress(done, result.call_id, "completed")
             case _:
                 return b""
@@ -294,16 +280,5 @@ class _ChunkEncoder:
         return encode_frame("hermes.tool.progress", data)
 
 
-ROUTES = (
-    Route(
-        "POST",
-        "/v1/chat/completions",
-        complete_chat,
-        "chat_completions",
-        ChatCompletion,
-        ChatRequest,
-        errors=(404, 502),
-        streams=True,
-        headers=TURN_HEADERS,
-    ),
-)
+_PATH = "/v1/chat/completions"
+ROUTES = (turn_route(_PATH, complete_chat, "chat_completions", ChatCompletion, ChatRequest),)

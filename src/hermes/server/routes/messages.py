@@ -19,28 +19,25 @@ from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
 from hermes.server.http.response_schemas import IncompleteTurn
-from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.route import RouteServices, turn_route
 from hermes.server.turns.client_tools import list_open_calls, parse_client_tools, parse_tool_result
-from hermes.server.turns.content import has_visible_content, parse_content, parse_image_url
+from hermes.server.turns.content import (
+    has_visible_content,
+    parse_content,
+    parse_image_url,
+    parse_text,
+)
 from hermes.server.turns.outcome import describe_incomplete, is_unusable
 from hermes.server.turns.sse import encode_frame
 from hermes.server.turns.turn_request import TurnRequest, limit_settings, split_prompt
 
-_BLOCKS = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type"],
-                "properties": {
-                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]}
-                },
-            },
-        },
-    ]
+_BLOCK_TYPES = ["text", "image", "tool_use", "tool_result", "thinking"]
+_BLOCK = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": {"enum": _BLOCK_TYPES}},
 }
+_BLOCKS = {"anyOf": [{"type": "string"}, {"type": "array", "items": _BLOCK}]}
 
 
 class InputMessage(Struct):
@@ -105,7 +102,7 @@ def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None)
     return TurnRequest(
         prompt,
         past,
-        Message("user", parse_content(body.system, "system")).text,
+        parse_text(body.system, "system"),
         session=session,
         session_key=session_key,
         client_tools=tools,
@@ -192,9 +189,8 @@ def _parse_tool_use(block: dict[str, Any], call_names: dict[str, str], field: st
 
 def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> AnthropicMessage:
     message = _create_empty_message(model)
-    if with_reasoning and result.reasoning:
-        thinking = {"type": "thinking", "thinking": result.reasoning, "signature": ""}
-        message.content.append(thinking)
+    if with_reasoning and (thinking := result.reasoning):
+        message.content.append({"type": "thinking", "thinking": thinking, "signature": ""})
     if result.text:
         message.content.append({"type": "text", "text": result.text})
     message.content += _list_tool_uses(result)
@@ -315,16 +311,12 @@ def _encode_event(name: str, **data: Any) -> bytes:
 
 
 ROUTES = (
-    Route(
-        "POST",
+    turn_route(
         "/v1/messages",
         create_message,
         "messages",
         AnthropicMessage,
         MessagesRequest,
         x_api_key=True,
-        errors=(404, 502),
-        streams=True,
-        headers=TURN_HEADERS,
     ),
 )

@@ -24,7 +24,7 @@ from hermes.server.http.errors import bad_request, not_found
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
 from hermes.server.http.response_schemas import DeletedObject
-from hermes.server.route import TURN_HEADERS, Route, RouteServices
+from hermes.server.route import Route, RouteServices, turn_route
 from hermes.server.turns.client_tools import list_open_calls, list_tool_names, parse_client_tools
 from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
@@ -159,9 +159,8 @@ def _parse_conversation(body: ResponsesRequest) -> str:
     if name is None:
         return ""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not is_plain_text(name):
-        raise bad_request(
-            f"conversation must be a name of at most {MAX_NAME_LENGTH} characters.", "conversation"
-        )
+        text = f"conversation must be a name of at most {MAX_NAME_LENGTH} characters."
+        raise bad_request(text, "conversation")
     if body.previous_response_id:
         raise bad_request("Cannot use both conversation and previous_response_id.", "conversation")
     return name
@@ -313,17 +312,7 @@ async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamR
 
 _PATH = "/v1/responses/{id}"
 ROUTES = (
-    Route(
-        "POST",
-        "/v1/responses",
-        create_response,
-        "responses",
-        ResponseObject,
-        ResponsesRequest,
-        errors=(404, 502),
-        streams=True,
-        headers=TURN_HEADERS,
-    ),
+    turn_route("/v1/responses", create_response, "responses", ResponseObject, ResponsesRequest),
     Route("GET", _PATH, get_response, "response", ResponseObject),
     Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject),
 )

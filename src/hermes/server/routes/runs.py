@@ -52,22 +52,22 @@ class RunStatusAnswer(Struct):
 
 async def start_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Start a run, which needs no open connection."""
-    return await services.idempotency.run_once(call, lambda: _start_run(call, services))
 
+    async def start() -> web.Response:
+        body = call.decode_body(RunRequest)
+        request = await _parse_request(call, services, body)
+        model = body.model or services.model
+        run_id = await services.runs.start_run(call.principal, request, model)
+        return json_response(RunStarted(run_id, "started"), 202)
 
-async def _start_run(call: ApiCall, services: RouteServices) -> web.Response:
-    body = call.decode_body(RunRequest)
-    request = await _parse_request(call, services, body)
-    model = body.model or services.model
-    run_id = await services.runs.start_run(call.principal, request, model)
-    return json_response(RunStarted(run_id, "started"), 202)
+    return await services.idempotency.run_once(call, start)
 
 
 async def _parse_request(call: ApiCall, services: RouteServices, body: RunRequest) -> TurnRequest:
     input_system, before, prompt = parse_input(body.input)
     history = body.conversation_history or []
     history_system, past = parse_history(history, "conversation_history")
-    past = (*past, *before)
+    past += before
     instructions = body.instructions or ""
     session, session_key = call.read_session_headers()
     session = check_name(body.session_id or "", "session_id", "session_id") or session
@@ -120,8 +120,7 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Stop a run."""
     state = await _find_run(call, services.runs)
-    run = _find_active(services.runs, state)
-    if run is not None:
+    if run := _find_active(services.runs, state):
         await run.cancel()
         state = run.saved
     return json_response(RunStatusAnswer(state.run_id, state.status))
@@ -134,20 +133,16 @@ async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamR
     choice = next((c for c in _CHOICES if c == body.choice), None)
     if choice is None:
         raise bad_request(f"choice must be one of {', '.join(_CHOICES)}.", "choice")
-    run = _find_active(services.runs, state)
-    if run is None:
-        raise ApiError(409, "This run has ended.", code="nothing_to_approve")
-    return json_response(await run.answer_approval(choice, body.approval_id or ""))
+    run = _require_active(services.runs, state, "nothing_to_approve")
+    saves = call.principal.may_save_rules
+    return json_response(await run.answer_approval(choice, body.approval_id or "", saves=saves))
 
 
 async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a run guidance while it is running."""
     body = call.decode_body(SteerRequest)
     state = await _find_run(call, services.runs)
-    run = _find_active(services.runs, state)
-    if run is None:
-        raise ApiError(409, "This run has ended.", code="not_running")
-    await run.steer(body.text)
+    await _require_active(services.runs, state, "not_running").steer(body.text)
     return json_response(RunStatusAnswer(state.run_id, state.status))
 
 
@@ -163,7 +158,15 @@ def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:
     """The run, or None if it has ended; 409 if another server works on it."""
     run = runs.active.get(state.run_id)
     if run is None and not state.has_ended:
-        raise ApiError(409, "This run belongs to another server of this home.", code="elsewhere")
+        text = "This run belongs to another server of this home; send the request there."
+        raise ApiError(409, text, code="elsewhere")
+    return run
+
+
+def _require_active(runs: RunRegistry, state: StoredRun, code: str) -> Run:
+    run = _find_active(runs, state)
+    if run is None:
+        raise ApiError(409, "This run has ended.", code=code)
     return run
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, structs
 from hermes.app.session import Session
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import SessionMeta, SessionStore
+from hermes.core.store import SessionMeta
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -95,7 +95,9 @@ async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamRes
     limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
     offset = _read_number_param(call, "offset", 0, 1_000_000, minimum=0)
     sessions, owner = services.runtime.store.sessions, call.principal.name
-    found = await sessions.list_by_owner(owner, limit=limit + 1, offset=offset)
+    found = await sessions.list_by_owner(
+        owner, others=call.principal.owns_others, limit=limit + 1, offset=offset
+    )
     data = [_describe_session(meta) for meta in found[:limit]]
     return json_response(SessionPage("list", data, len(found) > limit))
 
@@ -107,17 +109,11 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
         raise bad_request("q is required.", "q")
     limit = _read_number_param(call, "limit", 20, _MAX_SESSIONS)
     hits = await services.runtime.store.search.find_messages(query[:1000], limit=_MAX_HITS)
+    owned = [hit for hit in hits if is_owner(call.principal, hit.session)][:limit]
     data: list[dict[str, Any]] = [
-        {
-            "session": _describe_session(hit.session),
-            "seq": hit.seq,
-            "role": hit.role,
-            "snippet": hit.snippet,
-        }
-        for hit in hits
-        if is_owner(call.principal, hit.session)
+        {**structs.asdict(hit), "session": _describe_session(hit.session)} for hit in owned
     ]
-    return json_response(ObjectList("list", data[:limit]))
+    return json_response(ObjectList("list", data))
 
 
 async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -134,21 +130,20 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a session."""
-    meta = await _find_session(call, services.runtime.store.sessions)
-    return json_response(_describe_session(meta))
+    return json_response(_describe_session(await _find_session(call, services)))
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Change the title of a session."""
     body = call.decode_body(UpdateSessionRequest)
-    meta = await _find_session(call, services.runtime.store.sessions)
+    meta = await _find_session(call, services)
     await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
     return json_response(_describe_session(structs.replace(meta, title=body.title)))
 
 
 async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Delete a session and its messages."""
-    meta = await _find_session(call, services.runtime.store.sessions)
+    meta = await _find_session(call, services)
     if services.turns.sessions.is_busy(meta.id):
         raise ApiError(409, "A turn of this session is running.", code="busy")
     await services.runtime.store.sessions.delete(meta.id)
@@ -157,7 +152,7 @@ async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the messages of a session, in order."""
-    meta = await _find_session(call, services.runtime.store.sessions)
+    meta = await _find_session(call, services)
     limit = _read_number_param(call, "limit", 100, 1000)
     after = _read_number_param(call, "after", -1, 1 << 24, minimum=-1)
     data: list[dict[str, Any]] = []
@@ -175,8 +170,7 @@ async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamRes
 async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Create a copy of a session that continues independently."""
     body = call.decode_optional_body(ForkRequest)
-    meta = await _find_session(call, services.runtime.store.sessions)
-    sessions = services.runtime.store.sessions
+    meta, sessions = await _find_session(call, services), services.runtime.store.sessions
     messages = (await sessions.load_messages(meta.id))[: body.messages]
     now = time.time()
     fork = structs.replace(
@@ -195,9 +189,9 @@ async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResp
     return json_response(_describe_session(fork), 201)
 
 
-async def _find_session(call: ApiCall, sessions: SessionStore) -> SessionMeta:
+async def _find_session(call: ApiCall, services: RouteServices) -> SessionMeta:
     session_id = call.path_params["id"]
-    meta = await sessions.get_meta(session_id)
+    meta = await services.runtime.store.sessions.get_meta(session_id)
     if meta is None or not is_owner(call.principal, meta):
         raise not_found("session", session_id)
     return meta
@@ -256,18 +250,19 @@ def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a message to a session and wait for the answer."""
-    return await services.idempotency.run_once(call, lambda: _answer_chat(call, services))
+
+    async def answer_chat() -> web.Response:
+        request = await _parse_request(call, services)
+        build = partial(_build_answer, request.session)
+        return await services.turns.answer_turn(call, request, build)
+
+    return await services.idempotency.run_once(call, answer_chat)
 
 
-async def _answer_chat(call: ApiCall, services: RouteServices) -> web.Response:
-    request = await _parse_request(call, services)
-
-    def build_answer(result: TurnResult) -> SessionChatAnswer:
-        message = AssistantMessage("assistant", result.text)
-        usage = build_response_usage(result.usage)
-        return SessionChatAnswer(request.session, message, usage, describe_incomplete(result))
-
-    return await services.turns.answer_turn(call, request, build_answer)
+def _build_answer(session_id: str, result: TurnResult) -> SessionChatAnswer:
+    message = AssistantMessage("assistant", result.text)
+    usage = build_response_usage(result.usage)
+    return SessionChatAnswer(session_id, message, usage, describe_incomplete(result))
 
 
 async def stream_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -294,20 +289,16 @@ class _SessionEncoder:
 
     async def encode_end(self, result: TurnResult) -> bytes:
         data: dict[str, Any] = {"output": result.text}
-        match result.status:
-            case "completed":
-                name = "turn.completed"
-            case "interrupted":
-                name = "turn.cancelled"
-            case _:
-                name = "turn.failed"
-                data |= {"error": result.error, "error_code": result.error_code}
+        names = {"completed": "turn.completed", "interrupted": "turn.cancelled"}
+        name = names.get(result.status, "turn.failed")
+        if name == "turn.failed":
+            data |= {"error": result.error, "error_code": result.error_code}
         return encode_event(name, self._owner, {**data, "usage": build_token_usage(result)})
 
 
 async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
     body = call.decode_body(SessionChatRequest)
-    meta = await _find_session(call, services.runtime.store.sessions)
+    meta = await _find_session(call, services)
     name, content = ("message", body.message) if body.input is None else ("input", body.input)
     if content is None:
         raise bad_request("message is required.", "message")

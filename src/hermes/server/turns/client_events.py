@@ -8,7 +8,7 @@ from msgspec import structs
 
 from hermes.app.session import Session
 from hermes.core.events import TextDelta, TurnEnd, TurnEvent, TurnResult
-from hermes.server.turns.image_links import ImageLinkFilter, can_leak_data, link_images
+from hermes.server.turns.image_links import ImageLinkFilter, link_images
 
 _NEVER_STARTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
@@ -49,7 +49,7 @@ class ClientEvents:
         return found
 
     def _filter_event(self, event: TurnEvent) -> list[TurnEvent]:
-        if self._keep_images or not can_leak_data(self._session.transcript.taint):
+        if self._keep_images or not self._session.transcript.taint.can_leak:
             return [event]
         if isinstance(event, TextDelta):
             self._filter = self._filter or ImageLinkFilter()

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
 from hermes.server.http.errors import bad_request
-from hermes.server.turns.content import parse_content
+from hermes.server.turns.content import parse_text
 
 _MAX_TOOLS = 256
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -110,8 +110,8 @@ def parse_tool_result(call_id: Any, content: Any, calls: dict[str, str], field: 
     """Parse the result of a tool call; `calls`: the names of the calls so far, by id."""
     if not isinstance(call_id, str) or call_id not in calls:
         raise bad_request(f"{field} is the result of an unknown tool call.", field)
-    text = Message("user", parse_content(content, field)).text
-    return Message("tool", (ToolReturn(call_id, calls[call_id], (Text(text),)),))
+    text = Text(parse_text(content, field))
+    return Message("tool", (ToolReturn(call_id, calls[call_id], (text,)),))
 
 
 def list_open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

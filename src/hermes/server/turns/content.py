@@ -38,6 +38,11 @@ def parse_content(content: Any, field: str) -> tuple[Text | Media, ...]:
     return tuple(part for part in found if not isinstance(part, Text) or part.text)
 
 
+def parse_text(content: Any, field: str) -> str:
+    """The text of message content; images in it are checked and left out."""
+    return Message("user", parse_content(content, field)).text
+
+
 def _parse_content_part(part: Any, field: str) -> Text | Media:
     if isinstance(part, str):
         return Text(part)

@@ -1,6 +1,7 @@
-"""Turns remote images in answers into links in sessions that could leak data through them.
+"""Turns remote images in answers into links, and HTML that makes clients fetch something into text,
+in sessions that could leak data through them.
 
-Clients fetch images without asking, and an image URL can carry data.
+Clients fetch these without asking, and a URL can carry data.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ _IN_CODE = re.compile(r"\n|`+|!(?=\[|\Z)|<")
 _OPENING = re.compile(r"(`{3,})([^`\n]*)\n|(~{3,})([^\n]*)\n")
 _CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(?:\n|\Z)")
 _PERHAPS_CLOSING = re.compile(r" {0,3}[`~]*[ \t]*")
-_TAG = re.compile(r"<img(?=[\s/>])", re.IGNORECASE)
-_TAGS = ("<", "<i", "<im", "<img")
+_TAG = re.compile(r"</?([a-z][^\s/>]*)", re.IGNORECASE)
+_PERHAPS_TAG = re.compile(r"</?(?:[a-z][^\s/>]*)?", re.IGNORECASE)
+_FETCHING_TAGS = frozenset(
+    "audio base body embed feimage frame iframe image img input link meta object picture script "
+    "source style track use video".split()
+)
+_LINK = re.compile(
+    r"""<a(?:\s+(?:href|title|target|rel|name|id)\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*>"""
+    r"""|<https?://(?!\S*/[a-z]+=)[^\s<>"']*>""",
+    re.IGNORECASE,
+)
+"""A link, which is only fetched on a click; `/style=` in one would be an attribute."""
 _ESCAPED = re.compile(r"\\[!-/:-@\[-`{-~]")
 _BEFORE_ADDRESS = re.compile(r"\([ \t]*\n?[ \t]*<?")
 _ADDRESS = re.compile(r"[\w./%#?=~@+,-]*")
 _LOCAL_SCHEMES = ("data:", "file:", "sandbox:", "attachment:", "blob:")
-
-
-def can_leak_data(taint: Taint) -> bool:
-    """Whether the session has read private data and untrusted text, which may make the model send
-    that data out."""
-    return taint.private and taint.untrusted
 
 
 def link_images(text: str) -> str:
@@ -42,7 +47,7 @@ def link_images(text: str) -> str:
 
 def choose_text_filter(images: str, taint: Taint) -> Callable[[str], str]:
     """The function that filters the model's texts for clients; `images`: the setting."""
-    return link_images if images == "link" and can_leak_data(taint) else str
+    return link_images if images == "link" and taint.can_leak else str
 
 
 class ImageLinkFilter:
@@ -208,9 +213,12 @@ class ImageLinkFilter:
         return index + size
 
     def _scan_tag(self, text: str, index: int) -> int:
-        if not self._final and text[index : index + 5].lower() in _TAGS:
+        window = text[index : index + LOOKAHEAD]
+        complete = self._final or len(window) == LOOKAHEAD
+        fetches = _makes_client_fetch(window, complete=complete)
+        if fetches is None:
             return _HOLD_BACK
-        self._emit_text("&lt;" if _TAG.match(text, index) else "<")
+        self._emit_text("&lt;" if fetches else "<")
         return index + 1
 
     def _scan_image(self, text: str, index: int) -> int:
@@ -224,6 +232,28 @@ class ImageLinkFilter:
         elif self._last == "!":  # otherwise the one before it would start an image
             self._emit_text(" ")
         return index + 1
+
+
+def _makes_client_fetch(window: str, *, complete: bool) -> bool | None:
+    """Whether the text starts with a tag that a client may fetch something for; None if more text
+    is needed to tell. Any attribute with a value counts (`style` can fetch), except of links."""
+    if not complete and _PERHAPS_TAG.fullmatch(window):
+        return None
+    tag = _TAG.match(window)
+    if tag is None:
+        return False
+    if tag[1].lower() in _FETCHING_TAGS:
+        return True
+    end = re.search("[=>]", window[tag.end() :])
+    if end is None:
+        return len(window) == LOOKAHEAD if complete else None
+    if end[0] != "=":
+        return False
+    if tag[1].lower() not in ("a", "http:", "https:"):
+        return True
+    if ">" not in window and not complete:
+        return None
+    return _LINK.match(window) is None
 
 
 def _ends_word(before: str) -> bool:

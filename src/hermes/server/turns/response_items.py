@@ -150,9 +150,11 @@ class ItemEncoder:
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.end_message()
                 parts = [{"type": "input_text", "text": result.text}]
-                yield from self._encode_item(
-                    {**_build_output_item(result.call_id, ""), "output": parts}
-                )
+                item, index = _build_output_item(result.call_id, parts), len(self.items)
+                self.items.append(item)
+                for state in ("added", "done"):
+                    kind = f"response.output_item.{state}"
+                    yield self.encode_frame(kind, output_index=index, item=item)
             case _:
                 return
 
@@ -163,13 +165,12 @@ class ItemEncoder:
         item, text = self._message, "".join(self._text)
         self._message = None
         self._text.clear()
-        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        index = len(self.items)
+        position = {"item_id": item["id"], "output_index": index, "content_index": 0}
         done = _build_message_item(text, item["id"])
         yield self.encode_frame("response.output_text.done", **position, text=text, logprobs=[])
         yield self.encode_frame("response.content_part.done", **position, part=done["content"][0])
-        yield self.encode_frame(
-            "response.output_item.done", output_index=len(self.items), item=done
-        )
+        yield self.encode_frame("response.output_item.done", output_index=index, item=done)
         self.items.append(done)
 
     def _encode_delta(self, text: str) -> Iterator[bytes]:
@@ -183,11 +184,9 @@ class ItemEncoder:
 
     def _begin_message(self) -> Iterator[bytes]:
         item = {**_build_message_item(""), "status": "in_progress", "content": []}
-        self._message = item
-        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
-        yield self.encode_frame(
-            "response.output_item.added", output_index=len(self.items), item=item
-        )
+        self._message, index = item, len(self.items)
+        position = {"item_id": item["id"], "output_index": index, "content_index": 0}
+        yield self.encode_frame("response.output_item.added", output_index=index, item=item)
         part = {"type": "output_text", "text": "", "annotations": []}
         yield self.encode_frame("response.content_part.added", **position, part=part)
         name = "response.output_text.delta"
@@ -200,13 +199,9 @@ class ItemEncoder:
         started = {**item, "arguments": "", "status": "in_progress"}
         position = {"item_id": item["id"], "output_index": index}
         yield self.encode_frame("response.output_item.added", output_index=index, item=started)
-        arguments = item["arguments"]
-        yield self.encode_frame(
-            "response.function_call_arguments.delta", **position, delta=arguments
-        )
-        yield self.encode_frame(
-            "response.function_call_arguments.done", **position, name=call.name, arguments=arguments
-        )
+        kind, arguments = "response.function_call_arguments", item["arguments"]
+        yield self.encode_frame(f"{kind}.delta", **position, delta=arguments)
+        yield self.encode_frame(f"{kind}.done", **position, name=call.name, arguments=arguments)
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
@@ -229,12 +224,6 @@ class ItemEncoder:
         kind = f"response.mcp_call.{item['status']}"
         yield self.encode_frame(kind, item_id=item["id"], output_index=index)
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
-
-    def _encode_item(self, item: Item) -> Iterator[bytes]:
-        index = len(self.items)
-        yield self.encode_frame("response.output_item.added", output_index=index, item=item)
-        yield self.encode_frame("response.output_item.done", output_index=index, item=item)
-        self.items.append(item)
 
 
 def _build_message_item(text: str, item_id: str = "") -> Item:
@@ -281,13 +270,13 @@ def _finish_hosted_item(item: Item, result: ToolReturn) -> None:
     item["status"] = "failed" if result.error else "completed"
 
 
-def _build_output_item(call_id: str, text: str) -> Item:
+def _build_output_item(call_id: str, output: str | list[dict[str, str]]) -> Item:
     return {
         "id": _create_item_id("fco"),
         "type": "function_call_output",
         "status": "completed",
         "call_id": call_id,
-        "output": text,
+        "output": output,
     }
 
 

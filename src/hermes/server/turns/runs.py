@@ -15,30 +15,17 @@ from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
+from hermes.core import events
 from hermes.core.errors import HermesError, StoreError
-from hermes.core.events import (
-    Answer,
-    Approval,
-    Question,
-    ToolDone,
-    ToolStarted,
-    TurnEnd,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core.events import Answer, Approval, Question, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import user_message
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
+from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.turn_events import (
-    build_token_usage,
-    describe_event,
-    encode_event,
-    label_call,
-)
 from hermes.server.turns.turn_request import TurnRequest
 from hermes.server.turns.turn_runner import TurnRunner
 
@@ -48,14 +35,11 @@ KIND = "run"
 MAX_RUNS = 1000
 _PAGE_FRAMES = 500
 ENDED = frozenset({"completed", "failed", "cancelled"})
-LOST = (
-    "The server stopped during this run. The work so far is kept in its session; to continue, "
-    "start another run with that session_id."
+_KEPT = (
+    "The work so far is kept in its session; to continue, start another run with that session_id."
 )
-UNSTORED = (
-    "The end of this run could not be stored. The work so far is kept in its session; to "
-    "continue, start another run with that session_id."
-)
+LOST = f"The server stopped during this run. {_KEPT}"
+UNSTORED = f"The end of this run could not be stored. {_KEPT}"
 POLL_SECONDS = 0.5
 """How often a run of another server of this home is checked for news."""
 
@@ -77,8 +61,8 @@ class RunObject(Struct, omit_defaults=True):
 class ApprovalAnswer(Struct, omit_defaults=True):
     run_id: str
     choice: Literal["once", "session", "always", "deny"]
-    applied: Literal["once"] | None = None
-    """Present when the approval could only be granted once."""
+    applied: Literal["once", "session", "always", "deny"] | None = None
+    """Present when less was granted than chosen: once, or for the session."""
 
 
 class StoredRun(Struct):
@@ -151,26 +135,30 @@ class Run:
         for _ in range(10):
             if self._session is not None and self._session.is_starting:
                 await asyncio.sleep(0)  # its turn is about to start
-        if self._session is None or not self._session.is_busy:
+        if self._session is None or not self._session.is_steerable:
             raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user_message(text), "steer")
 
-    async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
+    async def answer_approval(
+        self, choice: Answer, approval_id: str, *, saves: bool
+    ) -> ApprovalAnswer:
         """Answer this approval, or the oldest pending one if no id is given. An approval that can
-        only be granted once is granted once, and the answer says so."""
+        only be granted once is granted once, and one that may not be saved (`saves`) for the
+        session; the answer says so."""
         pending = self._session.interactions.pending_approvals if self._session is not None else ()
         found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         applied = choice if choice in found.choices else "once"
-        data: dict[str, str] = {"choice": choice}
-        if applied != choice:
-            data["applied"] = applied
+        if applied == "always" and not saves:
+            applied = "session"
         self._session.interactions.answer_approval(found.id, applied)
         self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
-        frame = self._encode_frame("approval.responded", {"approval_id": found.id, **data})
-        await self._record_frames([frame])
-        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else "once")
+        data = {"approval_id": found.id, "choice": choice}
+        if applied != choice:
+            data["applied"] = applied
+        await self._record_frames([self._encode_frame("approval.responded", data)])
+        return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else applied)
 
     # -- the turn --------------------------------------------------------------------------------
 
@@ -206,10 +194,8 @@ class Run:
             frames: list[bytes] = []
             for event in (first, *events.take_ready_events()):
                 frames += self._encode_turn_event(event)
-            if (
-                self.state.status == "waiting_for_approval"
-                and not session.interactions.pending_approvals
-            ):
+            is_waiting = self.state.status == "waiting_for_approval"
+            if is_waiting and not session.interactions.pending_approvals:
                 self.state.status = "running"
             if frames:
                 await self._record_frames(frames)
@@ -220,9 +206,9 @@ class Run:
 
     def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
         match event:
-            case ToolStarted(call):
+            case events.ToolStarted(call):
                 self._started_calls.add(call.id)
-            case ToolDone(result) if result.call_id not in self._started_calls:
+            case events.ToolDone(result) if result.call_id not in self._started_calls:
                 return []
             case Approval():
                 return [self._request_approval(event)]
@@ -231,14 +217,16 @@ class Run:
                 return []
             case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
                 return [self._end_run(result)]
-        described = describe_event(event)
+        described = turn_events.describe_event(event)
         return [self._encode_frame(*described)] if described else []
 
     def _request_approval(self, approval: Approval) -> bytes:
         self.state.status = "waiting_for_approval"
         data = {
             "approval_id": approval.id,
-            "command": approval.command or approval.diff or label_call(approval.call, full=True),
+            "command": approval.command
+            or approval.diff
+            or turn_events.label_call(approval.call, full=True),
             "reason": approval.summary,
             "choices": list(approval.choices),
         }
@@ -247,7 +235,7 @@ class Run:
     def _end_run(self, result: TurnResult) -> bytes:
         self._turns.metrics.count_turn(result)
         state = self.state
-        state.usage = build_token_usage(result)
+        state.usage = turn_events.build_token_usage(result)
         if result.text:
             state.output = result.text
         if result.status == "completed":
@@ -273,7 +261,8 @@ class Run:
     def _encode_frame(self, name: str, data: dict[str, Any]) -> bytes:
         self._frames += 1
         self.state.last_event = name
-        return encode_event(name, {"run_id": self.state.run_id}, data, str(self._frames))
+        owner = {"run_id": self.state.run_id}
+        return turn_events.encode_event(name, owner, data, str(self._frames))
 
     async def _record_frames(self, frames: list[bytes]) -> None:
         """Store the frames and the state, then wake the readers."""
@@ -320,7 +309,9 @@ class RunRegistry:
         async with AsyncExitStack() as slot:
             slot.enter_context(self._turns.slots.reserve_slot(principal))
             saving = _save_run(self._objects, run.owner, state)
-            await asyncio.gather(saving, self._trim_oldest_runs(run.owner))
+            spare = set(self.active)  # the oldest runs are deleted, but never one that is active
+            trimming = self._objects.trim(KIND, MAX_RUNS, owner=run.owner, spare=spare)
+            await asyncio.gather(saving, trimming)
             self.active[state.run_id] = run
             self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
         return state.run_id
@@ -332,10 +323,6 @@ class RunRegistry:
             finally:
                 self.active.pop(run.state.run_id, None)
                 run.wake_readers()
-
-    async def _trim_oldest_runs(self, owner: str) -> None:
-        """Delete the oldest runs of an owner, but never one that is active."""
-        await self._objects.trim(KIND, MAX_RUNS, owner=owner, spare=set(self.active))
 
     async def find_run(self, owner: str, run_id: str) -> StoredRun | None:
         run = self.active.get(run_id)
@@ -383,11 +370,10 @@ class RunRegistry:
     async def _end_abandoned_run(self, owner: str, state: StoredRun, error: str) -> None:
         state.status, state.error, state.last_event = "failed", error, "run.failed"
         state.updated_at = time.time()
-        count = 0
-        limit = _PAGE_FRAMES
-        while page := await self._objects.read_events(state.run_id, after=count, limit=limit):
-            count += len(page)
-        owner_field = {"run_id": state.run_id}
-        last = encode_event("run.failed", owner_field, {"error": error}, str(count + 1))
-        await self._objects.append_events(state.run_id, count + 1, [last])
+        run_id, number = state.run_id, 1
+        while page := await self._objects.read_events(run_id, after=number - 1, limit=_PAGE_FRAMES):
+            number += len(page)
+        run, data = {"run_id": run_id}, {"error": error}
+        last = turn_events.encode_event("run.failed", run, data, str(number))
+        await self._objects.append_events(run_id, number, [last])
         await _save_run(self._objects, owner, state)

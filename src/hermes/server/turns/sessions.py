@@ -12,9 +12,11 @@ from msgspec import structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
+from hermes.app.transcript import Transcript
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
+from hermes.core.taint import BOTH
 from hermes.server.http.errors import not_found
 from hermes.server.http.principals import Principal
 from hermes.server.turns.turn_request import TurnRequest
@@ -99,9 +101,19 @@ class ClientSessions:
             key=build_owner_key(principal, request.session_key),
             options=Options(toolsets=self._toolsets),
         )
+        sent = (request.prompt,) if request.session else (*past, request.prompt)
+        if _has_foreign_content(sent, session.transcript):
+            session.transcript.absorb_taint(BOTH)
         _apply_limits(session, principal)
         _apply_settings(session, request)
         return session
+
+
+def _has_foreign_content(sent: Sequence[Message], transcript: Transcript) -> bool:
+    """Whether a client's messages hold what this server has no record of: results of tools, or
+    answers of a conversation that is not stored."""
+    unknown = ("tool",) if transcript.stored else ("tool", "assistant")
+    return any(message.role in unknown for message in sent)
 
 
 def _apply_limits(session: Session, principal: Principal) -> None:
@@ -140,10 +152,11 @@ def derive_session_id(principal: Principal, instructions: str, messages: Sequenc
 
 
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:
-    """Whether the principal owns the session. The nameless principal is the operator, who owns all
-    sessions that no other principal does."""
-    owner = meta.key.partition("/")[0] if meta.source == SOURCE else ""
-    return owner == principal.name
+    """Whether the principal owns the session. The key without a name is the operator's, who owns
+    all sessions that no other principal does; without any key, only those of the server."""
+    if meta.source != SOURCE:
+        return principal.owns_others
+    return meta.key.partition("/")[0] == principal.name
 
 
 def build_owner_key(principal: Principal, session_key: str = "") -> str:

@@ -53,7 +53,7 @@ class ResponseStore:
 
     async def find_latest_id(self, owner: str, conversation: str) -> str:
         """The id of the latest response of a conversation; empty if it has none."""
-        name = _qualify_conversation(owner, conversation)
+        name = f"{owner}/{conversation}"
         pointer = await self._store.objects.get(CONVERSATION_KIND, name, owner=owner)
         return pointer.body.decode() if pointer else ""
 
@@ -65,14 +65,9 @@ class ResponseStore:
         body = msgspec.msgpack.encode(stored)
         await objects.put(RESPONSE_KIND, response_id, body, owner=owner, keep_latest=limit)
         if conversation:
-            name = _qualify_conversation(owner, conversation)
-            await objects.put(
-                CONVERSATION_KIND,
-                name,
-                response_id.encode(),
-                owner=owner,
-                keep_latest=_MAX_CONVERSATIONS,
-            )
+            name, body = f"{owner}/{conversation}", response_id.encode()
+            limit = _MAX_CONVERSATIONS
+            await objects.put(CONVERSATION_KIND, name, body, owner=owner, keep_latest=limit)
 
     async def delete(self, owner: str, response_id: str) -> bool:
         """Delete a response and the conversation that ends with it; returns whether it existed."""
@@ -87,9 +82,8 @@ class ResponseStore:
 
     def _is_abandoned(self, stored: StoredResponse) -> bool:
         """Whether the response is unfinished and no running server works on it."""
-        is_alive = stored.response.id in self.in_progress or self._instance.is_other_running(
-            stored.server
-        )
+        is_ours = stored.response.id in self.in_progress
+        is_alive = is_ours or self._instance.is_other_running(stored.server)
         return stored.response.status == "in_progress" and not is_alive
 
     async def _end_abandoned(self, owner: str, stored: StoredResponse) -> None:
@@ -111,7 +105,3 @@ class ResponseStore:
         response.output = build_items(added, clean=clean)
         body = msgspec.msgpack.encode(stored)
         await self._store.objects.put(RESPONSE_KIND, response.id, body, owner=owner)
-
-
-def _qualify_conversation(owner: str, conversation: str) -> str:
-    return f"{owner}/{conversation}"

@@ -7,14 +7,8 @@ from typing import Any
 
 import orjson
 
-from hermes.core.events import (
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolStarted,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import ToolCall
 from hermes.server.http.response_schemas import TokenUsage
 from hermes.server.turns.sse import encode_frame
@@ -25,14 +19,14 @@ _LABEL_LENGTH = 80
 def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
     """The name and fields of an event that both streams show; None for other events."""
     match event:
-        case TextDelta(text):
+        case events.TextDelta(text):
             return "message.delta", {"delta": text}
-        case ThinkingDelta(text):
+        case events.ThinkingDelta(text):
             return "reasoning.available", {"text": text}
-        case ToolStarted(call) if not is_internal_tool(call.name):
+        case events.ToolStarted(call) if not is_internal_tool(call.name):
             tool = {"tool": call.name, "toolCallId": call.id}
             return "tool.started", {**tool, "preview": label_call(call)}
-        case ToolDone(result, duration) if not is_internal_tool(result.name):
+        case events.ToolDone(result, duration) if not is_internal_tool(result.name):
             tool = {"tool": result.name, "toolCallId": result.call_id}
             took = round(duration, 3)
             return "tool.completed", {**tool, "duration": took, "error": result.error}

@@ -36,7 +36,6 @@ class StreamEncoder(Protocol):
 
     async def encode_end(self, result: TurnResult) -> bytes:
         """Called exactly once, even if the client has disconnected."""
-        ...
 
 
 class TurnRunner:

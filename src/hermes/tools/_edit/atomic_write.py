@@ -1,7 +1,5 @@
 """Writes files atomically: a draft is complete on disk before it replaces a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -110,14 +108,13 @@ class Draft:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o666, dir_fd=self._folder_fd)
         self._temporary_name = name
-        with os.fdopen(fd, "wb", buffering=0) as file:
+        with os.fdopen(fd, "wb") as file:
             if like:
                 with contextlib.suppress(PermissionError):
                     os.fchown(fd, like.st_uid, like.st_gid)
                 os.fchmod(fd, stat.S_IMODE(like.st_mode))
-            rest = memoryview(data)
-            while rest:
-                rest = rest[file.write(rest) :]
+            file.write(data)
+            file.flush()
             os.fsync(fd)
 
 

@@ -1,12 +1,11 @@
 """A unified diff of two texts, bounded in size and in the time it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from hermes.tools._edit.text_file import NO_NEWLINE, Lines, count_common
+from hermes.tools._edit.text_file import NO_NEWLINE, Lines, count_common, sign_rows
 
 MAX_LINES = 300
 MAX_CHARS = 12_000
@@ -55,9 +54,8 @@ def limit_rows(rows: Sequence[str]) -> list[str]:
 
 def _mark_line_ends(lines: Lines) -> list[str]:
     """Lines with their unusual ends made visible, so that these show in the diff."""
-    usual = lines.common_end
     ends = lines.ends if lines.has_final_end else [*lines.ends, "\\"]
-    marks = {usual: "", "\\": f"\n{NO_NEWLINE}"}
+    marks = {lines.common_end: "", "\\": f"\n{NO_NEWLINE}"}
     return [
         row + marks.get(e, "") + ("" if e in marks else repr(e)[1:-1])
         for row, e in zip(lines.rows, ends, strict=True)
@@ -65,19 +63,11 @@ def _mark_line_ends(lines: Lines) -> list[str]:
 
 
 def _format_hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:
-    from difflib import SequenceMatcher
-
-    for group in SequenceMatcher(None, a, b, autojunk=len(a) > 2000).get_grouped_opcodes(
-        _CONTEXT_LINES
-    ):
+    matcher = SequenceMatcher(None, a, b, autojunk=len(a) > 2000)
+    for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_format_range(i1, i2, skip)} +{_format_range(j1, j2, skip)} @@"
-        for tag, i, ii, j, jj in group:
-            if tag == "equal":
-                yield from (f" {row}" for row in a[i:ii])
-                continue
-            yield from (f"-{row}" for row in a[i:ii])
-            yield from (f"+{row}" for row in b[j:jj])
+        yield from (sign + row for sign, row in sign_rows(group, a, b))
 
 
 def _format_range(start: int, stop: int, skip: int) -> str:

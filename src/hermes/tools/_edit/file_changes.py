@@ -1,9 +1,8 @@
 """Edits several files: computes all changes first, then writes all of them or none."""
 
-from __future__ import annotations
-
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -49,14 +48,7 @@ class FileChanges:
 
     def replace_text(self, raw: str, change: tuple[str, str], *, every: bool) -> None:
         file = self._require_file(raw)
-        text, encoding = decode_text(file.after or b"", file.path)
-        try:
-            edited = replace_text(text, change[0], change[1], every=every)
-        except ToolError as error:
-            raise ToolError(f"{file.path}: {error}") from None
-        if edited.count > 1:
-            file.notes.append(f"{edited.count} places")
-        self._store_edit(file, edited, encoding)
+        self._edit_text(file, lambda text: replace_text(text, *change, every=every))
 
     def replace_file(self, path: Path, data: bytes) -> None:
         self._load_file(str(path)).after = data
@@ -66,21 +58,24 @@ class FileChanges:
             self._add_file(change)
             return
         file = self._require_file(change.path)
-        if change.kind == "Delete" or change.new_path:
-            self._reject_link(change.path, file.path)
+        leaves = change.kind == "Delete" or change.new_path
+        if leaves and interpret_path(change.path, self._workspace.cwd).is_symlink():
+            raise ToolError(f"{change.path} is a link to {file.path}; nothing was changed.")
         if change.hunks:
-            text, encoding = decode_text(file.after or b"", file.path)
-            try:
-                edited = apply_hunks(text, change)
-            except ToolError as error:
-                raise ToolError(f"{file.path}: {error}") from None
-            self._store_edit(file, edited, encoding)
+            self._edit_text(file, lambda text: apply_hunks(text, change))
         if change.kind == "Delete":
             file.after = None
         elif change.new_path:
             self._move_file(file, change.new_path)
 
-    def _store_edit(self, file: _FileState, edited: EditResult, encoding: Encoding) -> None:
+    def _edit_text(self, file: _FileState, edit: Callable[[str], EditResult]) -> None:
+        text, encoding = decode_text(file.after or b"", file.path)
+        try:
+            edited = edit(text)
+        except ToolError as error:
+            raise ToolError(f"{file.path}: {error}") from None
+        if edited.count > 1:
+            file.notes.append(f"{edited.count} places")
         if edited.match_note:
             file.notes.append(f"matched {edited.match_note}: check the diff")
         file.after = encoding.encode(edited.text, file.path)
@@ -124,10 +119,6 @@ class FileChanges:
             if len(self._files) > MAX_FILES:
                 raise ToolError(f"More than {MAX_FILES} files in one patch; nothing was changed.")
         return self._files[path]
-
-    def _reject_link(self, raw: str, path: Path) -> None:
-        if interpret_path(raw, self._workspace.cwd).is_symlink():
-            raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
     def _get_source(self, file: _FileState) -> _FileState:
         return self._files[file.source] if file.source else file

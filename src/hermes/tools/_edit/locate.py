@@ -1,18 +1,13 @@
 """Finds a block of lines in a file: exactly, else ignoring white space, else approximately."""
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from difflib import SequenceMatcher
 from unicodedata import normalize
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from difflib import SequenceMatcher
 
 MIN_BLOCK_SCORE = 0.85
 """How similar a block must be to be taken for the one that was meant."""
@@ -95,6 +90,35 @@ def _find_equal(rows: list[str], wanted: list[str]) -> list[int]:
     return places
 
 
+class _RowSimilarity:
+    """How similar two lines are, from 0 to 1, or 0 below `least`. Each pair is compared once."""
+
+    def __init__(self, least: float = MIN_SIMILARITY) -> None:
+        self._least = least
+        self._matchers: dict[str, SequenceMatcher[str]] = {}
+        self._scores: dict[tuple[str, str], float] = {}
+
+    def measure(self, one: str, other: str) -> float:
+        if one == other:
+            return 1.0
+        if max(len(one), len(other)) > _MAX_COMPARED_CHARS:
+            return 0.0
+        score = self._scores.get((one, other))
+        if score is None:
+            score = self._scores[one, other] = self._compare(one, other)
+        return score
+
+    def _compare(self, one: str, other: str) -> float:
+        matcher = self._matchers.get(one)
+        if matcher is None:
+            matcher = self._matchers[one] = SequenceMatcher(None, "", one, autojunk=False)
+        matcher.set_seq1(other)
+        if matcher.real_quick_ratio() < self._least or matcher.quick_ratio() < self._least:
+            return 0.0
+        ratio = matcher.ratio()
+        return ratio if ratio >= self._least else 0.0
+
+
 def find_nearest(rows: Sequence[str], old: Sequence[str]) -> list[BlockMatch]:
     """The windows most similar to the block, best first, none overlapping a better one."""
     deadline = time.monotonic() + _TIME_LIMIT
@@ -153,37 +177,6 @@ def _score_rows(
             return
 
 
-class _RowSimilarity:
-    """How similar two lines are, from 0 to 1, or 0 below `least`. Each pair is compared once."""
-
-    def __init__(self, least: float = MIN_SIMILARITY) -> None:
-        self._least = least
-        self._matchers: dict[str, SequenceMatcher[str]] = {}
-        self._scores: dict[tuple[str, str], float] = {}
-
-    def measure(self, one: str, other: str) -> float:
-        if one == other:
-            return 1.0
-        if max(len(one), len(other)) > _MAX_COMPARED_CHARS:
-            return 0.0
-        score = self._scores.get((one, other))
-        if score is None:
-            score = self._scores[one, other] = self._compare(one, other)
-        return score
-
-    def _compare(self, one: str, other: str) -> float:
-        from difflib import SequenceMatcher
-
-        matcher = self._matchers.get(one)
-        if matcher is None:
-            matcher = self._matchers[one] = SequenceMatcher(None, "", one, autojunk=False)
-        matcher.set_seq1(other)
-        if matcher.real_quick_ratio() < self._least or matcher.quick_ratio() < self._least:
-            return 0.0
-        ratio = matcher.ratio()
-        return ratio if ratio >= self._least else 0.0
-
-
 def _find_best_window(
     rows: list[str], wanted: list[str], start: int, similarity: _RowSimilarity
 ) -> BlockMatch:
@@ -203,8 +196,6 @@ def _find_best_window(
 def _score_window(
     rows: list[str], wanted: list[str], place: tuple[int, int], similarity: _RowSimilarity
 ) -> BlockMatch:
-    from difflib import SequenceMatcher
-
     start, stop = place
     window = rows[start:stop]
     pairs: list[int | None] = [None] * len(wanted)

@@ -1,10 +1,9 @@
 """Merges an edit into the matching lines of a file; what the edit does not change stays."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -196,8 +195,6 @@ def _merge_row(new: str, written: str, actual: str) -> str:
 
 
 def _list_edits(base: list[str], other: list[str]) -> list[tuple[int, int, list[str]]]:
-    from difflib import SequenceMatcher
-
     matcher = SequenceMatcher(None, base, other, autojunk=False)
     return [(i, ii, other[j:jj]) for tag, i, ii, j, jj in matcher.get_opcodes() if tag != "equal"]
 

@@ -1,7 +1,5 @@
 """Removes what a copied block brought along: line numbers, the signs of a diff, escapes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

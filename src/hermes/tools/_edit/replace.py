@@ -1,18 +1,17 @@
 """Replaces a piece of a text, exactly or approximately; touches no file."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from itertools import accumulate
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.tools._edit.locate import BlockMatch, find_block, find_nearest, pick_clear_match
-from hermes.tools._edit.merge import EditScript, Item, merge_block
+from hermes.tools._edit.merge import Item, merge_block
 from hermes.tools._edit.paste_artifacts import CleanBlock, strip_artifacts, suggest_fix
-from hermes.tools._edit.text_file import Lines, count_common
+from hermes.tools._edit.text_file import Lines, count_common, sign_rows
 
 _MAX_SHOWN_LINES = 12
 _MAX_LISTED = 8
@@ -146,7 +145,8 @@ def _replace_approximately(lines: Lines, old: str, new: str, *, every: bool) -> 
         _require_one_place([f.start for f in found], every=every)
     else:
         how, found = guess_block(lines.rows, wanted, "`old`")
-    script = _make_script(wanted, fresh)
+    matcher = SequenceMatcher(None, wanted, fresh, autojunk=False)
+    script = list(sign_rows(matcher.get_opcodes(), wanted, fresh))
     edits = [Edit(f.start, f.stop, merge_block(lines.rows, f, script)) for f in found]
     return EditResult(apply_edits(lines, edits), len(edits), how)
 
@@ -184,19 +184,6 @@ def _describe_nearest(rows: Sequence[str], near: Sequence[BlockMatch]) -> str:
     return f". The nearest is lines {best.start + 1}-{best.stop}{also}:\n{shown}\n"
 
 
-def _make_script(old: list[str], new: list[str]) -> EditScript:
-    from difflib import SequenceMatcher
-
-    script: EditScript = []
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            script += [(" ", row) for row in old[i1:i2]]
-        else:
-            script += [("-", row) for row in old[i1:i2]]
-            script += [("+", row) for row in new[j1:j2]]
-    return script
-
-
 def apply_edits(
     lines: Lines, edits: Sequence[Edit], *, final_end: bool | None = None, end: str = "\n"
 ) -> str:
@@ -215,13 +202,8 @@ def apply_edits(
     for edit in edits:
         keep(done, edit.start)
         reused = {item for item in edit.items if isinstance(item, int)}
-        spare = iter(
-            [
-                lines.ends[n]
-                for n in range(edit.start, edit.stop)
-                if n not in reused and n < len(lines.ends)
-            ]
-        )
+        replaced = range(edit.start, min(edit.stop, len(lines.ends)))
+        spare = (lines.ends[n] for n in replaced if n not in reused)
         for item in edit.items:
             if isinstance(item, int):
                 keep(item, item + 1)

@@ -1,11 +1,9 @@
 """Checks whether the text of a file is valid in the language its name promises."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from sys import version_info
 from threading import Lock
@@ -62,13 +60,7 @@ _NODE = ExternalParser(
     re.compile(r"line (\S+): (.+)"),
     ignored_errors=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
 )
-_PARSERS: Mapping[str, ExternalParser] = {
-    ".sh": _BASH,
-    ".bash": _BASH,
-    ".js": _NODE,
-    ".mjs": _NODE,
-    ".cjs": _NODE,
-}
+_PARSERS = dict.fromkeys((".sh", ".bash"), _BASH) | dict.fromkeys((".js", ".mjs", ".cjs"), _NODE)
 
 
 def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -110,6 +110,15 @@ class Lines(Struct, frozen=True):
     def join(self) -> str:
         ends = self.ends if not self.rows or self.has_final_end else [*self.ends, ""]
         return "".join([part for pair in zip(self.rows, ends, strict=True) for part in pair])
+
+
+def sign_rows(
+    opcodes: Iterable[tuple[str, int, int, int, int]], old: Sequence[str], new: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The lines of a comparison: " " is in both, "-" only in the old text, "+" only in the new."""
+    for tag, i, ii, j, jj in opcodes:
+        yield from ((" " if tag == "equal" else "-", row) for row in old[i:ii])
+        yield from (("+", row) for row in new[j:jj] if tag != "equal")
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:

@@ -1,7 +1,5 @@
 """Parses V4A patches (`*** Begin Patch`) and unified diffs, and applies their hunks to a text."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -285,7 +283,7 @@ def apply_hunks(text: str, change: Change) -> EditResult:
     if any(b.start < a.stop for a, b in pairwise(edits)):
         raise ToolError("Two hunks change the same lines. Nothing was changed. Make them one.")
     result = apply_edits(lines, edits, final_end=finished, end=change.end)
-    return EditResult(result, len(edits), ", ".join(dict.fromkeys(hows)))
+    return EditResult(result, match_note=", ".join(dict.fromkeys(hows)))
 
 
 def _locate_hunk(lines: Lines, hunk: Hunk, after: int) -> tuple[str, BlockMatch]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hermes.config.paths import cache_folder
 from hermes.config.schema import BrowserSection as Settings
@@ -23,7 +23,7 @@ from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext, tool
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import open_bridge
-from hermes.net.egress_proxy import LoopbackProxy, serve_loopback_proxy, serve_unix_proxy
+from hermes.net.egress_proxy import Refusal, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.ssrf import SsrfGuard
 from hermes.tools._services import BROWSER_SETTINGS, require_web
 from hermes.tools.browser._driver import start_driver
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 WIDTH, HEIGHT = 1280, 800
 _ACTION_TIMEOUT = 40.0
 """Seconds after which a page that does not answer is closed."""
+_START_TIMEOUT = 45.0
 _END_TIMEOUT = 1.0
 _DRIVER_ENV = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
 _RELAY_URL = "http://127.0.0.1:3128"
@@ -51,14 +52,6 @@ _ENDED = (
 )
 _running: WeakSet[Browser] = WeakSet()
 browser_tool = partial(tool, toolset="browser", risk="network", exclusive=True)
-
-
-class _ProxyRoute(Struct, frozen=True):
-    """How the browser reaches the egress proxy: its URL, its login, the sandbox around both."""
-
-    proxy: str
-    login: LoopbackProxy | None = None
-    policy: SandboxPolicy | None = None
 
 
 class Browser:
@@ -90,14 +83,12 @@ class Browser:
         from playwright.async_api import TimeoutError as Late
 
         self._set_idle_timer(None)
+        limit = _ACTION_TIMEOUT + (_START_TIMEOUT if may_start and not self.alive else 0)
         try:
-            async with asyncio.timeout(_ACTION_TIMEOUT + self._start_seconds(may_start)):
-                page = await self._get_page(ctx, may_start=may_start)
-                yield page
-        except Late as error:
-            raise self._make_error(error) from None
+            async with asyncio.timeout(limit):
+                yield await self._get_page(ctx, may_start=may_start)
         except Error as error:
-            if await self._has_ended(error):
+            if not isinstance(error, Late) and await self._has_ended(error):
                 raise ToolError(_ENDED) from None
             raise self._make_error(error) from None
         except TimeoutError:
@@ -120,9 +111,6 @@ class Browser:
             await asyncio.wait([self._pipe.ended], timeout=_END_TIMEOUT)
         return not self.alive
 
-    def _start_seconds(self, may_start: bool) -> float:
-        return 45.0 if may_start and not self.alive else 0.0
-
     async def _get_page(self, ctx: ToolContext, *, may_start: bool) -> Page:
         async with self._starting:
             if self._closing is not None:
@@ -143,17 +131,13 @@ class Browser:
         ctx.progress("starting the browser")
         async with AsyncExitStack() as stack:
             home = stack.enter_context(chromium.temporary_profile())
-            way = await self._open_proxy_route(ctx, home, stack)
-            pipe, playwright = await _start_processes(
-                executable, home, ctx.workspace.child_env, way.policy, stack
-            )
+            proxy, policy = await self._open_proxy(ctx, home, stack)
+            env = ctx.workspace.child_env
+            pipe, playwright = await _start_processes(executable, home, env, policy, stack)
             endpoint = await stack.enter_async_context(open_bridge(pipe.reader, pipe.writer))
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
             )
-            proxy: ProxySettings = {"server": way.proxy, "bypass": "<-loopback>"}
-            if way.login is not None:
-                proxy |= {"username": way.login.user, "password": way.login.password}
             context = await browser.new_context(
                 viewport={"width": WIDTH, "height": HEIGHT},
                 accept_downloads=False,
@@ -166,9 +150,9 @@ class Browser:
             self._resources = stack.pop_all()
             _running.add(self)
 
-    async def _open_proxy_route(
+    async def _open_proxy(
         self, ctx: ToolContext, home: Path, stack: AsyncExitStack
-    ) -> _ProxyRoute:
+    ) -> tuple[ProxySettings, SandboxPolicy | None]:
         """Open the egress proxy for the browser. As root a browser cannot confine itself, so it
         is confined like a command where possible and has no network but the proxy. Otherwise the
         proxy listens on loopback with a password, and the browser is set to use it."""
@@ -177,14 +161,16 @@ class Browser:
             local = await stack.enter_async_context(
                 serve_loopback_proxy(self._guard, on_refusal=self._note_refusal)
             )
-            return _ProxyRoute(local.url, local)
+            login: ProxySettings = {"username": local.user, "password": local.password}
+            return {"server": local.url, "bypass": "<-loopback>", **login}, None
         path = await stack.enter_async_context(
             serve_unix_proxy(home / "way", None, self._guard, None, self._note_refusal)
         )
-        return _ProxyRoute(_RELAY_URL, policy=structs.replace(policy, network=str(path)))
+        proxy: ProxySettings = {"server": _RELAY_URL, "bypass": "<-loopback>"}
+        return proxy, structs.replace(policy, network=str(path))
 
-    def _note_refusal(self, reason: str) -> None:
-        self.tabs.add_note(f"refused: {reason}")
+    def _note_refusal(self, refusal: Refusal) -> None:
+        self.tabs.add_note(f"refused: {refusal.reason}")
 
     async def _close_stuck_page(self) -> None:
         """Close the page that does not answer or, when that fails too, the browser."""
@@ -294,7 +280,6 @@ def describe_error(error: Exception) -> str:
         return f"The element cannot be used now: {reasons[-1][:300]}. Nothing was done."
     if "Download is starting" in text:
         return "That URL is a file to download, not a page; it was not downloaded."
-    text = text.strip()
-    _, colon, rest = text.partition(": ")
-    text = rest if colon and "." in text.partition(": ")[0] else text
+    caller, _, rest = text.strip().partition(": ")
+    text = rest if rest and "." in caller else text.strip()
     return text.removeprefix("Error: ")[:500]

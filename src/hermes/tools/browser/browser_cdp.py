@@ -1,7 +1,5 @@
 """Sends one command of the Chrome DevTools Protocol to the page in the browser."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct

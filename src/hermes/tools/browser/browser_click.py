@@ -1,7 +1,5 @@
 """Clicks an element of the page in the browser."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult

@@ -1,7 +1,5 @@
 """Shows the console messages of the pages in the browser."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult

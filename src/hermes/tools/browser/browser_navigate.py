@@ -25,6 +25,7 @@ class Params(Struct, frozen=True):
 @browser_tool(
     "Open a web page in a browser; shows it as a tree whose refs other browser tools take.",
     timeout=150,
+    fetches=lambda p: p.url,
     words="visit go website site url link log login internet",
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:

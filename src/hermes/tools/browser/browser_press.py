@@ -1,7 +1,5 @@
 """Presses a key in the browser."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
@@ -15,8 +13,6 @@ _FOCUS_SCRIPT = """() => {
     return e ? (e.tagName + ' ' + (e.getAttribute('aria-label') || e.name || e.innerText || ''))
         .slice(0, 80) : '';
 }"""
-
-
 _KEY_ALIASES = {
     "ctrl": "Control",
     "cmd": "Meta",

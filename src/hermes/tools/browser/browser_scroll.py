@@ -1,7 +1,5 @@
 """Scrolls the page in the browser."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Shows the page in the browser as an accessibility tree."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.errors import ToolError

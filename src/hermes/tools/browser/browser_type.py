@@ -1,7 +1,5 @@
 """Writes into a field of the page in the browser."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.errors import ToolError

@@ -1,7 +1,5 @@
 """Shows a screenshot of the page in the browser, or a vision model's description of it."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.message import Media, Text, user_message

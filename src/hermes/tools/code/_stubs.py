@@ -1,7 +1,5 @@
 """The module a script imports: one function for each tool it may call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from keyword import iskeyword
 from typing import Any

@@ -110,6 +110,7 @@ async def _run(
                 confined,
                 tier,
                 stdin=theirs.fileno(),
+                session=ctx.session_id if confined else "",
             )
             with suppress(TimeoutError):
                 async with desk.open(ours, code), asyncio.timeout(seconds) as desk.clock:
@@ -154,6 +155,10 @@ def _notes(outcome: CommandResult, seconds: float, desk: _Desk) -> Iterator[str]
         from hermes.exec.process.signals import signal_name
 
         yield f"[killed by {signal_name(-outcome.status)}]"
+    if any(outcome.limit_hits):
+        from hermes.exec.sandbox.limits import describe_hits
+
+        yield from describe_hits(outcome.limit_hits)
     if outcome.left:
         yield f"[{outcome.left} background process(es) still running until this agent ends]"
     if desk.counts:

@@ -1,7 +1,5 @@
 """Searches earlier conversations and reads their messages in full."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -95,6 +93,4 @@ def _render_message(message: Message) -> str:
                 out.append(f"[calls {name} {args}]")
             case Media(mime=mime):
                 out.append(f"[{mime}]")
-            case _:
-                pass
     return "\n".join(out)

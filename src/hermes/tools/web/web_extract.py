@@ -1,7 +1,5 @@
 """Reads a web page or PDF as text, in parts when it is long."""
 
-from __future__ import annotations
-
 import time
 from urllib.parse import urlsplit
 
@@ -41,6 +39,7 @@ _PAGES: ServiceKey[dict[str, _FetchedPage]] = ServiceKey("web pages")
     toolset="web",
     risk="network",
     timeout=120,
+    fetches=lambda p: p.url,
     words="fetch url download open link website scrape article http request internet",
 )
 async def web_extract(p: Params, ctx: ToolContext) -> ToolResult:

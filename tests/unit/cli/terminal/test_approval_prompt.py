@@ -12,6 +12,7 @@ from hermes.cli.terminal.approval_prompt import describe_rule
     [
         ("{decision: allow, prefix: [git, push]}", '"always" will allow every `git push …`'),
         ("{decision: allow, prefix: [a b, c]}", "\"always\" will allow every `'a b' c …`"),
+        ("{decision: allow, prefix: [a], exact: true}", '"always" will allow exactly `a`'),
         ("{decision: allow, prefix: [[a, b], c]}", None),
         ("{decision: ask, prefix: [git]}", None),
         ("{decision: allow, prefix: [git], match: [git x]}", None),

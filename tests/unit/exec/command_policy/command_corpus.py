@@ -55,6 +55,10 @@ cryptsetup luksFormat /dev/sda2
 blkdiscard /dev/nvme0n1
 pkill -9 .
 kill -9 1
+rm --r --f /
+rm -rf /{bin,etc}
+rm -rf {/usr,/etc}
+rm -rf ~root
 """.strip().splitlines()  # fmt: skip
 """Never run, in no mode."""
 
@@ -69,6 +73,14 @@ cd / && rm -rf *
 cd ~; rm -rf .
 > f rm -rf ~
 rm > f -rf ~
+git stash drop && rm > f -rf ~
+echo 'rm -rf /' | sh
+printf '%s\n' 'rm -rf /' | sudo bash -s
+env -S 'rm -rf /'
+env -vS'rm -rf /' x
+env --split-string='rm -rf /'
+sudo --user root rm -rf /
+sudo -nu root rm -rf /
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 
@@ -84,7 +96,6 @@ hermes config set approvals.mode off
 /usr/local/bin/hermes chat -q hi
 python3 -m hermes config set a b
 bash -c 'cat < /home/somebody/.hermes/.env'
-python3 -c 'open("/home/somebody/.hermes/config.yaml", "w")'
 cat $HOME/.hermes/.env
 """.strip().splitlines()  # fmt: skip
 """Never run either: they touch the agent's own files, or run the agent."""
@@ -145,6 +156,10 @@ LOSES_WORK = {
     "git clean -fdx": "ignored files",
     "git clean -f -X": "ignored files",
     "git worktree remove --force ../x": "uncommitted changes",
+    "git branch --delete --force feature": "deletes a branch",
+    "git branch -d -f feature": "deletes a branch",
+    "git push --del origin old": "another machine",
+    "git push --forc": "another machine",
     "git push --force": "another machine",
     "git push -f origin main": "another machine",
     "git push origin +main": "another machine",
@@ -155,6 +170,9 @@ LOSES_WORK = {
     "rm -rf ./*": "whole project folder",
     "rm -r /srv/projects/app": "whole project folder",
     "find . -delete": "whole project folder",
+    "find . -name '*' -delete": "whole project folder",
+    "find . -type f -delete": "whole project folder",
+    "find -mindepth 1 -delete": "whole project folder",
     "timeout 9 git stash drop": "stashed changes",
 }
 """Ask in a sandbox too, and why: no checkpoint covers what they delete."""
@@ -189,6 +207,12 @@ chmod 4755 ./sh
 frobnicate --all
 LD_PRELOAD=./x.so ls
 npx evil-package
+grep -rn ".hermes/" src
+git commit -m "home is ~/.hermes/x"
+git commit -m "home is /home/somebody/.hermes/x"
+git branch D
+rm -rf build/{a,b}
+echo 'rm -rf /' > notes; sh
 """.strip().splitlines()  # fmt: skip
 """Run in a sandbox without a question: it confines them, or a checkpoint covers the change."""
 
@@ -222,6 +246,9 @@ python3 --version
 git --version
 command -v rg
 test -f x
+printf '%s\n' x
+ps aux
+ps -ef
 [ -d src ]
 cd src && ls
 echo hello > /dev/null
@@ -291,6 +318,19 @@ hostname evil
 tree -o out
 printf -v X y
 test -v 'a[$(id)]'
+test 'a[$(id)]' -eq 1
+printf '-vx[$(id)]' q
+printf -vPATH x
+printf 'abc%n' PATH
+ps auxeww
+ps -auxe
+ps -eo pid,environ
+cat /proc/1/task/1/environ
+rustc --version
+cargo --version
+cd /elsewhere || true; git status
+pushd /elsewhere; git status
+git -C . status
 ls && rm x
 ls; make
 ls | sh

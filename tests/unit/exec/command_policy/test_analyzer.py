@@ -81,6 +81,21 @@ def test_a_link_that_may_not_be_read_is_no_crash(monkeypatch: pytest.MonkeyPatch
 # Without a sandbox
 
 
+def test_git_is_free_only_in_the_projects_own_repository(tmp_path: Path):
+    """Others obey settings that a tool may have written, and those name programs to run."""
+    for folder in (".git", "src", "bare/objects", "bare/refs", "nested/.git"):
+        (tmp_path / "work" / folder).mkdir(parents=True)
+    (tmp_path / "work" / "bare" / "HEAD").write_text("ref: refs/heads/main")
+    (tmp_path / "work" / "out").symlink_to(tmp_path)
+
+    def judge(command: str) -> str:
+        return decision(command, workspace=tmp_path / "work", sandboxed=False)
+
+    assert judge("git status") == judge("cd src && git log") == "allow"
+    for folder in ("bare", "bare/objects", "nested", "out", "missing", ".."):
+        assert judge(f"cd {folder} && git status") == "ask", folder
+
+
 @pytest.mark.parametrize("command", corpus.READ_ONLY)
 def test_reading_needs_no_sandbox(command: str):
     found = verdict(command, sandboxed=False)
@@ -98,12 +113,18 @@ def test_without_a_sandbox_everything_else_asks(command: str):
 
 def test_the_reason_names_the_effect():
     for command, said in {
-        "git push origin main": "git push publishes commits to another machine",
-        "npm publish": "npm publish publishes a package",
+        "git push origin main": "it publishes commits to another machine",
+        "npm publish": "it publishes a package",
         "make deploy": "make deploy may change files",
         "cat ~/.ssh/id_rsa": "it reads /home/somebody/.ssh/id_rsa, which holds credentials",
         "echo x > out": "it writes out",
-        "cat $X": "cat may change files",
+        "cat $X": "what cat reads is known only at run time",
+        "ls *.md": "what ls reads is known only at run time",
+        "git reset --hard": "it discards changes",
+        "curl -s https://a.example": "it uses the network",
+        "python3 - <<'E'\nprint(1)\nE": "it is not known to only read",
+        "make # all": "it is not known to only read",
+        "make $(ls)": "parts of it are known only at run time",
     }.items():
         assert any(said in r for r in verdict(command, sandboxed=False).reasons), command
 

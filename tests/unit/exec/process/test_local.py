@@ -122,7 +122,7 @@ async def test_a_long_command_runs(sh: Shell) -> None:
 async def test_commands_run_side_by_side(sh: Shell) -> None:
     (tmp := sh.folder / "pipe").unlink(missing_ok=True)
     os.mkfifo(tmp)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
         reader = tasks.create_task(sh("cat pipe"))
         tasks.create_task(sh("echo met > pipe"))
     assert reader.result()[1].text() == "met\n"

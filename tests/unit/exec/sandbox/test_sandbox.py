@@ -22,6 +22,7 @@ from hermes.exec.sandbox import (
     build_policy,
     confine_command,
 )
+from hermes.exec.sandbox.limits import describe_hits
 from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 from tests.kit.deadlines import Deadline
 from tests.kit.processes import until
@@ -180,13 +181,57 @@ async def test_out_of_time_a_fork_bomb_ends(
     assert f"sleep\0{mark}" not in command_lines()
 
 
+HOLD = """
+import os, sys, time
+held, children = bytearray(int(sys.argv[1]) << 20), 0
+try:
+    while children < int(sys.argv[2]):
+        if not os.fork():
+            time.sleep(60)
+        children += 1
+except BlockingIOError:
+    print("no more")
+open("sub/ready", "w").close()
+open("sub/gate").read()
+os.killpg(0, 9)
+"""
+
+
+@linux
+@pytest.mark.parametrize(("amount", "hit"), [("150 0", 0), ("0 60", 1)])
+async def test_limits_hold_for_the_commands_of_a_session_together(
+    workspace: Path, tier: SandboxTier, amount: str, hit: int
+) -> None:
+    if not cgroup.can_limit():
+        pytest.skip("there are no control groups for us")
+    limits = ResourceLimits(memory=250 << 20, processes=80)
+    policy = SandboxPolicy("workspace-write", workspace, limits=limits)
+    (workspace / "hold.py").write_text(HOLD)
+    os.mkfifo(workspace / "sub" / "gate")
+    hold = f"python3 hold.py {amount}"
+    first = asyncio.create_task(sh(hold, policy, tier, session="one"))
+    await until((workspace / "sub" / "ready").exists)
+    alone = f"{hold.replace('hold.py', 'alone.py')}; exit 0"
+    (workspace / "alone.py").write_text(HOLD.partition("open(")[0] + "os.killpg(0, 9)")
+    outcome, text = await sh(alone, policy, tier, session="two")
+    assert outcome.limit_hits == (0, 0) and "no more" not in text
+    outcome, text = await sh(alone, policy, tier, session="one")
+    if not any(outcome.limit_hits):  # the kernel has chosen the other one
+        outcome, text = await first
+    assert outcome.limit_hits[hit] > 0 and outcome.limit_hits[1 - hit] == 0
+    (note,) = describe_hits(outcome.limit_hits)
+    assert "together the commands of this session may have" in note
+    first.cancel()
+    await asyncio.wait([first])
+
+
 @linux
 async def test_nothing_is_left_behind(workspace: Path, tier: SandboxTier) -> None:
     policy = SandboxPolicy("workspace-write", workspace, (), (workspace / ".git",))
     _, text = await sh("mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a; echo $TMPDIR", policy, tier)
     assert tier.level == 1 or not Path(text.strip()).exists()
     assert os.listdir(workspace) == ["sub"]
-    _, text = await sh("grep -o 'hermes-[0-9]*' /proc/self/cgroup", policy, tier)
+    _, text = await sh("grep -o 'hermes-[0-9-]*' /proc/self/cgroup", policy, tier)
     groups = [Path(folder) / name for _, folder in cgroup._find_parents() for name in text.split()]
     await until(lambda: not any(group.exists() for group in groups))
 

@@ -229,6 +229,8 @@ def test_who_answers(
         ({"provider": "anthropic"}, {}, OA, "set ANTHROPIC_API_KEY"),
         ({"provider": "gemini", "model": "x"}, {}, {}, "GEMINI_API_KEY or GOOGLE_API_KEY"),
         ({"provider": "nobody", "model": "x"}, {}, A, "Unknown provider 'nobody'"),
+        ({"model": "nope:nope"}, {}, {}, "There is no provider 'nope', and no configured"),
+        ({"model": "antropic:x"}, {}, {}, "'antropic' (did you mean anthropic?)"),
         ({"provider": "custom", "model": "x"}, {}, A, "model.base_url"),
         ({"base_url": "http://x:1/v1"}, {}, A, "--model"),
         ({"base_url": "x.example/v1", "model": "m"}, {}, A, "http://"),

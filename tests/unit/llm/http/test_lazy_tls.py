@@ -42,6 +42,6 @@ def test_contexts_made_by_the_import_get_their_certificates_on_first_use() -> No
         env={"PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
     )
     assert done.returncode == 0, done.stderr

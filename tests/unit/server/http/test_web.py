@@ -47,7 +47,7 @@ async def connect(
 
 async def test_a_connection_knows_whether_a_request_is_being_answered() -> None:
     acceptor = Acceptor()
-    async with asyncio.timeout(20), connect(acceptor) as (reader, writer):
+    async with asyncio.timeout(90), connect(acceptor) as (reader, writer):
         writer.write(REQUEST)
         await acceptor.called.wait()
         (connection,) = acceptor.made
@@ -63,7 +63,7 @@ async def test_a_connection_knows_whether_a_request_is_being_answered() -> None:
 
 async def test_a_request_counts_from_its_last_header_line_on() -> None:
     acceptor = Acceptor()
-    async with asyncio.timeout(20), connect(acceptor):
+    async with asyncio.timeout(90), connect(acceptor):
         while not acceptor.made:
             await asyncio.sleep(0)
         (connection,) = acceptor.made

@@ -29,6 +29,22 @@ from hermes.server.turns.image_links import LOOKAHEAD, ImageLinkFilter, link_ima
         (f"![{'a' * LOOKAHEAD}](http://e)", f"[{'a' * LOOKAHEAD}](http://e)"),
         ("<img src=http://e>", "&lt;img src=http://e>"),
         ("<IMG/src=http://e>", "&lt;IMG/src=http://e>"),
+        ("<video src=http://e></video>", "&lt;video src=http://e>&lt;/video>"),
+        ("<Audio autoplay src='http://e'>", "&lt;Audio autoplay src='http://e'>"),
+        ("<source\nsrcset=http://e>", "&lt;source\nsrcset=http://e>"),
+        ("<svg><image href=http://e /></svg>", "<svg>&lt;image href=http://e /></svg>"),
+        ("<iframe src=http://e>", "&lt;iframe src=http://e>"),
+        ("<link rel=stylesheet href=//e>", "&lt;link rel=stylesheet href=//e>"),
+        ("<style>@import 'http://e'</style>", "&lt;style>@import 'http://e'&lt;/style>"),
+        (
+            "<p title='>' style='background:url(//e)'>",
+            "&lt;p title='>' style='background:url(//e)'>",
+        ),
+        ("<pre\n\nstyle='background:url(//e)'>", "&lt;pre\n\nstyle='background:url(//e)'>"),
+        ("<x/style=background:url(//e)>", "&lt;x/style=background:url(//e)>"),
+        ("<a href='x' style='background:url(//e)'>", "&lt;a href='x' style='background:url(//e)'>"),
+        ("<https://x/style=background:url(//e)>", "&lt;https://x/style=background:url(//e)>"),
+        (f"<p {'a ' * LOOKAHEAD} style='x'>", f"&lt;p {'a ' * LOOKAHEAD} style='x'>"),
         ("don`t ![a](http://e)\nor`", "don`t [a](http://e)\nor`"),
         ("don`t ![a](http://e)", "don`t [a](http://e)"),
         ("```md\n![a](http://e)\n```\n![a](http://e)", "```md\n![a](http://e)\n```\n[a](http://e)"),
@@ -51,6 +67,9 @@ def test_remote_images_become_links(text: str, expected: str) -> None:
         "~~~\n![a](http://e)\n~~~\n",
         "```\n<img src=http://e>\n![a](http://e)",
         "a < b, <imgx>, <i>, [a](http://e), !, ![, ![a",
+        "<b>bold</b><br/> <details><summary>x</summary></details> x <y and z",
+        "<https://e/?a=b&c=d>, <me@e.example>, <a href=\"https://e/?q=1\" title='x'>e</a>",
+        "`<video src=http://e>` and ends with <a href",
         "ends with !",
         "ends with <",
         "ends with \\",
@@ -64,6 +83,7 @@ def test_other_text_is_not_changed(text: str) -> None:
 _PIECES = "![ a ]( http://e ) ` `` ``` ~~~ \n ! < img <img\t \\ [r] data:x word # ] ( .. é".split(
     " "
 )
+_PIECES += ["<a ", "href='x'", ">", "=", "</b>", "<p ", "style=", "<https:", "//x"]
 
 
 @settings(max_examples=150, deadline=None)

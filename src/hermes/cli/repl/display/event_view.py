@@ -7,34 +7,11 @@ from collections.abc import Callable
 
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
-from hermes.cli.repl.markdown.styled_text import (
-    BAD,
-    DIM,
-    GOOD,
-    SAID,
-    WARNING,
-    Piece,
-    cell_width,
-    fit_text,
-    wrap_line,
-)
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, wrap_line
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
-from hermes.core.events import (
-    CallBegan,
-    Notice,
-    Recorded,
-    Recovering,
-    StepStart,
-    TextDelta,
-    ThinkingDelta,
-    ToolDone,
-    ToolProgress,
-    ToolStarted,
-    TurnEnd,
-    TurnEvent,
-    TurnResult,
-)
+from hermes.core import events
+from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import ToolCall
 
 _TAIL_CHARS = 400
@@ -69,40 +46,38 @@ class EventView:
     def show_event(self, event: TurnEvent) -> None:
         state = self.state
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._end_thinking()
                 state.set_activity("")
                 self.scrollback.stream_answer(text)
-            case ThinkingDelta(text=text):
+            case events.ThinkingDelta(text=text):
                 self._add_thought(text)
-            case StepStart():
+            case events.StepStart():
                 self._end_text()
                 state.set_activity("waiting for the model")
-            case CallBegan() | ToolStarted() | ToolProgress() | ToolDone():
-                self._show_tool_event(event)
-            case Recovering(kind=kind, action=action, wait=wait):
+            case events.Recovering(kind=kind, action=action, wait=wait):
                 self.scrollback.show_remark(format_recovery(kind, action, wait))
-            case Notice(text=text):
+            case events.Notice(text=text):
                 self.scrollback.show_remark(f"! {one_line(text, 400)}")
-            case Recorded(message=message):
+            case events.Recorded(message=message):
                 state.facts.add_message(message)
-            case TurnEnd(result=result):
+            case events.TurnEnd(result=result):
                 self._finish_turn(result)
             case _:
-                return
+                self._show_tool_event(event)
 
     def show_background_result(self, prompt: str, session_id: str, result: TurnResult) -> None:
         """The outcome of a prompt that ran in the background."""
-        outcome = (
-            "stopped" if result.status == "interrupted" else "failed" if result.error else "done"
-        )
-        mark = (GOOD, "✓ ") if outcome == "done" else (BAD, "✗ ")
-        line = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {outcome} · {session_id}")]
+        stopped = result.status == "interrupted"
+        outcome = "stopped" if stopped else "failed" if result.error else "done"
+        mark = (Style.GOOD, "✓ ") if outcome == "done" else (Style.BAD, "✗ ")
+        about = (Style.DIM, f"  {outcome} · {session_id}")
+        line = [mark, (Style.SAID, one_line(prompt, 200)), about]
         scrollback = self.scrollback
         scrollback.write_block("message", wrap_line(line, scrollback.width, indent="  "))
         if result.text.strip():
             scrollback.show_answer(result.text)
-        if result.error and result.status != "interrupted":
+        if result.error and not stopped:
             scrollback.show_problem(result.error)
 
     def show_reasoning(self) -> None:
@@ -111,23 +86,22 @@ class EventView:
         else:
             self.state.hint = "there is no reasoning to show"
 
-    def _show_tool_event(self, event: CallBegan | ToolStarted | ToolProgress | ToolDone) -> None:
+    def _show_tool_event(self, event: TurnEvent) -> None:
         state = self.state
         match event:
-            case CallBegan(name=name):
+            case events.CallBegan(name=name):
                 self._end_thinking()
                 state.set_activity(f"writing a call of {one_line(name, 40)}")
-            case ToolStarted(call=call):
+            case events.ToolStarted(call=call):
                 self._end_text()
                 self._calls[call.id] = call
-                state.tools[call.id] = RunningTool(
-                    format_call(call.name, call.args), time.monotonic()
-                )
-            case ToolProgress(call_id=call_id, text=text):
+                label = format_call(call.name, call.args)
+                state.tools[call.id] = RunningTool(label, time.monotonic())
+            case events.ToolProgress(call_id=call_id, text=text):
                 if tool := state.tools.get(call_id):
                     last = strip_controls(text).rstrip().rsplit("\n", 1)[-1]
                     tool.last_line = one_line(last, _TAIL_CHARS)
-            case ToolDone():
+            case events.ToolDone():
                 self._finish_tool(event)
 
     def _add_thought(self, text: str) -> None:
@@ -155,26 +129,26 @@ class EventView:
         self._end_thinking()
         self.scrollback.end_answer()
 
-    def _finish_tool(self, event: ToolDone) -> None:
+    def _finish_tool(self, event: events.ToolDone) -> None:
         result = event.result
         self.state.tools.pop(result.call_id, None)
         call = self._calls.pop(result.call_id, None)
         outcome = describe_outcome(result, event.duration)
         label = format_call(call.name, call.args) if call else result.name
         width = self.scrollback.width
-        mark = (BAD, "✗ ") if outcome.failed else (GOOD, "✓ ")
+        mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")
         summary = outcome.summary.replace(f"{self.folder}/", "") if self.folder else outcome.summary
         facts = " · ".join(filter(None, (outcome.took, outcome.code, summary)))
         reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
         label = fit_text(label, max(20, width - 4 - reserved))
         room = max(12, width - 4 - cell_width(label))
-        lines: list[list[Piece]] = [[mark, ("", label), (DIM, f"  {fit_text(facts, room)}")]]
+        lines: list[Line] = [[mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]]
         details = describe_changes(call, result)
         if not details and self.verbose():
             text = strip_controls(result.text).split("\n")
-            details = [[(DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
+            details = [[(Style.DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
             if len(text) > _VERBOSE_LINES:
-                details.append([(DIM, f"  … {len(text) - _VERBOSE_LINES} more lines")])
+                details.append([(Style.DIM, f"  … {len(text) - _VERBOSE_LINES} more lines")])
         self.scrollback.write_block("change" if details else "tool", lines + details)
         self.state.set_activity("waiting for the model")
 
@@ -182,7 +156,7 @@ class EventView:
         self._end_text()
         self._clear_tools()
         if result.status == "interrupted":
-            self.scrollback.show_remark("! interrupted; the answer so far is kept", WARNING)
+            self.scrollback.show_remark("! interrupted; the answer so far is kept", Style.WARNING)
         elif result.error:
             self.scrollback.show_error(result.error)
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
-from hermes.cli.repl.markdown.styled_text import (
-    DIM,
-    MARK,
-    WARNING,
-    cell_width,
-    fit_text,
-    paint_line,
-)
+from hermes.cli.repl.markdown.styled_text import Style, cell_width, fit_text, paint_line
 from hermes.cli.repl.state import FRAMES, ScreenState
 from hermes.cli.terminal.text import one_line
 
@@ -36,36 +30,33 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
     lines = state.unfinished()[-room:]
     now = time.monotonic()
     frame = FRAMES[int(now * _SPINNER_FPS) % len(FRAMES)] if state.is_spinning else "·"
-    for tool in () if state.question else state.tools.values():
-        took = int(now - tool.since)
-        text = fit_text(tool.label, columns // 2 if tool.last_line else columns - 12)
-        text += f" · {took} s" if took else ""
-        if tool.last_line:
-            text += f" · {tool.last_line}"
-        lines.append(_mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour))
-    if state.running and state.activity and not state.tools:
-        took = int(now - state.activity_since)
-        text = state.activity + (f" · {took} s" if took else "")
-        if state.thought:
-            text += f" · {state.thought}"
-        lines.append(
-            _mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour, style=DIM)
-        )
-    if state.command:
-        took = int(now - state.command_since)
-        text = state.command + (f" · {took} s" if took else "")
-        lines.append(
-            _mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour, style=DIM)
-        )
+    for label, since, detail, style in _list_activities(state, columns):
+        took = int(now - since)
+        text = " · ".join(filter(None, (label, f"{took} s" if took else "", detail)))
+        text = fit_text(text, columns - 3)
+        lines.append(_mark_line((Style.MARK, frame), text, colour=colour, style=style))
     for text in (*state.entered, *state.queue):
         shown = fit_text(one_line(text, columns), columns - 10)
-        lines.append(_mark_line((DIM, "queued:"), shown, colour=colour, style=DIM))
+        lines.append(_mark_line((Style.DIM, "queued:"), shown, colour=colour, style=Style.DIM))
     if state.question is not None:
-        lines += state.question.render(columns, colour=colour)
+        note = state.question.describe_enter(state.prompt_text())
+        note = note if state.takes_answer else "one moment"
+        lines += state.question.render(columns, note, colour=colour)
     elif state.offered_title:
         for line in _offer_lines(state.offered_title, columns):
-            lines.append(paint_line([(WARNING, line)], colour=colour))
+            lines.append(paint_line([(Style.WARNING, line)], colour=colour))
     return lines
+
+
+def _list_activities(state: ScreenState, columns: int) -> Iterator[tuple[str, float, str, str]]:
+    """What is being done: a label, since when, a detail, and the style."""
+    for tool in () if state.question else state.tools.values():
+        room = columns // 2 if tool.last_line else columns - 12
+        yield fit_text(tool.label, room), tool.since, tool.last_line, ""
+    if state.running and state.activity and not state.tools:
+        yield state.activity, state.activity_since, state.thought, Style.DIM
+    if state.command:
+        yield state.command, state.command_since, "", Style.DIM
 
 
 def _offer_lines(title: str, columns: int) -> list[str]:

@@ -35,7 +35,7 @@ from prompt_toolkit.styles import Style
 from hermes.cli.repl.display.live_region import live_lines, status_line
 from hermes.cli.repl.input.paste_detection import PasteDetectingInput
 from hermes.cli.repl.markdown.styled_text import cell_width, fit_text
-from hermes.cli.repl.state import ScreenState
+from hermes.cli.repl.state import ANSWER_SECONDS, ScreenState
 from hermes.config.env import terminal_reflows
 
 if TYPE_CHECKING:
@@ -185,6 +185,8 @@ class Screen:
     def _begin_frame(self, _: object) -> None:
         self.output.in_frame = True
         self._drawn = asyncio.get_running_loop().time()
+        if self.state.note_drawing():
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, self.refresh)
         renderer, out = self.app.renderer, self.output
         out.write_raw("\x1b[?2026h")
         size = terminal_size()
@@ -263,7 +265,8 @@ class Screen:
         )
         tabs = TabsProcessor(char1=" ", char2=" ")
         prompt = BufferControl(self.buffer, [tabs], search_buffer_control=find, preview_search=True)
-        search = BufferControl(self.search)
+        search = Window(BufferControl(self.search), get_line_prefix=self._line_prefix, height=1)
+        status = FormattedTextControl(self._status_fragments)
         rows = HSplit(
             [
                 ConditionalContainer(
@@ -277,27 +280,20 @@ class Screen:
                         get_line_prefix=self._line_prefix,
                         wrap_lines=True,
                         dont_extend_height=True,
-                        height=self._input_height,
+                        height=lambda: Dimension(min=1, max=max(3, terminal_size().rows // 3)),
                     ),
                     ~picking,
                 ),
-                ConditionalContainer(
-                    Window(search, get_line_prefix=self._line_prefix, height=1), picking
-                ),
+                ConditionalContainer(search, picking),
                 ConditionalContainer(Window(find, height=1, style="class:prompt"), searching),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._completion_menu), dont_extend_height=True),
                     Condition(lambda: self.buffer.complete_state is not None),
                 ),
-                Window(
-                    FormattedTextControl(self._status_fragments), height=1, style="class:status"
-                ),
+                Window(status, height=1, style="class:status"),
             ]
         )
         return Layout(ConditionalContainer(rows, open_), focused_element=prompt)
-
-    def _input_height(self) -> Dimension:
-        return Dimension(min=1, max=max(3, terminal_size().rows // 3))
 
     def _line_prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hermes.cli.repl.markdown.blocks import Markdown
-from hermes.cli.repl.markdown.styled_text import BAD, DIM, MARK, SAID, Piece, paint_line, wrap_line
+from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.message import Message
 
@@ -42,33 +42,29 @@ class Scrollback:
         """A message of the user."""
         lines = []
         for number, line in enumerate(strip_controls(text).split("\n")):
-            head: list[Piece] = [(MARK, f"{mark} " if not number else "  ")]
-            lines += wrap_line([(SAID, line)], self.width, head, "  ")
+            head: Line = [(Style.MARK, f"{mark} " if not number else "  ")]
+            lines += wrap_line([(Style.SAID, line)], self.width, head, "  ")
         self.write_block("message", lines)
 
-    def show_note(self, text: str, style: str = DIM) -> None:
+    def show_note(self, text: str, style: str = Style.DIM) -> None:
         """Something about the conversation that is not part of it."""
-        lines: list[list[Piece]] = []
+        lines: list[Line] = []
         for line in strip_controls(text).split("\n"):
             lines += wrap_line([(style, line)], self.width) if line else [[]]
         self.write_block("note", lines)
 
     def show_problem(self, text: str) -> None:
-        self.show_note(text, BAD)
+        self.show_note(text, Style.BAD)
 
-    def show_remark(self, text: str, style: str = DIM) -> None:
+    def show_remark(self, text: str, style: str = Style.DIM) -> None:
         """A short line about the running turn; remarks stand together."""
         self.write_block("remark", wrap_line([(style, text)], self.width))
 
     def show_error(self, text: str) -> None:
         """Why a turn failed."""
-        self.write_block("error", wrap_line([(BAD, strip_controls(text))], self.width))
+        self.write_block("error", wrap_line([(Style.BAD, strip_controls(text))], self.width))
 
-    def show_lines(self, lines: list[list[Piece]]) -> None:
-        """Styled lines that are not wrapped."""
-        self.write_block("text", lines)
-
-    def show_question(self, lines: list[list[Piece]]) -> None:
+    def show_question(self, lines: list[Line]) -> None:
         """What a question is about; a wrapped line continues deeper than the next one begins."""
         wrapped = []
         for line in lines:
@@ -79,9 +75,8 @@ class Scrollback:
 
     def show_reply(self, text: str) -> None:
         """How a question was answered."""
-        self.write_block(
-            "text", wrap_line([(SAID, strip_controls(text))], self.width, [("", "  ")])
-        )
+        line = [(Style.SAID, strip_controls(text))]
+        self.write_block("text", wrap_line(line, self.width, [("", "  ")]))
 
     def show_answer(self, text: str) -> None:
         """A complete answer of the model."""
@@ -115,7 +110,7 @@ class Scrollback:
             self._answering = False
             self._continue_answer(self._markdown.close())
 
-    def write_block(self, kind: str, lines: list[list[Piece]]) -> None:
+    def write_block(self, kind: str, lines: list[Line]) -> None:
         """Lines of one kind, set apart from other kinds before them."""
         if self._answering and kind not in _BESIDE_ANSWER:
             self._continue_answer(self._markdown.close())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hermes.cli.repl.markdown.styled_text import BOLD, DIM, MARK, Piece, fit_text, paint_line
+from hermes.cli.repl.markdown.styled_text import Line, Style, fit_text, paint_line
 from hermes.cli.terminal.text import one_line
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
@@ -76,24 +76,24 @@ class SessionPicker:
     def render(self, columns: int, rows: int, *, colour: bool) -> list[str]:
         room = max(3, min(10, rows - _PREVIEW_LINES - 3))
         first = max(0, min(self._index - room // 2, len(self._found) - room))
-        lines: list[list[Piece]] = [[(BOLD, f"Sessions ({len(self._found)} of {len(self._all)})")]]
+        lines: list[Line] = [[(Style.BOLD, f"Sessions ({len(self._found)} of {len(self._all)})")]]
         for number, meta in enumerate(self._found[first : first + room], first):
             lines.append(_session_row(meta, columns, selected=number == self._index))
         if not self._found:
-            lines.append([(DIM, "  no match")])
+            lines.append([(Style.DIM, "  no match")])
         selected = self.selected_session
         if selected is not None:
-            lines.append([(DIM, "─" * min(40, columns - 1))])
+            lines.append([(Style.DIM, "─" * min(40, columns - 1))])
             for message in self.previews.get(selected.id, [])[-_PREVIEW_LINES:]:
                 who = {"user": "❯ ", "assistant": "  "}.get(message.role, "· ")
                 text = fit_text(who + one_line(message.text, columns), columns - 1)
-                lines.append([("" if message.role == "user" else DIM, text)])
+                lines.append([("" if message.role == "user" else Style.DIM, text)])
         return [paint_line(line, colour=colour) for line in lines]
 
 
-def _session_row(meta: SessionMeta, columns: int, *, selected: bool) -> list[Piece]:
+def _session_row(meta: SessionMeta, columns: int, *, selected: bool) -> Line:
     used = time.strftime("%m-%d %H:%M", time.localtime(meta.updated))
     state = "" if meta.state == "idle" else f" ({meta.state})"
     title = one_line(meta.title or "(no title)", columns)
     text = fit_text(f"{used}  {meta.messages:>4}  {title}{state}", columns - 3)
-    return [(MARK, "❯ " if selected else "  "), (BOLD if selected else "", text)]
+    return [(Style.MARK, "❯ " if selected else "  "), (Style.BOLD if selected else "", text)]

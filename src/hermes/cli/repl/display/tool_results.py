@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from hermes.cli.repl.markdown.styled_text import BAD, BOLD, DIM, GOOD, MARK, Piece
+from hermes.cli.repl.markdown.styled_text import Line, Style
 from hermes.cli.terminal.text import one_line, parse_arguments, strip_controls
 from hermes.core.message import ToolCall, ToolReturn
 from hermes.core.text import format_plural
@@ -19,7 +19,11 @@ _NEW_FILE_LINES = 10
 _SUMMARY_CHARS = 200
 _DIFF_HEADERS = ("--- ", "+++ ", "diff --git ", "new file mode ", "deleted file mode ")
 _NUMBERED_LINE = re.compile(r"^ *\d+\|", re.MULTILINE)
-_STEP_MARKS = {"completed": "☑", "in_progress": "▸", "cancelled": "☒"}
+_STEP_MARKS = {
+    "completed": ("☑", Style.DIM),
+    "in_progress": ("▸", Style.BOLD),
+    "cancelled": ("☒", Style.DIM),
+}
 _PLAN_STEPS = 30
 
 
@@ -56,7 +60,7 @@ def _summary_line(result: ToolReturn, text: str) -> str:
     return next((line for line in text.split("\n", 50) if line.strip()), "")
 
 
-def describe_changes(call: ToolCall | None, result: ToolReturn) -> list[list[Piece]]:
+def describe_changes(call: ToolCall | None, result: ToolReturn) -> list[Line]:
     """The diff in a result, the beginning of a new file, or the steps of a plan."""
     if result.error:
         return []
@@ -76,36 +80,36 @@ def describe_changes(call: ToolCall | None, result: ToolReturn) -> list[list[Pie
     if not isinstance(content, str):
         return []
     rows = strip_controls(content).rstrip("\n").split("\n")
-    lines: list[list[Piece]] = [[(GOOD, f"  +{row}")] for row in rows[:_NEW_FILE_LINES]]
+    lines: list[Line] = [[(Style.GOOD, f"  +{row}")] for row in rows[:_NEW_FILE_LINES]]
     return [*lines, *_count_more(len(rows) - _NEW_FILE_LINES)]
 
 
-def _plan_steps(call: ToolCall) -> list[list[Piece]]:
+def _plan_steps(call: ToolCall) -> list[Line]:
     arguments = parse_arguments(call.args)
     todos = arguments.get("todos") if isinstance(arguments, dict) else None
     steps = [step for step in todos if isinstance(step, dict)] if isinstance(todos, list) else []
-    lines: list[list[Piece]] = []
+    lines: list[Line] = []
     for step in steps[:_PLAN_STEPS]:
         status = str(step.get("status"))
-        style = {"in_progress": BOLD, "completed": DIM, "cancelled": DIM}.get(status, "")
         text = one_line(str(step.get("content", "")), _SUMMARY_CHARS)
-        lines.append([(MARK, f"  {_STEP_MARKS.get(status, '☐')} "), (style, text)])
+        mark, style = _STEP_MARKS.get(status, ("☐", ""))
+        lines.append([(Style.MARK, f"  {mark} "), (style, text)])
     return [*lines, *_count_more(len(steps) - _PLAN_STEPS, "step")]
 
 
-def colour_diff(rows: list[str]) -> list[list[Piece]]:
+def colour_diff(rows: list[str]) -> list[Line]:
     """The first lines of a diff, in colours."""
-    lines: list[list[Piece]] = []
+    lines: list[Line] = []
     for row in rows[:_DIFF_LINES]:
         if row.startswith(_DIFF_HEADERS):
-            style = DIM
-        elif row.startswith("@@"):
-            style = MARK
+            style = Style.DIM
+        elif row.startswith("Line: TypeAlias = list[Piece]"):
+            style = Style.MARK
         else:
-            style = {"+": GOOD, "-": BAD}.get(row[:1], "")
+            style = {"+": Style.GOOD, "-": Style.BAD}.get(row[:1], "")
         lines.append([(style, f"  {row}")])
     return [*lines, *_count_more(len(rows) - _DIFF_LINES)]
 
 
-def _count_more(count: int, what: str = "line") -> list[list[Piece]]:
-    return [[(DIM, f"  … {format_plural(count, f'more {what}')}")]] if count > 0 else []
+def _count_more(count: int, what: str = "line") -> list[Line]:
+    return [[(Style.DIM, f"  … {format_plural(count, f'more {what}')}")]] if count > 0 else []

@@ -86,27 +86,20 @@ class PromptCompleter(Completer):
 
     def _complete_command(self, prefix: str) -> Iterable[Completion]:
         rows = [(c.name, c.usage, c.help) for c in self._commands()]
-        rows += [
-            (name, "[FILE]" * (name == "export"), text) for name, text in LOCAL_COMMANDS.items()
-        ]
-        for name, usage, text in sorted(rows):
+        usage = {"export": "[FILE]"}
+        rows += [(name, usage.get(name, ""), text) for name, text in LOCAL_COMMANDS.items()]
+        for name, values, text in sorted(rows):
             if name.startswith(prefix.lower()):
-                yield Completion(
-                    f"/{name}",
-                    -len(prefix) - 1,
-                    display=f"/{name} {usage}".rstrip(),
-                    display_meta=text,
-                )
+                shown = f"/{name} {values}".rstrip()
+                yield Completion(f"/{name}", -len(prefix) - 1, display=shown, display_meta=text)
 
     def _complete_path(self, path: str, typed: str) -> Iterable[Completion]:
         assert self.files is not None
         word = path.casefold()
         explicit = path.startswith(("/", "~/", "./", "../"))
         names = self.files.list_beside(path) if explicit else self.files.list_all()
-        first = [name for name in names if name.casefold().startswith(word)]
-        later = [
-            n for n in names if word and word in n.casefold() and not n.casefold().startswith(word)
-        ]
-        for name in (first + later)[:_MAX_COMPLETIONS]:
+        found = [name for name in names if word in name.casefold()]
+        found.sort(key=lambda name: not name.casefold().startswith(word))
+        for name in found[:_MAX_COMPLETIONS]:
             text = f'@"{name}"' if " " in name else f"@{name}"
             yield Completion(text, -len(typed), display=name)

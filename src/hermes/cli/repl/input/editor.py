@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +17,6 @@ from hermes.cli.repl.input.message import PasteChips
 if TYPE_CHECKING:
     from hermes.app.commands import Command
 
-_QUIET_SECONDS = 0.5
-"""Without a key, before a key may answer a question that came while somebody typed."""
-
 
 class PromptEditor:
     """What the user is writing. While something else is edited, the draft is kept and returns."""
@@ -35,8 +31,6 @@ class PromptEditor:
             history=InputHistory(history_file),
             tempfile_suffix=".md",
         )
-        self.buffer.on_text_changed += lambda _: self._note_key()
-        self._last_key = 0.0
         self._draft: str | None = None
 
     @property
@@ -70,10 +64,3 @@ class PromptEditor:
         if self._draft is not None:
             draft, self._draft = self._draft, None
             self.fill(draft)
-
-    def is_quiet(self) -> bool:
-        """Whether a key may answer a question: nobody is in the middle of a word."""
-        return not self.buffer.text or time.monotonic() - self._last_key > _QUIET_SECONDS
-
-    def _note_key(self) -> None:
-        self._last_key = time.monotonic()

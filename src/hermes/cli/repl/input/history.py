@@ -51,12 +51,7 @@ class InputHistory(History):
             make_private_folder(self._file.parent)
             if self._file.exists() and self._file.stat().st_size > _MAX_FILE_BYTES:
                 self._file.replace(self._file.with_suffix(".1"))
-            handle = os.open(self._file, flags, 0o600)
+            with os.fdopen(os.open(self._file, flags, 0o600), "ab", buffering=0) as out:
+                out.write(orjson.dumps(string.encode("utf-8", "replace").decode()) + b"\n")
         except OSError:
             return
-        try:
-            os.write(handle, orjson.dumps(string.encode("utf-8", "replace").decode()) + b"\n")
-        except OSError:
-            return
-        finally:
-            os.close(handle)

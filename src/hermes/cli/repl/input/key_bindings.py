@@ -7,7 +7,13 @@ from typing import Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, Filter, is_searching, vi_insert_mode
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    emacs_insert_mode,
+    is_searching,
+    vi_insert_mode,
+)
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -39,6 +45,7 @@ class KeyActions(Protocol):
     def take_back_message(self) -> bool: ...
     def show_reasoning(self) -> None: ...
     def answer_question(self, key: str | None) -> None: ...
+    def press_answer_key(self, key: str) -> None: ...
     def close_picker(self, *, accept: bool) -> None: ...
     def accept_offer(self) -> bool: ...
     def clear_hint(self) -> None: ...
@@ -47,19 +54,16 @@ class KeyActions(Protocol):
 def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> KeyBindings:
     keys = KeyBindings()
     picking = Condition(lambda: state.picker is not None)
-    asking = Condition(
-        lambda: state.question is not None and not state.question.wants_text and editor.is_quiet()
-    )
+    asking = Condition(lambda: state.takes_answer and not editor.text)
     _bind_sending(keys, actions, ~picking & ~is_searching)
     _bind_stopping(keys, state, actions, picking)
     _bind_editing(keys, editor, actions, ~picking & ~is_searching)
     _bind_picking(keys, state, actions, picking)
 
-    @keys.add(Keys.Any, filter=asking & ~picking & ~is_searching)
-    def answer_by_key(event: KeyPressEvent) -> None:
-        key = event.data.lower()
-        if state.question is not None and key in state.question.keys:
-            actions.answer_question(key)
+    @keys.add(Keys.Any, filter=asking & ~picking & (emacs_insert_mode | vi_insert_mode))
+    def press_answer_key(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(event.data)
+        actions.press_answer_key(event.data)
 
     return keys
 
@@ -78,10 +82,8 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
             return
         actions.send_or_answer()
 
-    @keys.add("escape", "enter", filter=active)
-    @keys.add("c-j", filter=active)
-    def insert_line_break(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
+    for line_break in (("escape", "enter"), ("c-j",)):
+        keys.add(*line_break, filter=active)(lambda event: event.current_buffer.insert_text("\n"))
 
     @keys.add("tab", filter=active)
     def press_tab(event: KeyPressEvent) -> None:
@@ -152,9 +154,7 @@ def _bind_stopping(
         else:
             actions.leave_prompt()
 
-    @keys.add("c-z")
-    def suspend_program(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
+    keys.add("c-z")(lambda event: event.app.suspend_to_background())
 
 
 def _bind_editing(
@@ -166,9 +166,7 @@ def _bind_editing(
         if not (not buffer.text and buffer.complete_state is None and actions.take_back_message()):
             buffer.auto_up()
 
-    @keys.add("c-t")
-    def show_last_reasoning(event: KeyPressEvent) -> None:
-        actions.show_reasoning()
+    keys.add("c-t")(lambda event: actions.show_reasoning())
 
     @keys.add("c-x", "c-e", filter=active)
     def open_editor(event: KeyPressEvent) -> None:
@@ -179,9 +177,9 @@ def _bind_editing(
         actions.clear_hint()
         event.current_buffer.insert_text(editor.paste(event.data))
 
-    @keys.add(
-        "backspace", filter=active & Condition(lambda: _chip_before_cursor(editor) is not None)
-    )
+    behind_chip = Condition(lambda: _chip_before_cursor(editor) is not None)
+
+    @keys.add("backspace", filter=active & behind_chip)
     def delete_chip(event: KeyPressEvent) -> None:
         if chip := _chip_before_cursor(editor):
             event.current_buffer.delete_before_cursor(len(chip))
@@ -204,15 +202,9 @@ def _bind_picking(
 
         return move
 
-    for name, count in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("tab", 1)):
-        keys.add(name, filter=picking)(move_by(count))
-    for name, count in (("pageup", -8), ("pagedown", 8)):
+    steps = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "tab": 1, "pageup": -8, "pagedown": 8}
+    for name, count in steps.items():
         keys.add(name, filter=picking)(move_by(count))
 
-    @keys.add("enter", filter=picking)
-    def accept_selection(event: KeyPressEvent) -> None:
-        actions.close_picker(accept=True)
-
-    @keys.add("escape", filter=picking)
-    def cancel_selection(event: KeyPressEvent) -> None:
-        actions.close_picker(accept=False)
+    keys.add("enter", filter=picking)(lambda event: actions.close_picker(accept=True))
+    keys.add("escape", filter=picking)(lambda event: actions.close_picker(accept=False))

@@ -36,18 +36,15 @@ class PasteChips:
         """What appears in the prompt for pasted data."""
         text = data.replace("\r\n", "\n").replace("\r", "\n")
         if (image := find_dropped_image(text, cwd)) is not None:
-            return self._add_image(image)
+            name = self._unique_name(f"image {image.name}")
+            self._images[name] = image
+            return name
         lines = text.rstrip("\n").count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
             return text
         what = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         name = self._unique_name(f"pasted {what}")
         self._texts[name] = text
-        return name
-
-    def _add_image(self, path: Path) -> str:
-        name = self._unique_name(f"image {path.name}")
-        self._images[name] = path
         return name
 
     def _unique_name(self, what: str) -> str:

@@ -29,14 +29,11 @@ class PasteDetectingInput(Vt100Input):
 
     def read_keys(self) -> list[KeyPress]:
         keys = super().read_keys()
-        self._marks_pastes = self._marks_pastes or any(
-            key.key == Keys.BracketedPaste for key in keys
-        )
+        self._marks_pastes |= any(key.key == Keys.BracketedPaste for key in keys)
         if self._marks_pastes or not self._ready() or not is_paste(keys):
             return keys
-        while (
-            len(keys) < _MAX_KEYS and select.select([self.fileno()], [], [], _NEXT_PIECE_SECONDS)[0]
-        ):
+        source = [self.fileno()]
+        while len(keys) < _MAX_KEYS and select.select(source, [], [], _NEXT_PIECE_SECONDS)[0]:
             more = super().read_keys()
             keys += more
             if not more or not _is_text(more):

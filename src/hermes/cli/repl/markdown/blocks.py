@@ -9,17 +9,7 @@ from collections.abc import Callable
 from hermes.cli.repl.markdown import table
 from hermes.cli.repl.markdown.highlight import Highlighter
 from hermes.cli.repl.markdown.inline import parse_inline
-from hermes.cli.repl.markdown.styled_text import (
-    BOLD,
-    DIM,
-    HEADING,
-    ITALIC,
-    MARK,
-    Piece,
-    join_styles,
-    paint_line,
-    wrap_line,
-)
+from hermes.cli.repl.markdown.styled_text import Line, Style, join_styles, paint_line, wrap_line
 from hermes.cli.terminal.text import strip_controls
 
 _FENCE = re.compile(r"^ {0,8}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$")
@@ -74,18 +64,14 @@ class Markdown:
         text = "".join(self._open)
         if len(self._open) > 1:
             self._open = [text]
+        lines: list[Line] = [[("", row.strip())] for row in self._rows[-5:]]
         if len(self._rows) == 1 and not self._rows[0].lstrip().startswith("|"):
-            out = [self._paint_line(line) for line in self._format_block(self._rows[0])]
-        else:
-            out = [self._paint_line([("", row.strip())]) for row in self._rows[-5:]]
-        if not text:
-            return out
-        text = strip_controls(text[-_UNFINISHED_CHARS:])
-        if self._fence or text.lstrip().startswith("|"):
-            found = wrap_line([("", text)], self._columns())
-        else:
-            found = self._format_block(text)
-        return out + [self._paint_line(line) for line in found]
+            lines = self._format_block(self._rows[0])
+        if text:
+            text = strip_controls(text[-_UNFINISHED_CHARS:])
+            raw = self._fence or text.lstrip().startswith("|")
+            lines += wrap_line([("", text)], self._columns()) if raw else self._format_block(text)
+        return [self._paint_line(line) for line in lines]
 
     # -- lines -----------------------------------------------------------------------------
 
@@ -112,47 +98,47 @@ class Markdown:
         if found := _FENCE.match(text):
             self._fence = found[1]
             self._code = Highlighter(found[2] if self._colour else "")
-            out.append(self._paint_line([(DIM, text.expandtabs(4))]))
+            out.append(self._paint_line([(Style.DIM, text.expandtabs(4))]))
             return
-        out += [self._paint_line(line) for line in self._format_block(text)]
+        out += map(self._paint_line, self._format_block(text))
 
     def _add_code_line(self, text: str, out: list[str]) -> None:
         bare = text.strip()
         if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self._fence = ""
             self._blank = False
-            out.append(self._paint_line([(DIM, text.expandtabs(4))]))
+            out.append(self._paint_line([(Style.DIM, text.expandtabs(4))]))
             return
         # Not wrapped: code copied from the terminal must be the code that was written.
         out.append(self._paint_line(self._code.highlight_line(text.expandtabs(4))))
 
-    def _format_block(self, text: str) -> list[list[Piece]]:
+    def _format_block(self, text: str) -> list[Line]:
         width = self._columns()
         if found := _HEADING.match(text):
-            style = HEADING if len(found[1]) <= 2 else BOLD
+            style = Style.HEADING if len(found[1]) <= 2 else Style.BOLD
             return wrap_line(parse_inline(found[2], style), width)
         if _RULE.match(text):
-            return [[(DIM, "─" * min(width, 40))]]
+            return [[(Style.DIM, "─" * min(width, 40))]]
         if found := _ITEM.match(text):
             return self._format_item(found, width)
         if found := _QUOTE.match(text):
             bar = "▎ " * found[1].count(">")
             inner = max(10, width - len(bar))
-            lines = wrap_line(parse_inline(found[2], ITALIC), inner)
-            return [[(DIM, bar), *line] for line in lines]
+            lines = wrap_line(parse_inline(found[2], Style.ITALIC), inner)
+            return [[(Style.DIM, bar), *line] for line in lines]
         indent = text[: len(text) - len(text.lstrip())].expandtabs(4)
         indent = indent if len(indent) < width // 2 else ""
         head = [("", indent)] if indent else []
         return wrap_line(parse_inline(text.lstrip()), width, head, indent)
 
-    def _format_item(self, found: re.Match[str], width: int) -> list[list[Piece]]:
+    def _format_item(self, found: re.Match[str], width: int) -> list[Line]:
         depth = min(len(found[1].expandtabs(4)), width // 2)
         mark, text = found[2], found[3]
         if mark in "-*+":
             mark = "•"
         if task := _TASK.match(text):
             mark, text = ("☐" if task[1] == " " else "☑"), task[2]
-        head = [("", " " * depth), (join_styles(MARK), f"{mark} ")]
+        head = [("", " " * depth), (join_styles(Style.MARK), f"{mark} ")]
         return wrap_line(parse_inline(text), width, head, " " * (depth + len(mark) + 1))
 
     # -- tables ----------------------------------------------------------------------------
@@ -171,20 +157,14 @@ class Markdown:
         return not any(kind.match(text) for kind in (_HEADING, _ITEM, _QUOTE, _FENCE))
 
     def _flush_rows(self, out: list[str]) -> None:
-        if self._table is None and len(self._rows) > 1 and table.is_separator(self._rows[1]):
-            self._table = table.Table(self._rows, self._columns())
-            rows = self._rows[2:]
-            out += [self._paint_line(line) for line in self._table.format_head()]
-        elif self._table is not None:
-            rows = self._rows
-        else:
-            for row in self._rows:
-                out += [self._paint_line(line) for line in self._format_block(row)]
-            self._rows.clear()
-            return
-        for row in rows:
-            out += [self._paint_line(line) for line in self._table.format_row(row)]
-        self._rows.clear()
+        rows, self._rows = self._rows, []
+        lines: list[Line] = []
+        if self._table is None and len(rows) > 1 and table.is_separator(rows[1]):
+            self._table = table.Table(rows, self._columns())
+            lines, rows = self._table.format_head(), rows[2:]
+        format_row = self._format_block if self._table is None else self._table.format_row
+        lines += [line for row in rows for line in format_row(row)]
+        out += map(self._paint_line, lines)
 
     def _end_table(self, out: list[str]) -> None:
         if self._rows:
@@ -192,5 +172,5 @@ class Markdown:
             self._blank = False
         self._table = None
 
-    def _paint_line(self, line: list[Piece]) -> str:
+    def _paint_line(self, line: Line) -> str:
         return paint_line(line, colour=self._colour)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.cli.repl.markdown.styled_text import Piece
+from hermes.cli.repl.markdown.styled_text import Line
 
 _COLOURS = {
     "Comment": "2",
@@ -27,13 +27,8 @@ _COLOURS = {
 }
 _LINEWISE = frozenset({"JSON", "YAML", "Makefile"})
 """Languages whose lexers hide their state, and whose lines can be coloured one by one."""
-_LANGUAGE_ALIASES = {
-    "jsonc": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "env": "bash",
-    "svelte": "html",
-}
+_LANGUAGE_ALIASES = dict.fromkeys(("jsonc", "jsonl", "ndjson"), "json")
+_LANGUAGE_ALIASES |= {"env": "bash", "svelte": "html"}
 _MAX_LINE = 2000
 """Longer lines are data and stay plain."""
 
@@ -46,21 +41,23 @@ class Highlighter:
         self._stack: list[str] = ["root"]
         self._styles: dict[Any, str] = {}
 
-    def highlight_line(self, text: str) -> list[Piece]:
+    def highlight_line(self, text: str) -> Line:
         if self._lexer is None or len(text) > _MAX_LINE:
             return [("", text)]
         if self._lexer.name in _LINEWISE:
-            found = [(self._token_style(token), v) for _, token, v in self._lex_line(text) if v]
+            tokens = list(self._lexer.get_tokens_unprocessed(text))
+            if "".join(value for _, _, value in tokens) != text:
+                return [("", text)]
+            found = [(self._token_style(token), value) for _, token, value in tokens if value]
             return found or [("", text)]
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
         context = LexerContext(text + "\n", 0, list(self._stack))
+        # The only lexer class that tells in which state it ended.
+        read_tokens = ExtendedRegexLexer.get_tokens_unprocessed
         found = []
         try:
-            # The only lexer class that tells in which state it ended.
-            for _, token, value in ExtendedRegexLexer.get_tokens_unprocessed(
-                self._lexer, context=context
-            ):
+            for _, token, value in read_tokens(self._lexer, context=context):
                 if value := value.rstrip("\n"):
                     found.append((self._token_style(token), value))
         except (TypeError, AttributeError, KeyError, IndexError, ValueError, AssertionError):
@@ -68,10 +65,6 @@ class Highlighter:
             return [("", text)]
         self._stack = context.stack
         return found or [("", text)]
-
-    def _lex_line(self, text: str) -> list[tuple[int, Any, str]]:
-        found = list(self._lexer.get_tokens_unprocessed(text))
-        return found if "".join(value for _, _, value in found) == text else []
 
     def _token_style(self, token: Any) -> str:
         style = self._styles.get(token)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.cli.repl.markdown.styled_text import (
-    BOLD,
-    CODE,
-    DIM,
-    ITALIC,
-    LINK,
-    STRUCK,
-    Piece,
-    join_styles,
-)
+from hermes.cli.repl.markdown.styled_text import Line, Style, join_styles
 from hermes.cli.terminal.text import strip_controls
 
 _MAX_LINE = 20_000
@@ -38,11 +29,11 @@ _INLINE = re.compile(
 )
 
 
-def parse_inline(text: str, style: str = "", depth: int = _MAX_DEPTH) -> list[Piece]:
+def parse_inline(text: str, style: str = "", depth: int = _MAX_DEPTH) -> Line:
     """Styled pieces of one line; `depth` limits how deep emphasis may nest."""
     if len(text) > _MAX_LINE or not depth or not _SPECIAL.search(text):
         return [(style, text)]
-    found: list[Piece] = []
+    found: Line = []
     end = 0
     for match in _INLINE.finditer(text):
         if match.start() > end:
@@ -54,10 +45,10 @@ def parse_inline(text: str, style: str = "", depth: int = _MAX_DEPTH) -> list[Pi
     return found
 
 
-def _match_pieces(match: re.Match[str], style: str, depth: int) -> list[Piece]:
+def _match_pieces(match: re.Match[str], style: str, depth: int) -> Line:
     groups = match.groupdict()
     if (code := groups["code"]) is not None:
-        return [(join_styles(style, CODE), code.strip() or code)]
+        return [(join_styles(style, Style.CODE), code.strip() or code)]
     if (escaped := groups["escaped"]) is not None:
         return [(style, escaped)]
     if (entity := groups["entity"]) is not None:
@@ -67,20 +58,18 @@ def _match_pieces(match: re.Match[str], style: str, depth: int) -> list[Piece]:
     if groups["break"] is not None:
         return [(style, " ")]
     for names, more in (
-        (("both",), join_styles(BOLD, ITALIC)),
-        (("bold", "bold2"), BOLD),
-        (("italic", "italic2"), ITALIC),
-        (("struck",), STRUCK),
+        (("both",), join_styles(Style.BOLD, Style.ITALIC)),
+        (("bold", "bold2"), Style.BOLD),
+        (("italic", "italic2"), Style.ITALIC),
+        (("struck",), Style.STRUCK),
     ):
         inner = next((groups[n] for n in names if groups[n] is not None), None)
         if inner is not None:
             return parse_inline(inner, join_styles(style, more), depth - 1)
     if (address := groups["address"]) is not None:
-        return [(join_styles(style, LINK), address)]
+        return [(join_styles(style, Style.LINK), address)]
     label, target = groups["label"], groups["target"]
     if not label or label == target:
-        return [(join_styles(style, LINK), target)]
-    return [
-        *parse_inline(label, join_styles(style, LINK), depth - 1),
-        (join_styles(style, DIM), f" ({target})"),
-    ]
+        return [(join_styles(style, Style.LINK), target)]
+    shown = parse_inline(label, join_styles(style, Style.LINK), depth - 1)
+    return [*shown, (join_styles(style, Style.DIM), f" ({target})")]

@@ -9,11 +9,16 @@ from typing import TypeAlias
 
 Piece: TypeAlias = tuple[str, str]
 """SGR parameters ("1;36", or "" for none) and the text they apply to."""
+Line: TypeAlias = list[Piece]
 
-PLAIN, BOLD, DIM, ITALIC, STRUCK = "", "1", "2", "3", "9"
-HEADING, CODE, LINK, MARK = "1;36", "36", "4;36", "36"
-GOOD, BAD, WARNING, SAID = "32", "31", "1;35", "1"
-"""No blue, which is unreadable on black, and no yellow, which is unreadable on white."""
+
+class Style:
+    """No blue, which is unreadable on black, and no yellow, which is unreadable on white."""
+
+    BOLD, DIM, ITALIC, STRUCK = "1", "2", "3", "9"
+    HEADING, CODE, LINK, MARK = "1;36", "36", "4;36", "36"
+    GOOD, BAD, WARNING, SAID = "32", "31", "1;35", "1"
+
 
 _WIDE_CHARS = (
     "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97c\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
@@ -65,7 +70,7 @@ def fit_text(text: str, width: int) -> str:
 
 def wrap_line(
     pieces: Sequence[Piece], width: int, head: Sequence[Piece] = (), indent: str = ""
-) -> list[list[Piece]]:
+) -> list[Line]:
     """Lines of at most `width` columns, broken between words, between wide characters, or inside a
     word longer than a line. The first line begins with `head`, the others with `indent`."""
     first = sum(cell_width(text) for _, text in head)
@@ -81,11 +86,11 @@ class _LineWrapper:
     def __init__(self, width: int, head: Sequence[Piece], first: int, indent: str) -> None:
         self._width = width
         self._indent = indent
-        self._lines: list[list[Piece]] = [list(head)]
+        self._lines: list[Line] = [list(head)]
         self._used = self._start = first
         self._space: Piece | None = None
 
-    def wrap_pieces(self, pieces: Sequence[Piece]) -> list[list[Piece]]:
+    def wrap_pieces(self, pieces: Sequence[Piece]) -> list[Line]:
         for style, text in pieces:
             for word in _WORDS.findall(text.replace("\t", _TAB)):
                 if word[0] == " ":

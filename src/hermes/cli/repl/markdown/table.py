@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hermes.cli.repl.markdown.inline import parse_inline
-from hermes.cli.repl.markdown.styled_text import BOLD, DIM, Piece, cell_width, fit_text, wrap_line
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, wrap_line
 
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _SEPARATOR = re.compile(r"^\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?$")
@@ -44,27 +44,25 @@ class Table:
         self._widths = share_width(natural, room)
         self._one_cell_per_line = sum(natural) > room and room < _READABLE_COLUMN * count
 
-    def format_head(self) -> list[list[Piece]]:
+    def format_head(self) -> list[Line]:
         if self._one_cell_per_line:
             return []
         rule = "─┼─".join("─" * width for width in self._widths)
-        return [*self._format_cells(self._titles, BOLD), [(DIM, rule)]]
+        return [*self._format_cells(self._titles, Style.BOLD), [(Style.DIM, rule)]]
 
-    def format_row(self, row: str) -> list[list[Piece]]:
-        return (
-            self._format_record(split_row(row))
-            if self._one_cell_per_line
-            else self._format_cells(split_row(row), "")
-        )
+    def format_row(self, row: str) -> list[Line]:
+        cells = split_row(row)
+        one_per_line = self._one_cell_per_line
+        return self._format_record(cells) if one_per_line else self._format_cells(cells, "")
 
-    def _format_record(self, texts: list[str]) -> list[list[Piece]]:
-        lines: list[list[Piece]] = []
+    def _format_record(self, texts: list[str]) -> list[Line]:
+        lines: list[Line] = []
         for title, text in zip(self._titles, texts, strict=False):
             head = fit_text("".join(t for _, t in parse_inline(title)), self._width // 2)
-            lines += wrap_line(parse_inline(text), self._width, [(BOLD, f"{head}: ")], "  ")
-        return [*lines, [(DIM, "─" * min(self._width, 10))]]
+            lines += wrap_line(parse_inline(text), self._width, [(Style.BOLD, f"{head}: ")], "  ")
+        return [*lines, [(Style.DIM, "─" * min(self._width, 10))]]
 
-    def _format_cells(self, cells: list[str], style: str) -> list[list[Piece]]:
+    def _format_cells(self, cells: list[str], style: str) -> list[Line]:
         count = len(self._widths)
         texts = [*cells[:count], *[""] * (count - len(cells))]
         columns = [
@@ -78,8 +76,8 @@ class Table:
         height = max((len(column) for column in columns), default=0)
         return [self._format_line(columns, number) for number in range(height)]
 
-    def _format_line(self, columns: list[list[list[Piece]]], number: int) -> list[Piece]:
-        line: list[Piece] = []
+    def _format_line(self, columns: list[list[Line]], number: int) -> Line:
+        line: Line = []
         for i, (column, width) in enumerate(zip(columns, self._widths, strict=True)):
             inside = column[number] if number < len(column) else []
             free = max(0, width - sum(cell_width(text) for _, text in inside))
@@ -87,14 +85,13 @@ class Table:
             before = (free // 2 if left else free) if right else 0
             line += [("", " " * before), *inside, ("", " " * (free - before))]
             if i + 1 < len(self._widths):
-                line.append((DIM, " │ "))
+                line.append((Style.DIM, " │ "))
         return line
 
 
 def _text_width(text: str) -> int:
-    return max(
-        1, *(sum(cell_width(t) for _, t in parse_inline(part)) for part in _BREAK.split(text))
-    )
+    parts = map(parse_inline, _BREAK.split(text))
+    return max(1, *(sum(cell_width(t) for _, t in part) for part in parts))
 
 
 def share_width(natural: list[int], width: int) -> list[int]:

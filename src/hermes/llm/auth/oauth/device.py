@@ -9,12 +9,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.auth.oauth.token_http import (
-    TokenResponse,
-    build_refusal,
-    extract_token,
-    post_fields,
-)
+from hermes.llm.auth.oauth.token_http import build_refusal, extract_token, post_fields
 from hermes.llm.auth.oauth.tokens import Token
 from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuthSpec
@@ -52,19 +47,9 @@ async def log_in(
     if response.status != 200 or not (code and device and page):
         raise build_refusal(response, "no login code was issued")
     life = response.get_number("expires_in") or _LIFETIME
-    show(
-        DeviceCode(
-            code, page, response.get_text("verification_uri_complete"), max(1, int(life // 60))
-        )
-    )
-    return await _poll_token(spec, transport, sleep, (response, device, life))
-
-
-async def _poll_token(
-    spec: OAuthSpec, transport: Transport, sleep: Sleep, request: tuple[TokenResponse, str, float]
-) -> Token:
-    start, device, life = request
-    interval = start.get_number("interval") or _INTERVAL
+    complete = response.get_text("verification_uri_complete")
+    show(DeviceCode(code, page, complete, max(1, int(life // 60))))
+    interval = response.get_number("interval") or _INTERVAL
     deadline = time.monotonic() + life
     fields = {"grant_type": GRANT, "device_code": device, "client_id": spec.client_id}
     while time.monotonic() < deadline:

@@ -123,14 +123,10 @@ class Login:
         try:
             if spec.exchange_url:
                 return await exchange_token(self._transport, spec, token)
-            fields = {
-                "grant_type": "refresh_token",
-                "refresh_token": token.refresh,
-                "client_id": spec.client_id,
-            }
-            response = await post_fields(
-                self._transport, spec.token_url, fields, json=spec.body == "json"
-            )
+            fields = {"grant_type": "refresh_token", "refresh_token": token.refresh}
+            fields["client_id"] = spec.client_id
+            json = spec.body == "json"
+            response = await post_fields(self._transport, spec.token_url, fields, json=json)
             fresh = extract_token(response, spec, token)
             if fresh is None:
                 what = f"the login to {self.name} was not renewed ({again})"
@@ -144,11 +140,10 @@ class Login:
         return fresh
 
     def _read_token(self) -> Token:
-        token = tokens.load_token(self._file)
-        if token is None:
-            text = f"you are not logged in to {self.name}: run hermes auth login {self.name}"
-            raise _auth_error(text)
-        return token
+        if (token := tokens.load_token(self._file)) is not None:
+            return token
+        text = f"you are not logged in to {self.name}: run hermes auth login {self.name}"
+        raise _auth_error(text)
 
 
 def _auth_error(text: str) -> ProviderError:

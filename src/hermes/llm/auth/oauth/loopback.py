@@ -7,6 +7,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
@@ -166,21 +167,17 @@ def _build_login_url(spec: OAuthSpec, redirect: str, verifier: str, state: str) 
 
 async def _open_server(spec: OAuthSpec, callback: CallbackServer, stack: AsyncExitStack) -> int:
     """Listen on this machine only; localhost may be IPv4 or IPv6 for the browser."""
+    listen = partial(asyncio.start_server, callback.serve_request, limit=_LONGEST_LINE)
     for port in spec.redirect_ports or (0,):
         try:
-            listener = await asyncio.start_server(
-                callback.serve_request, "127.0.0.1", port, limit=_LONGEST_LINE
-            )
+            listener = await listen("127.0.0.1", port)
         except OSError:
             continue
         await stack.enter_async_context(listener)
         taken: int = listener.sockets[0].getsockname()[1]
         if spec.redirect_host == "localhost":
             with suppress(OSError):
-                other = await asyncio.start_server(
-                    callback.serve_request, "::1", taken, limit=_LONGEST_LINE
-                )
-                await stack.enter_async_context(other)
+                await stack.enter_async_context(await listen("::1", taken))
         return taken
     ports = ", ".join(map(str, spec.redirect_ports))
     raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -57,10 +58,6 @@ async def post_fields(
     return await _send_request(transport, "POST", url, body, {"Content-Type": kind})
 
 
-async def fetch_json(transport: Transport, url: str, headers: Mapping[str, str]) -> TokenResponse:
-    return await _send_request(transport, "GET", url, b"", headers)
-
-
 async def _send_request(
     transport: Transport, method: str, url: str, body: bytes, headers: Mapping[str, str]
 ) -> TokenResponse:
@@ -77,10 +74,9 @@ async def _send_request(
     except TimeoutError:
         text = f"{host} did not answer within {SECONDS:.0f} s"
         raise ProviderError(Failure(Kind.NETWORK, text)) from None
-    try:
+    decoded: Any = None
+    with suppress(ValueError):
         decoded = msgspec.json.decode(raw)
-    except ValueError:
-        decoded = None
     return TokenResponse(exchange.status, decoded if isinstance(decoded, dict) else {}, host)
 
 
@@ -97,10 +93,9 @@ def build_refusal(
     response: TokenResponse, what: str, secrets: Collection[str] = ()
 ) -> ProviderError:
     """Why a server issued no token, in its own words with our secrets removed."""
-    words = (
-        response.get_text("error_description") or response.error_code or f"status {response.status}"
-    )
-    words = Redactor(secrets).redact(" ".join(words.split()))[:200]
+    said = response.get_text("error_description") or response.error_code
+    words = " ".join((said or f"status {response.status}").split())
+    words = Redactor(secrets).redact(words)[:200]
     kind = Kind.SERVER if response.status >= 500 else Kind.AUTH
     if response.status == 429:
         kind = Kind.RATE_LIMITED
@@ -111,45 +106,34 @@ def extract_token(
     response: TokenResponse, spec: OAuthSpec, before: Token | None = None
 ) -> Token | None:
     """The token in a response, completed from the one before it; None: there is none."""
+    before = before or Token("")
     access = response.get_text("access_token")
     if response.status != 200 or response.error_code or not access:
         return None
     now = time.time()
     life = response.get_number("expires_in")
+    end = now + life if life else decode_claims(access).get("exp")
     claim = spec.account_claim
     account = read_claim(response.get_text("id_token"), claim) or read_claim(access, claim)
     return Token(
         access,
-        response.get_text("refresh_token") or (before.refresh if before is not None else ""),
-        now + life if life else _read_expiry(access),
+        response.get_text("refresh_token") or before.refresh,
+        float(end) if isinstance(end, (int, float)) else 0.0,
         now,
-        account or (before.account if before is not None else ""),
+        account or before.account,
         spec.token_url,
-        before.origin if before is not None else "",
+        before.origin,
     )
-
-
-def _read_expiry(access: str) -> float:
-    """The expiry in the token itself if it is a JWT; 0: not stated."""
-    end = decode_claims(access).get("exp")
-    return float(end) if isinstance(end, (int, float)) else 0.0
 
 
 async def exchange_token(transport: Transport, spec: OAuthSpec, login: Token) -> Token:
     """Exchange a login's token for the short-lived one that calls are made with. The login's token
     is kept to obtain the next one."""
     headers = {"Authorization": f"token {login.refresh}", **spec.headers}
-    response = await fetch_json(transport, spec.exchange_url, headers)
+    response = await _send_request(transport, "GET", spec.exchange_url, b"", headers)
     access = response.get_text("token")
     if response.status != 200 or not access:
         what = "the account has no access, or the login was revoked"
         raise build_refusal(response, what, (login.refresh,))
-    return Token(
-        access,
-        login.refresh,
-        response.get_number("expires_at"),
-        time.time(),
-        login.account,
-        spec.token_url,
-        login.origin,
-    )
+    expires, now = response.get_number("expires_at"), time.time()
+    return Token(access, login.refresh, expires, now, login.account, spec.token_url, login.origin)

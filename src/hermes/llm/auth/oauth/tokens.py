@@ -63,11 +63,9 @@ def save_token(file: Path, token: Token) -> None:
 def decode_claims(jwt: str) -> Mapping[str, Any]:
     """The claims of a JWT, unverified: only for a token that came straight from its issuer. Empty:
     it is no JWT."""
-    parts = jwt.split(".")
-    if len(parts) != 3:
-        return {}
     try:
-        found = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        _, claims, _ = jwt.split(".")
+        found = msgspec.json.decode(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     except ValueError:
         return {}
     return found if isinstance(found, Mapping) else {}

@@ -41,6 +41,11 @@ _STOPS: dict[str, Stop] = {
     "insufficient_system_resource": "died",
 }
 """All other stop reasons are a normal end."""
+_CACHE_READ = tuple(
+    "prompt_cache_hit_tokens num_cached_tokens cached_tokens cache_read_input_tokens".split()
+)
+_CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+_COUNTED = ("prompt", "input", "completion", "output")
 _TEXT = "text"
 _THOUGHT = "thought"
 
@@ -88,7 +93,6 @@ class Decoder(BaseDecoder):
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
         self._choice: Any = None
-        self._finish = ""
         self._field = ""
         self._refusal: list[str] = []
         self._details: list[dict[str, Any]] = []
@@ -96,15 +100,8 @@ class Decoder(BaseDecoder):
         """The text fragments of each detail."""
         self._calls = ToolCallAssembler(sink)
         self._text_calls = _open_text_decoder(sink, quirks)
-        self._add_text = (
-            self._text_calls.feed if self._text_calls else partial(sink.add_text, _TEXT)
-        )
-
-    @property
-    def is_finished(self) -> bool:
-        return self._done or self._finish != ""
-
-    # -- streams -----------------------------------------------------------------------------
+        calls = self._text_calls
+        self._add_text = calls.feed if calls else partial(sink.add_text, _TEXT)
 
     def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         texts: list[str] = []
@@ -160,7 +157,9 @@ class Decoder(BaseDecoder):
             if chunk.choices is None and any(read_error(body := decode_json(raw), {})):
                 raise_error(body)
             return
-        choice = self._own_choice(chunk.choices)
+        if self._choice is None:  # if there are several, the one that came first
+            self._choice = (chunk.choices[0].index or 0) if self._sink.is_empty else 0
+        choice = next((c for c in chunk.choices if (c.index or 0) == self._choice), None)
         if choice is None:
             return
         if choice.delta is not None:
@@ -169,19 +168,11 @@ class Decoder(BaseDecoder):
             self._decode_message(choice.message)
         self._read_ending(choice)
 
-    def _own_choice(self, choices: list[ChunkChoice]) -> ChunkChoice | None:
-        """The choice to read; if there are several, the one that came first."""
-        if self._choice is None:
-            self._choice = (choices[0].index or 0) if self._sink.is_empty else 0
-        return next((c for c in choices if (c.index or 0) == self._choice), None)
-
     def _read_ending(self, choice: ChunkChoice) -> None:
         if choice.finish_reason:
-            self._finish = to_text(choice.finish_reason).lower()
+            self._reason = to_text(choice.finish_reason).lower()
         if choice.error:
             raise_error({"error": choice.error})
-
-    # -- complete bodies ---------------------------------------------------------------------
 
     def _decode_value(self, value: dict[str, Any]) -> None:
         if value.get("error") or not isinstance(value.get("choices"), list):
@@ -205,8 +196,6 @@ class Decoder(BaseDecoder):
         self._details = [dict(d) for d in details]
         for call in calls:
             self._calls.add_fragment({**call, "index": len(self._calls)})
-
-    # -- pieces of the answer ----------------------------------------------------------------
 
     def _decode_delta(self, delta: Delta) -> None:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
@@ -287,8 +276,6 @@ class Decoder(BaseDecoder):
                 return None
         return None
 
-    # -- the end -----------------------------------------------------------------------------
-
     def _count_usage(self, chunk: Chunk) -> None:
         usage = chunk.usage or (chunk.x_groq and as_dict(chunk.x_groq).get("usage"))
         if not usage and chunk.choices:
@@ -307,25 +294,18 @@ class Decoder(BaseDecoder):
                     detail[words] = "".join(pieces)
             sink.add_extra(_THOUGHT, "thinking", reasoning_details=self._details)
         sink.detail = "".join(self._refusal)
-        if not (complete or self._finish or self._done):
-            sink.stop = "died"
-            return
-        sink.stop = self._stop_reason()
+        sink.stop = self._stop_reason() if complete or self.is_finished else "died"
 
     def _stop_reason(self) -> Stop:
-        reason = _STOPS.get(self._finish, "end")
+        reason = _STOPS.get(self._reason, "end")
         if reason == "died":
-            words = f"the provider broke off the answer: {self._finish}"
-            raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
-        if self._finish == _FULL and self._sink.is_empty:
-            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._finish, code=self._finish))
+            words = f"the provider broke off the answer: {self._reason}"
+            raise ProviderError(Failure(Kind.SERVER, words, code=self._reason))
+        if self._reason == _FULL and self._sink.is_empty:
+            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._reason, code=self._reason))
         if self._calls or (self._text_calls and self._text_calls.calls):
-            cut = (
-                self._calls.is_cut
-                if self._calls
-                else self._text_calls is not None and self._text_calls.is_cut
-            )
-            return "length" if reason == "length" and cut else "tool_use"
+            calls = self._calls or self._text_calls
+            return "length" if reason == "length" and calls and calls.is_cut else "tool_use"
         return "filtered" if self._refusal else reason
 
 
@@ -351,17 +331,11 @@ def _convert_chunk(value: Any) -> Chunk:
     value = as_dict(value)
     choices: list[ChunkChoice] = []
     for choice in as_dicts(value.get("choices")):
-        delta, message = choice.get("delta"), choice.get("message")
-        choices.append(
-            ChunkChoice(
-                choice.get("index"),
-                msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
-                msgspec.convert(message, Delta) if isinstance(message, dict) else None,
-                choice.get("finish_reason"),
-                choice.get("error"),
-                choice.get("usage"),
-            )
-        )
+        known = {k: v for k, v in choice.items() if k in ChunkChoice.__struct_fields__}
+        for name in ("delta", "message"):
+            inner = choice.get(name)
+            known[name] = msgspec.convert(inner, Delta) if isinstance(inner, dict) else None
+        choices.append(ChunkChoice(**known))
     return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))
 
 
@@ -371,11 +345,9 @@ def _detail_text(detail: dict[str, Any]) -> str:
 
 def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
     """Our counts from a usage object, under all the field names servers use."""
-    prompt = as_dict(usage.get("prompt_tokens_details")) or as_dict(
-        usage.get("input_tokens_details")
-    )
-    completion = as_dict(usage.get("completion_tokens_details"))
-    completion = completion or as_dict(usage.get("output_tokens_details"))
+    details = {name: as_dict(usage.get(f"{name}_tokens_details")) for name in _COUNTED}
+    prompt = details["prompt"] or details["input"]
+    completion = details["completion"] or details["output"]
     sent = usage.get("prompt_tokens", usage.get("input_tokens"))
     output = usage.get("completion_tokens", usage.get("output_tokens"))
     reasoning = _largest_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
@@ -384,18 +356,9 @@ def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
     return {
         "input": sent,
         "output": output,
-        "cache_read": _largest_count(
-            prompt.get("cached_tokens"),
-            usage.get("prompt_cache_hit_tokens"),
-            usage.get("num_cached_tokens"),
-            usage.get("cached_tokens"),
-            usage.get("cache_read_input_tokens"),
-        ),
+        "cache_read": _largest_count(prompt.get("cached_tokens"), *map(usage.get, _CACHE_READ)),
         "cache_write": _largest_count(
-            prompt.get("cache_write_tokens"),
-            prompt.get("cache_creation_input_tokens"),
-            prompt.get("cache_creation_tokens"),
-            usage.get("cache_creation_input_tokens"),
+            *map(prompt.get, _CACHE_WRITE), usage.get("cache_creation_input_tokens")
         ),
         "reasoning": reasoning,
         "cost": usage.get("cost"),

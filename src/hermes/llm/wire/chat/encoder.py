@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.provider import Settings, ToolSpec
+from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import as_dicts, build_content, describe_media, locate_media, open_list
 from hermes.llm.wire.lenient_json import encode_json
-from hermes.llm.wire.message_buffer import MARKER, MessageBuffer, MessageForms
-from hermes.llm.wire.request_fields import HeadCache, RequestHead, legal_arguments, shape_fields
-from hermes.llm.wire.tool_schema import fit_schema
+from hermes.llm.wire.message_buffer import MARKER, MessageForms
+from hermes.llm.wire.request_fields import BaseEncoder, RequestHead, legal_arguments, shape_fields
+from hermes.llm.wire.tool_schema import describe_tool
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
 
-class Encoder:
+class Encoder(BaseEncoder):
     """Messages are only ever appended, so consecutive requests share their prefix. If the endpoint
     wants cache markers, the last messages are kept both with and without one."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
-        self._model = target.model
-        self._quirks = quirks
-        self.messages = MessageBuffer(marks=quirks.cache == "envelope")
-        self._heads = HeadCache(self._encode_head)
-        self._before = Message("user", ())
-
-    def add_group(self, group: Message) -> None:
-        self.messages.add_messages(self._encode_group(group, self._before))
-        self._before = group
-
-    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        fresh = (
-            item
-            for before, group in pairwise((self._before, *pending))
-            for item in self._encode_group(group, before)
-        )
-        return self.messages.join_body(self._heads.get_bytes(head), fresh)
+        super().__init__(target, quirks, marks=quirks.cache == "envelope")
 
     def _encode_head(self, head: RequestHead) -> bytes:
         quirks, settings, tools = self._quirks, head.settings, head.tools
@@ -56,7 +39,8 @@ class Encoder:
         if quirks.calling == "schema" and quirks.tools:
             return self._encode_schema_head(fields, head)
         if tools and quirks.tools and settings.tool_choice != "none":
-            fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
+            functions = [describe_tool(tool, quirks.schema, "parameters") for tool in tools]
+            fields["tools"] = [{"type": "function", "function": f} for f in functions]
             if settings.tool_choice == "required":
                 named = {"type": "function", "function": {"name": settings.tool}}
                 fields["tool_choice"] = named if settings.tool else "required"
@@ -67,22 +51,16 @@ class Encoder:
         return start + (self._encode_with_marker(message) or encode_json(message)) + b","
 
     def _encode_schema_head(self, fields: dict[str, Any], head: RequestHead) -> bytes:
-        from hermes.llm.wire.chat.schema_tools import (
-            opening_messages,
-            response_format,
-            select_tools,
-        )
+        from hermes.llm.wire.chat import schema_tools
 
         quirks = self._quirks
-        selected = select_tools(head.tools, quirks.favourites)
+        selected = schema_tools.select_tools(head.tools, quirks.favourites)
         callable = selected if head.settings.tool_choice != "none" else []
         fields["temperature"] = 0
-        fields["response_format"] = response_format(callable)
-        opening = opening_messages(selected, head.system)
+        fields["response_format"] = schema_tools.response_format(callable)
+        opening = schema_tools.opening_messages(selected, head.system)
         start = open_list(shape_fields(fields, quirks), "messages")
         return start + b"".join([encode_json(message) + b"," for message in opening])
-
-    # -- messages ----------------------------------------------------------------------------
 
     def _encode_group(self, group: Message, before: Message) -> Iterable[MessageForms]:
         messages: Iterable[dict[str, Any]]
@@ -98,24 +76,17 @@ class Encoder:
             yield encode_json(message), self._encode_with_marker(message)
 
     def _encode_with_marker(self, message: dict[str, Any]) -> bytes:
+        """The message with a cache marker on its last content part; empty: it carries none."""
         quirks = self._quirks
         if quirks.cache != "envelope" or (message["role"] == "tool" and not quirks.cache_results):
             return b""
-        marked = _with_marker(message)
-        return encode_json(marked) if marked else b""
-
-
-def _with_marker(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The message with a cache marker on its last content part; None: it cannot carry one."""
-    content = message["content"]
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}] if content.strip() else None
-    if not content:
-        return None
-    last = content[-1]
-    if last["type"] == "text" and not last["text"].strip():
-        return None
-    return {**message, "content": [*content[:-1], {**last, "cache_control": MARKER}]}
+        content = message["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not content or (content[-1]["type"] == "text" and not content[-1]["text"].strip()):
+            return b""
+        marked = {**content[-1], "cache_control": MARKER}
+        return encode_json({**message, "content": [*content[:-1], marked]})
 
 
 def _effort_fields(quirks: Quirks, settings: Settings) -> dict[str, Any]:
@@ -132,20 +103,10 @@ def _effort_fields(quirks: Quirks, settings: Settings) -> dict[str, Any]:
                 out = {"reasoning": {"enabled": False} if off else {"effort": effort}}
             case "think":
                 out = {**({"think": False} if off else {}), "reasoning_effort": effort}
-            case _:
-                pass
     asked = {"asked": effort is not None, "always": True, "alone": "reasoning_effort" not in out}
     if asked.get(switch, False):
         out["thinking"] = {"type": "disabled" if off else "enabled"}
     return out
-
-
-def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = fit_schema(tool.parameters, quirks.schema)
-    return {"type": "function", "function": function}
 
 
 def _encode_assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
@@ -188,23 +149,14 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function, **(call.extra or {})}
 
 
-def _encode_user(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    rest: list[Text | Media] = []
+def _encode_user(parts: Sequence[Part]) -> Iterable[dict[str, Any]]:
     for part in parts:
-        match part:
-            case ToolReturn(call_id=id, content=content):
-                joined = _encode_content(content, "")
-                messages.append({"role": "tool", "tool_call_id": id, "content": joined})
-            case Text() | Media():
-                rest.append(part)
-    if rest:
-        messages.append({"role": "user", "content": _encode_content(rest, "\n\n")})
-    return messages
-
-
-def _encode_content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
-    return build_content(parts, seam, kind="text", show=_encode_media)
+        if isinstance(part, ToolReturn):
+            content = build_content(part.content, "", kind="text", show=_encode_media)
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": content}
+    if rest := [part for part in parts if isinstance(part, Text | Media)]:
+        content = build_content(rest, "\n\n", kind="text", show=_encode_media)
+        yield {"role": "user", "content": content}
 
 
 def _encode_media(media: Media) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from string import hexdigits
 
 from hermes.core.provider import ResponseSink
 from hermes.core.text import replace_invalid
@@ -46,8 +47,6 @@ class SchemaDecoder:
             self._settle_held("".join((self._head, *self._held)))
         self._feed, self._head, self._held, self._tail = self._drop_text, "", [], ""
 
-    # -- states ----------------------------------------------------------------------------
-
     def _feed_start(self, text: str) -> None:
         self._head += text
         if match := _ANSWERING.match(self._head):
@@ -72,7 +71,7 @@ class SchemaDecoder:
         """Pass on the string up to its closing quote, without an escape that is cut off."""
         text = self._tail + text
         while True:
-            end = _match_end(text)
+            end = match.end() if (match := _RUN.match(text)) else 0
             ready, self._tail = text[:end], text[end:]
             if not self._tail.startswith('"') and (half := _HIGH.search(ready)):
                 ready, self._tail = ready[: half.start(1)], half[1] + self._tail
@@ -118,16 +117,8 @@ class SchemaDecoder:
         self._sink.add_call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
 
 
-def _match_end(text: str) -> int:
-    match = _RUN.match(text)
-    return match.end() if match else 0
-
-
 def _is_broken_escape(tail: str) -> bool:
     """Whether this starts with an escape that no further text can complete."""
     if len(tail) < 2 or tail[0] != "\\":
         return False
-    if tail[1] != "u":
-        return True
-    digits = tail[2:6]
-    return any(c not in "0123456789abcdefABCDEF" for c in digits)
+    return tail[1] != "u" or not set(tail[2:6]) <= set(hexdigits)

@@ -80,9 +80,8 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     for tool in tools:
         properties = as_dict(tool.parameters.get("properties"))
         given = {name: properties.get(name, {}) for name in _required_names(tool)}
-        steps.append(
-            _object_schema({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given})
-        )
+        call = {ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}
+        steps.append(_object_schema(call))
     schema = {"anyOf": steps} if tools else steps[0]
     wrapped = {"name": "step", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": wrapped}
@@ -91,13 +90,8 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
     """The system message and the examples. They are the same bytes for the same tools, so that a
     server with a prompt cache reads them once; text of the session comes last."""
-    lines = [_HEAD]
-    if tools:
-        lines.append(_WITH_TOOLS)
-        lines += [_tool_line(tool) for tool in tools]
-        lines.append(_AFTER)
-    if system:
-        lines.append(system)
+    about_tools = [_WITH_TOOLS, *map(_tool_line, tools), _AFTER] if tools else []
+    lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {tool.name for tool in tools}
     for tool, said, answer, args in _EXAMPLES:
@@ -123,8 +117,6 @@ def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
                 words.append(format_result(name, "".join(_content_texts(content))))
             case Text() | Media():
                 words += _content_texts([part])
-            case _:
-                pass
     yield {"role": "user", "content": "\n\n".join(words)}
 
 
@@ -147,8 +139,6 @@ def _encode_steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
                 yield _encode_step(_answer_step(text, result=result))
             case ToolCall(name=name, args=args):
                 yield _encode_step(_call_step(name, parse_arguments(args)))
-            case _:
-                pass
 
 
 def _content_texts(parts: Iterable[Text | Media]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from hermes.core.provider import ResponseSink
@@ -58,14 +59,12 @@ class TextCallDecoder:
     def close(self) -> None:
         if self._names:
             self._run_states(last=True)
-            self._add_text(self._text)
-            self._text = ""
+            self._pass_text(len(self._text))
 
     def _run_states(self, *, last: bool) -> None:
+        """A state returns True when it changed and there may be more to do."""
         while self._text and self._state(last):
             pass
-
-    # -- states: True when the state changed and there may be more to do ---------------------
 
     def _at_start(self, last: bool) -> bool:
         start = self._text.lstrip()
@@ -92,15 +91,10 @@ class TextCallDecoder:
             position = match.start()
             if position == 0 and match[0] != _TAG and not self._line_start:
                 continue
-            self._add_text(self._text[:position])
-            self._text = self._text[position:]
+            self._pass_text(position)
             self._state = self._in_tag if match[0] == _TAG else self._in_fence
             return True
-        keep = 0 if last else _count_open_chars(self._text, self._line_start)
-        cut = len(self._text) - keep
-        self._add_text(self._text[:cut])
-        self._text = self._text[cut:]
-        return False
+        return self._pass_decided_text(last)
 
     def _in_tag(self, last: bool) -> bool:
         end = self._text.find(_UNTAG)
@@ -111,8 +105,7 @@ class TextCallDecoder:
         if self._lift_calls(inner):
             self._text = rest
         else:
-            self._add_text(self._text[: len(_TAG)])
-            self._text = self._text[len(_TAG) :]
+            self._pass_text(len(_TAG))
         self._state = self._in_text
         return True
 
@@ -132,9 +125,7 @@ class TextCallDecoder:
                 self._text = body[shut.end() :].removeprefix("\n") if shut else ""
                 self._state = self._in_text
                 return True
-        cut = len(info) + len(newline)
-        self._add_text(self._text[:cut])
-        self._text = self._text[cut:]
+        self._pass_text(len(info) + len(newline))
         self._state = self._in_code
         return True
 
@@ -143,17 +134,20 @@ class TextCallDecoder:
         for match in _SHUT_LINE.finditer(self._text):
             if match.start() == 0 and not self._line_start:
                 continue
-            self._add_text(self._text[: match.end()])
-            self._text = self._text[match.end() :]
+            self._pass_text(match.end())
             self._state = self._in_text
             return True
+        return self._pass_decided_text(last)
+
+    def _pass_decided_text(self, last: bool) -> bool:
+        """Pass on all but the end that the next piece could make the start of a call."""
         keep = 0 if last else _count_open_chars(self._text, self._line_start)
-        cut = len(self._text) - keep
-        self._add_text(self._text[:cut])
-        self._text = self._text[cut:]
+        self._pass_text(len(self._text) - keep)
         return False
 
-    # -- what becomes of it ------------------------------------------------------------------
+    def _pass_text(self, length: int) -> None:
+        self._add_text(self._text[:length])
+        self._text = self._text[length:]
 
     def _add_text(self, text: str) -> None:
         if text:
@@ -180,20 +174,16 @@ def _find_calls(text: str) -> list[tuple[str, str]]:
     values = _parse_values(text)
     if not values:
         begun = _BEGUN.match(text)
-        return (
-            [(begun[1], text[begun.end() :])] if begun and _is_one_object(text, begun.end()) else []
-        )
+        broken = begun is not None and _is_one_object(text, begun.end())
+        return [(begun[1], text[begun.end() :])] if begun and broken else []
     found = [_read_call(value) for value in values]
     return [call for call in found if call is not None] if None not in found else []
 
 
 def _parse_values(text: str) -> list[Any]:
     """JSON values in sequence or in a list; empty if the text contains anything else."""
-    try:
+    with suppress(ValueError):
         value = decode_json(text)
-    except ValueError:
-        pass
-    else:
         return value if isinstance(value, list) else [value]
     found, position = [], 0
     decoder = json.JSONDecoder(strict=False)
@@ -226,8 +216,7 @@ def _read_call(value: Any) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
-    if isinstance(inner, dict):
-        value = inner
+    value = inner if isinstance(inner, dict) else value
     name = value.get("name") or value.get("tool")
     args: Any = value.get("arguments", value.get("parameters"))
     if not isinstance(name, str) or not set(value) <= _KEYS:

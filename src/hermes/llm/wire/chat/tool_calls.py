@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from hermes.core.provider import ResponseSink
 from hermes.llm.wire.convert import as_dict, as_text
-from hermes.llm.wire.lenient_json import to_text
+from hermes.llm.wire.lenient_json import is_object, to_text
 
 _KEYS = frozenset({"index", "id", "type", "function", "custom"})
 
 
-class _PendingCall:
+class _PendingCall(Struct):
     """What is known about a call."""
 
-    __slots__ = ("end", "id", "name", "slot")
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-        self.id = ""
-        self.name = ""
-        self.end = ""
-        """The last fragment of its arguments."""
+    slot: int
+    id: str = ""
+    name: str = ""
+    end: str = ""
+    """The last fragment of its arguments."""
 
 
 class ToolCallAssembler:
@@ -62,31 +59,24 @@ class ToolCallAssembler:
         """The call that a fragment belongs to: by index, else by id, else the last one. An index
         that is repeated with another id and a name begins a new call if the old one is complete or
         has another name."""
-        call: _PendingCall | None
         if isinstance(index, int):
             call = self._by_index.get(index)
             if call is None or (id and call.id not in ("", id) and self._begins_call(call, name)):
                 call = self._by_index[index] = self._new_call()
             return call
-        call = next((c for c in self._calls if id and c.id == id), None)
-        if call is not None:
-            return call
+        for call in self._calls:
+            if id and call.id == id:
+                return call
         call = self._calls[-1] if self._calls else None
-        if call is None or (id and call.id) or self._begins_call(call, name):
-            call = self._new_call()
-        return call
+        begins = call is None or (id and call.id) or self._begins_call(call, name)
+        return self._new_call() if call is None or begins else call
 
     def _begins_call(self, call: _PendingCall, name: str) -> bool:
         """Whether a name after `call` begins another call rather than repeating its name."""
         return bool(name) and (name != (call.name or name) or self._is_complete(call))
 
     def _is_complete(self, call: _PendingCall) -> bool:
-        if not call.end.endswith("}"):
-            return False
-        try:
-            return isinstance(msgspec.json.decode(self._sink.get_args(call.slot)), dict)
-        except (ValueError, RecursionError):
-            return False
+        return call.end.endswith("}") and is_object(self._sink.get_args(call.slot))
 
     def _new_call(self) -> _PendingCall:
         call = _PendingCall(len(self._calls))

@@ -113,10 +113,33 @@ def test_the_key_of_an_offer_is_never_cut() -> None:
 def test_every_answer_is_seen_on_a_narrow_screen() -> None:
     keys = {"y": "yes", "s": "for this session", "a": "always", "n": "no", "e": "edit"}
     asked = PendingQuestion([], keys, lambda _: None, prompt="Allow it?")
-    (line,) = asked.render(80, colour=False)
-    rows = asked.render(20, colour=False)
+    (line,) = asked.render(80, "Enter: no", colour=False)
+    rows = asked.render(20, "Enter: no", colour=False)
     assert line.split() == " ".join(rows).split() and line.endswith("e edit  (Enter: no)")
     assert all(cell_width(row) < 20 for row in rows)
+
+
+def test_a_question_takes_answers_when_it_has_been_seen() -> None:
+    now = 100.0
+    keys = {"y": "yes", "n": "no", "a": "always"}
+    asked = PendingQuestion([], keys, lambda _: None, prompt="Allow it?")
+    text = ""
+    state = ScreenState(clock=lambda: now, prompt_text=lambda: text, question=asked)
+
+    def draw() -> str:
+        state.note_drawing()
+        return live_lines(state, 100, 24, colour=False)[-1]
+
+    assert not state.takes_answer and draw().endswith("(one moment)")
+    now += 0.9
+    assert not state.takes_answer
+    now += 0.2
+    assert state.takes_answer and draw().endswith("(Enter: no)")
+    notes = {"a": "Enter: always", "Yes ": "Enter: yes", "yes, but": "Enter sends your text"}
+    for text in notes:
+        assert f"({notes[text]}" in draw()
+    state.question = PendingQuestion([], keys, lambda _: None, prompt="Allow that?")
+    assert not state.takes_answer and draw().endswith("(one moment)")
 
 
 def test_unknown_costs_are_marked() -> None:

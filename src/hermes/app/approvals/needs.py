@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
-from hermes.core.escalation import Access
-from hermes.exec.command_policy.types import Argv
-from hermes.exec.command_policy.wrappers import program_name, simplify_git
+from hermes.core.escalation import PACKAGES, Access
 
+Argv: TypeAlias = tuple[str, ...]
 _DOWNLOADS = "it downloads packages"
 _FETCHES = "it fetches commits from another machine"
 _PUBLISHES = "it publishes a package"
@@ -25,7 +25,7 @@ _SUBCOMMANDS: dict[str, str] = {
 }
 _NEEDS: dict[Argv, tuple[str, Access]] = {
     **{
-        (name, subcommand): (_DOWNLOADS, Access(network=True))
+        (name, subcommand): (_DOWNLOADS, Access(network=(PACKAGES,)))
         for names, subcommands in _SUBCOMMANDS.items()
         for name in names.split()
         for subcommand in subcommands.split()
@@ -40,18 +40,31 @@ _NEEDS: dict[Argv, tuple[str, Access]] = {
     ("docker", "build"): ("it builds an image with the docker daemon", Access(unconfined=True)),
 }
 _URL = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?")
-_LOCAL = re.compile(r"localhost|127\..*|0\.0\.0\.0")
+_REMOTE = re.compile(r"://|^[\w.-]+@[\w.-]+:|^[./~]")
+_SSH = re.compile(r"(?:^|url\s*=\s*)(?:(?:git\+)?ssh://|[\w.-]+@[\w.-]+:)", re.MULTILINE)
+_LOCAL = re.compile(r"(?:localhost|127\.[\d.]+|0\.0\.0\.0)(?::\d+)?")
 
 
-def find_need(commands: Iterable[Argv]) -> tuple[str, Access] | None:
-    """What the first of these commands that cannot work inside the walls needs, and why."""
+def downloads_packages(commands: Collection[Argv]) -> bool:
+    """Whether all of these are package managers that are told to install something."""
+    needs = [_NEEDS.get(argv[:2], ("",))[0] for argv in commands]
+    return set(needs) == {_DOWNLOADS}
+
+
+def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Access] | None:
+    """What the first of these commands that cannot work inside the walls needs, and why. Git's
+    settings say where it fetches from: ssh cannot use the proxy."""
+    from hermes.exec.command_policy.wrappers import simplify_command
+
     for argv in commands:
-        words = simplify_git(argv)
+        words = simplify_command(argv)
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
         if need := _NEEDS.get(words[:2]):
-            return need
-        if program_name(words) in ("curl", "wget"):
+            source = "\n".join(words) if any(map(_REMOTE.search, words)) else git_config
+            by_ssh = need[0] == _FETCHES and _SSH.search(source)
+            return (_FETCHES, Access(unconfined=True)) if by_ssh else need
+        if words[:1] in (("curl",), ("wget",)):
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
             if outside:
