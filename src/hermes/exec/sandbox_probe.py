@@ -20,6 +20,7 @@ from hermes.exec.launcher import cgroup
 from hermes.exec.launcher.libc import make_syscall
 from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import seatbelt
 from hermes.exec.sandbox.policy import SandboxPolicy, SandboxTier
 from hermes.exec.sandbox.seccomp import MACHINES
 from hermes.version import VERSION
@@ -52,6 +53,11 @@ _LOST_WITHOUT_NAMESPACES = (
     "private /tmp and home: they are an ordinary folder, and there is no /dev/shm",
     "use of sockets on loopback or in the file system: only a granted proxy can be reached",
 )
+_LOST_WITH_SEATBELT = (
+    "servers on loopback: commands can neither offer nor reach one, except the granted proxy",
+    "anything, perhaps: this confinement has never been tried on a Mac",
+)
+_PORTABLE_ATTEMPTS = ("write_outside", "read_hidden", "reach_network", "signal_agent")
 _LOST_ALL = ("anything: commands can do what this user can, so all but reading needs approval",)
 _ATTEMPTS = {
     "write_outside": "write outside the workspace",
@@ -122,12 +128,15 @@ async def _find_strongest() -> SandboxTier:
             return msgspec.structs.replace(tier, evidence=(*evidence, *tier.evidence))
         evidence.append(f"tier {candidate.level} ({candidate.name}) cannot be used: {why}")
     if not evidence:
-        evidence.append("neither bubblewrap nor Landlock is available")
+        evidence.append("neither bubblewrap nor Landlock nor Seatbelt is available")
     return SandboxTier(3, _TIER_NAMES[3], tuple(evidence), _LOST_ALL)
 
 
 def list_candidates() -> list[SandboxTier]:
     """Tiers this machine has the parts for, strongest first; not tried yet."""
+    if sys.platform == "darwin" and os.access(seatbelt.SANDBOX_EXEC, os.X_OK):
+        lost = (*_LOST_WITH_SEATBELT, *_LOST_ALWAYS)
+        return [SandboxTier(2, "Seatbelt (macOS)", lost=lost, seatbelt=True)]
     if sys.platform != "linux" or os.uname().machine not in MACHINES:
         return []
     found: list[SandboxTier] = []
@@ -197,7 +206,9 @@ def _judge_results(tier: SandboxTier, results: dict[str, str]) -> tuple[SandboxT
         return None, failure
     if reason := results.pop("write_inside"):
         return None, f"nothing can be written in the workspace ({reason})"
-    if tier.level == 2:
+    if tier.seatbelt:
+        results = {name: results[name] for name in _PORTABLE_ATTEMPTS}
+    elif tier.level == 2:
         del results["read_init_environment"]  # the machine's init: not ours to hide
         if tier.landlock < 6:
             del results["signal_agent"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes.core.errors import ConfigError, ToolError
-from hermes.exec.sandbox import bubblewrap, landlock
+from hermes.exec.sandbox import bubblewrap, landlock, seatbelt
 from hermes.exec.sandbox.limits import limit_instructions
 from hermes.exec.sandbox.policy import (
     LaunchPlan,
@@ -46,6 +46,8 @@ def confine_command(
         )
     if policy.overlays:
         raise ToolError("Only a sandbox with namespaces (tier 1) can overlay folders.")
+    if tier.seatbelt:
+        return seatbelt.plan_launch(argv, policy, env)
     if tier.level == 2:
         return landlock.plan_launch(argv, policy, tier.landlock, os.uname().machine, env)
     return LaunchPlan(tuple(argv), dict(env), limit_instructions(policy.limits))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox.policy import ResourceLimits
@@ -54,7 +55,7 @@ def _find_memory_limit(limits: ResourceLimits) -> int:
 
 def _count_tasks(user: int) -> int:
     count = 0
-    with os.scandir("/proc") as entries:
+    with suppress(FileNotFoundError), os.scandir("/proc") as entries:
         for name in (entry.name for entry in entries if entry.name.isdigit()):
             try:
                 found = os.stat(f"/proc/{name}/task")

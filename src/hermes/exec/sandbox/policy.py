@@ -100,7 +100,8 @@ class SandboxPolicy(Struct, frozen=True):
 
 
 class SandboxTier(Struct, frozen=True):
-    """How strongly commands are confined here: 1 namespaces, 2 Landlock, 3 not at all."""
+    """How strongly commands are confined here: 1 namespaces, 2 Landlock or Seatbelt, 3 not at
+    all."""
 
     level: TierLevel
     name: str
@@ -111,6 +112,8 @@ class SandboxTier(Struct, frozen=True):
     landlock: int = 0
     """Version of the kernel's Landlock; 0: none."""
     bwrap: str = ""
+    seatbelt: bool = False
+    """Whether macOS confines them."""
     lowered: bool = False
     """Whether it is weaker than when it was last probed."""
 

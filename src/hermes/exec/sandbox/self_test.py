@@ -41,6 +41,8 @@ def _try_attempt(attempt: Callable[[], object]) -> str:
         attempt()
     except OSError as error:
         return str(error.strerror or error)
+    except AttributeError as error:  # a call that this system does not have
+        return str(error)
     return ""
 
 
