@@ -61,16 +61,16 @@ def write_profile(policy: SandboxPolicy, scratch: str) -> str:
         writable.add(str(policy.workspace))
     shown |= writable | {str(policy.workspace)}
     hidden = set(map(str, policy.hidden)) - shown
-    ancestors = {str(parent) for path in shown for parent in Path(path).parents}
-    lines += [
-        _write_rule("allow file-read-metadata", "literal", path) for path in sorted(ancestors)
-    ]
     for path in sorted(shown | hidden, key=_measure_depth):
         if path in hidden:
             lines.append(_write_rule("deny file-read* file-write*", "subpath", path))
         else:
             actions = "file-read* file-write*" if path in writable else "file-read*"
             lines.append(_write_rule(f"allow {actions}", "subpath", path))
+    ancestors = {str(parent) for path in shown for parent in Path(path).parents}
+    lines += [
+        _write_rule("allow file-read-metadata", "literal", path) for path in sorted(ancestors)
+    ]
     closed = {*policy.protected, *policy.kept_missing, *policy.removed_after}
     lines += [_write_rule("deny file-write*", "subpath", str(path)) for path in sorted(closed)]
     # Moved away together with the folder it is in, a closed path would have no rule.
