@@ -73,8 +73,8 @@ def write_profile(policy: SandboxPolicy, scratch: str) -> str:
     ]
     closed = {*policy.protected, *policy.kept_missing, *policy.removed_after}
     lines += [_write_rule("deny file-write*", "subpath", str(path)) for path in sorted(closed)]
-    # Moved away together with the folder it is in, a closed path would have no rule.
-    above = {folder for path in closed for folder in path.parents}
+    # Moved away together with the folder it is in, a path would have no rule any more.
+    above = {folder for path in (*closed, *policy.hidden) for folder in path.parents}
     folders = sorted(folder for folder in above if folder.is_relative_to(policy.workspace))
     lines += [_write_rule("deny file-write-unlink", "literal", str(path)) for path in folders]
     if policy.network:
