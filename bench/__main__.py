@@ -79,6 +79,8 @@ ROWS = (
     Row("sandbox", "judge_large", "  judging a command of up to 128 KB, CPU", at_most=50),
     Row("sandbox", "judge_memory", "  memory for that", "MB", at_most=20),
     Row("sandbox", "sandbox_probe", "  canary, once until something changes"),
+    Row("sandbox", "file_read", "read_file (floor: plain Python)"),
+    Row("sandbox", "file_patch", "patch (floor: plain Python)"),
     Row("store", "append_cpu", "append a message, CPU", faster=3),
     Row("store", "append_wall", "  the same, wall"),
     Row("store", "resume_cpu", "resume 10,000 messages, CPU", faster=3),

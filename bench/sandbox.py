@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.measure import emit, median
@@ -63,6 +64,41 @@ def judge_large_commands() -> None:
     emit("judge_memory", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
+async def time_file_tools(base: Path) -> None:
+    """A file read and changed by a tool, and by plain Python in a thread."""
+    from tests.kit.tools import tool_context
+
+    from hermes.tools.patch import patch
+    from hermes.tools.read_file import read_file
+
+    file = base / "work" / "file.py"
+    ctx = tool_context(base / "work", base / "home")
+
+    async def edit() -> None:
+        file.write_text("a = 1\nb = 2\n" * 50 + "c = 3\n")
+        change = {"path": "file.py", "old_string": "c = 3", "new_string": "c = 4"}
+        await patch.run(patch.parse_params(change), ctx)
+
+    def edit_plainly() -> None:
+        file.write_text("a = 1\nb = 2\n" * 50 + "c = 3\n")
+        new = file.with_suffix(".new")
+        new.write_text(file.read_text().replace("c = 3", "c = 4"))
+        new.replace(file)
+
+    works: dict[str, Callable[[], Awaitable[object]]] = {
+        "file_patch": edit,
+        "floor:file_patch": lambda: asyncio.to_thread(edit_plainly),
+        "file_read": lambda: read_file.run(read_file.parse_params({"path": "file.py"}), ctx),
+        "floor:file_read": lambda: asyncio.to_thread(file.read_text),
+    }
+    for name, work in works.items():
+        await work()
+        for _ in range(ROUNDS):
+            begin = time.perf_counter()
+            await work()
+            emit(name, (time.perf_counter() - begin) * 1e3)
+
+
 async def main() -> None:
     judge_large_commands()
     with tempfile.TemporaryDirectory() as name:
@@ -84,6 +120,7 @@ async def main() -> None:
         emit("sandbox_command", *confined)
         emit("floor:sandbox_command", *plain)
         emit("sandbox_start", median(confined) - median(plain))
+        await time_file_tools(base)
 
 
 if __name__ == "__main__" and "sandbox" in sys.argv[2:]:
