@@ -12,14 +12,9 @@ from hermes.exec.command_policy.rules import CommandRules, build_grant, rule_to_
 from hermes.exec.command_policy.types import CommandRule, Decision, Judgement
 
 __all__ = [
-    "CommandRule",
-    "CommandRules",
-    "Decision",
-    "Judgement",
-    "build_grant",
-    "judge_command",
+    "CommandRule", "CommandRules", "Decision", "Judgement", "build_grant", "judge_command",
     "rule_to_data",
-]
+]  # fmt: skip
 
 
 def judge_command(
