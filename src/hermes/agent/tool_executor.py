@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.agent.loop_guard import LoopGuard
 from hermes.agent.tool_names import resolve_name
-from hermes.agent.tool_output import build_content, output_path
+from hermes.agent.tool_output import output_path, prepare_result
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
@@ -92,7 +92,7 @@ class ToolBatch:
                 plans.append(self._plan_call(call))
             except ToolError as error:
                 self._turn.host.emit(ToolStarted(call))
-                await self._record_result(call, (Text(str(error)),), error=True, began=None)
+                await self._record_result(call, _refuse(str(error)), None)
         return plans
 
     def _plan_call(self, call: ToolCall) -> _Plan:
@@ -147,13 +147,12 @@ class ToolBatch:
         self._turn.host.emit(ToolStarted(call))
         began = self._began[call.id] = time.monotonic()
         toolbox = Toolbox(self._agent.tools, self._make_invoker(plan))
-        content, error = await self._run_guarded(plan, toolbox, self._make_progress(call))
+        result = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
-        result = await self._record_result(call, content, error=error, began=began)
-        self._guard.note_result(call, result)
+        self._guard.note_result(call, await self._record_result(call, result, began))
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
-            await self._record_result(twin, content, error=error, began=began)
+            await self._record_result(twin, result, began)
 
     def _make_invoker(self, outer: _Plan) -> Invoker:
         """For calls that a tool makes itself. They are part of the outer call: shown as its
@@ -171,8 +170,7 @@ class ToolBatch:
             plan = _Plan(inner, inner, tool.for_call(params), params, keys)
             toolbox, progress = Toolbox(self._agent.tools), self._make_progress(outer.call)
             async with self._hold_locks(plan.keys):
-                content, error = await self._run_guarded(plan, toolbox, progress)
-            return ToolResult(content, error=error)
+                return await self._run_guarded(plan, toolbox, progress)
 
         return invoke
 
@@ -182,14 +180,14 @@ class ToolBatch:
 
     async def _run_guarded(
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
-    ) -> tuple[tuple[Any, ...], bool]:
+    ) -> ToolResult:
         """Run a plan and turn every failure into a result: a tool never ends the turn."""
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
                 why = verdict.reason or "it was not approved"
-                return (Text(_DENIAL.format(why=why.rstrip("."))),), True
+                return _refuse(_DENIAL.format(why=why.rstrip(".")))
             context = host.tool_context(plan.inner, verdict, toolbox, progress)
             result = _add_note(await self._run_tool(plan, context), verdict.reason)
             result = _add_note(result, plan.note)
@@ -202,7 +200,7 @@ class ToolBatch:
             text = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
             result = ToolResult(text, error=True)
         whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
-        return build_content(result, self._agent.limits.result_chars, self._agent.redactor, whole)
+        return prepare_result(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
@@ -213,13 +211,14 @@ class ToolBatch:
                 self._turn.host.absorb_taint(plan.tool.brings)
 
     async def _record_result(
-        self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None
+        self, call: ToolCall, outcome: ToolResult, began: float | None
     ) -> ToolReturn:
-        result = ToolReturn(call.id, call.name, content, error)
+        assert isinstance(outcome.content, tuple)
+        result = ToolReturn(call.id, call.name, outcome.content, outcome.error)
         self._open.pop(call.id, None)
         await self._turn.append(Message("tool", (result,)))
         duration = time.monotonic() - began if began is not None else 0.0
-        self._turn.host.emit(ToolDone(result, duration))
+        self._turn.host.emit(ToolDone(result, duration, outcome.data))
         return result
 
     async def _close_interrupted(self) -> None:
@@ -227,7 +226,11 @@ class ToolBatch:
         for call in list(self._open.values()):
             text = INTERRUPTED if call.id in self._started else SKIPPED
             began = self._began.get(call.id)
-            await self._record_result(call, (Text(text),), error=True, began=began)
+            await self._record_result(call, _refuse(text), began)
+
+
+def _refuse(text: str) -> ToolResult:
+    return ToolResult((Text(text),), error=True)
 
 
 def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from hermes.core.message import Media, Text
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.text import replace_invalid, safe_name
@@ -14,21 +16,20 @@ from hermes.core.untrusted_text import make_inert
 from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
 
-def build_content(
-    result: Any, limit: int, redactor: Redactor, whole: Path
-) -> tuple[tuple[Text | Media, ...], bool]:
-    """(content, is error) of anything a tool may return. `whole`: the file for the full text if it
-    is longer than the limit."""
+def prepare_result(result: Any, limit: int, redactor: Redactor, whole: Path) -> ToolResult:
+    """The result to record of anything a tool may return. `whole`: the file for the full text if
+    it is longer than the limit."""
 
     def shown(text: str) -> Text:
         return Text(limit_output(make_inert(redactor.redact(replace_invalid(text))), limit, whole))
 
-    error = False
-    if isinstance(result, ToolResult):
-        error, result = result.error, result.content
-    if isinstance(result, tuple) and all(isinstance(p, Text | Media) for p in result):
-        return tuple([shown(p.text) if isinstance(p, Text) else p for p in result]), error
-    return (shown(format_value(result)),), error
+    found = result if isinstance(result, ToolResult) else ToolResult(result)
+    parts = found.content
+    if isinstance(parts, tuple) and all(isinstance(p, Text | Media) for p in parts):
+        content = tuple([shown(p.text) if isinstance(p, Text) else p for p in parts])
+    else:
+        content = (shown(format_value(parts)),)
+    return structs.replace(found, content=content)
 
 
 def output_path(folder: Path, session_id: str, call_id: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -57,6 +57,8 @@ class ToolProgress(Struct, frozen=True):
 class ToolDone(Struct, frozen=True):
     result: ToolReturn
     duration: float
+    data: Any = None
+    """What the tool says about it for user interfaces."""
 
 
 class Recovering(Struct, frozen=True):

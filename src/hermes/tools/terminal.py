@@ -141,7 +141,7 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(
         "\n".join([text, *notes] if text else notes) or "(no output)",
-        data={"exit_status": outcome.status, "bytes": output.size},
+        data={"exit_status": outcome.status, "bytes": output.size, "notes": len(notes)},
         error=outcome.status is None,
     )
 

@@ -74,7 +74,12 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
     notes = list(_notes(outcome, seconds, desk))
     return ToolResult(
         "\n".join([text, *notes] if text else notes) or "(the script printed nothing)",
-        data={"exit_status": outcome.status, "bytes": output.size, "calls": dict(desk.counts)},
+        data={
+            "exit_status": outcome.status,
+            "bytes": output.size,
+            "calls": dict(desk.counts),
+            "notes": len(notes),
+        },
         error=outcome.status != 0,
     )
 

@@ -133,7 +133,7 @@ class EventView:
         result = event.result
         self.state.tools.pop(result.call_id, None)
         call = self._calls.pop(result.call_id, None)
-        outcome = describe_outcome(result, event.duration)
+        outcome = describe_outcome(result, event.duration, event.data)
         label = format_call(call.name, call.args) if call else result.name
         width = self.scrollback.width
         mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,10 +11,8 @@ from hermes.cli.repl.markdown.styled_text import Line, Style
 from hermes.cli.terminal.text import one_line, parse_arguments, strip_controls
 from hermes.core.message import ToolCall, ToolReturn
 from hermes.core.text import format_plural
+from hermes.exec.process.signals import signal_name
 
-_EXIT_STATUS = re.compile(r"\[exit status (\d+)\]\s*\Z")
-_KILLED = re.compile(r"\[(killed by \w+|timed out after [^\]]+)\]\s*\Z")
-_SHELL_TOOLS = frozenset({"terminal", "execute_code"})
 _DIFF_LINES = 40
 _NEW_FILE_LINES = 10
 _SUMMARY_CHARS = 200
@@ -35,28 +34,29 @@ class ToolOutcome(Struct, frozen=True):
     """The most telling line of the result."""
 
 
-def describe_outcome(result: ToolReturn, duration: float) -> ToolOutcome:
+def describe_outcome(result: ToolReturn, duration: float, data: Any = None) -> ToolOutcome:
+    """`data`: what the tool says about the call; of commands, their exit status and the number of
+    notes behind their output."""
     text = strip_controls(result.text)
     took = f"{duration:.1f} s" if duration >= 0.1 else f"{duration * 1000:.0f} ms"
-    code = ""
-    failed = result.error
-    if found := _EXIT_STATUS.search(text):
-        code, failed = f"exit {found[1]}", True
-        text = text[: found.start()]
-    elif found := _KILLED.search(text):
-        code, failed = found[1], True
-        text = text[: found.start()]
-    elif result.name in _SHELL_TOOLS and not result.error:
-        code = "exit 0"
-    return ToolOutcome(failed, took, code, one_line(_summary_line(result, text), _SUMMARY_CHARS))
+    code, summary, failed = "", _summary_line(result, text), result.error
+    if isinstance(data, dict) and "notes" in data:
+        status = data["exit_status"]
+        code, failed = _describe_status(status), failed or status != 0
+        rows = text.rstrip().split("\n")
+        summary = "\n".join(rows[: len(rows) - data["notes"]]).rstrip().rpartition("\n")[2]
+    return ToolOutcome(failed, took, code, one_line(summary, _SUMMARY_CHARS))
+
+
+def _describe_status(status: int | None) -> str:
+    if status is None:
+        return "timed out"
+    return f"exit {status}" if status >= 0 else f"killed by {signal_name(-status)}"
 
 
 def _summary_line(result: ToolReturn, text: str) -> str:
-    """The last line of a command's output; the first line of anything else."""
     if result.name == "read_file" and (count := len(_NUMBERED_LINE.findall(text))):
         return format_plural(count, "line")
-    if result.name in _SHELL_TOOLS and not result.error:
-        return text.rstrip().rsplit("\n", 1)[-1]
     return next((line for line in text.split("\n", 50) if line.strip()), "")
 
 

@@ -94,7 +94,7 @@ class _LineWrapper:
         for style, text in pieces:
             for word in _WORDS.findall(text.replace("\t", _TAB)):
                 if word[0] == " ":
-                    self._space = (style, word)
+                    self._space = (style, (self._space[1] if self._space else "") + word)
                 else:
                     self._add_word(style, word)
         return self._lines

@@ -28,20 +28,27 @@ def returned(text: str, name: str = "terminal", *, error: bool = False) -> ToolR
     return ToolReturn("c", name, (Text(text),), error)
 
 
+def ended(status: int | None, notes: int = 0) -> dict[str, object]:
+    return {"exit_status": status, "notes": notes}
+
+
 @pytest.mark.parametrize(
-    ("result", "bad", "code", "said"),
+    ("result", "data", "bad", "code", "said"),
     [
-        (returned("hello\nworld\n\n"), False, "exit 0", "world"),
-        (returned("1|a\n2|b\n[3 more]", "read_file"), False, "", "2 lines"),
-        (returned("x.py:1: a\nx.py:2: b", "search_files"), False, "", "x.py:1: a"),
-        (returned("oops\n[exit status 3]"), True, "exit 3", "oops"),
-        (returned("[killed by SIGTERM]"), True, "killed by SIGTERM", ""),
-        (returned("no", error=True), True, "", "no"),
-        (returned("x\x1b[31m", "read_file"), False, "", "x[31m"),
+        (returned("hello\nworld\n\n"), ended(0), False, "exit 0", "world"),
+        (returned("1|a\n2|b\n[3 more]", "read_file"), None, False, "", "2 lines"),
+        (returned("x.py:1: a\nx.py:2: b", "search_files"), None, False, "", "x.py:1: a"),
+        (returned("oops\n[exit status 3]"), ended(3, 1), True, "exit 3", "oops"),
+        (returned("oops\n[exit status 1]\n[a wall]"), ended(1, 2), True, "exit 1", "oops"),
+        (returned("[exit status 3]"), ended(0), False, "exit 0", "[exit status 3]"),
+        (returned("[killed by SIGTERM]"), ended(-15, 1), True, "killed by SIGTERM", ""),
+        (returned("a\n[timed out]", error=True), ended(None, 1), True, "timed out", "a"),
+        (returned("no", error=True), None, True, "", "no"),
+        (returned("x\x1b[31m", "read_file"), None, False, "", "x[31m"),
     ],
 )
-def test_outcomes(result: ToolReturn, bad: bool, code: str, said: str) -> None:
-    found = describe_outcome(result, 1.25)
+def test_outcomes(result: ToolReturn, data: object, bad: bool, code: str, said: str) -> None:
+    found = describe_outcome(result, 1.25, data)
     assert (found.failed, found.code, found.summary, found.took) == (bad, code, said, "1.2 s")
 
 
@@ -184,7 +191,7 @@ def test_a_tool_leaves_room_for_what_came_of_it() -> None:
     for text in ("1 failed\n6 passed", "wrote /w/a.py"):
         call = ToolCall("c", "terminal", '{"command": "' + "long words " * 20 + '"}')
         view.show_event(ToolStarted(call))
-        view.show_event(ToolDone(ToolReturn("c", "terminal", (Text(text),)), 2.2))
+        view.show_event(ToolDone(ToolReturn("c", "terminal", (Text(text),)), 2.2, ended(0)))
     assert written[0].endswith("…  2.2 s · exit 0 · 6 passed") and cell_width(written[0]) < 60
     assert written[1].endswith("exit 0 · wrote a.py")
 

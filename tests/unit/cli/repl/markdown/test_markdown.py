@@ -203,6 +203,11 @@ def test_marks_without_end_do_not_hold_it_up(text: str) -> None:
     assert "".join(piece for _, piece in parse_inline(text)) == text
 
 
+def test_spaces_of_neighbouring_pieces_add_up() -> None:
+    pieces = [("", "    "), ("1", " "), ("1", "x = 1")]
+    assert ["".join(text for _, text in line) for line in wrap_line(pieces, 40)] == ["     x = 1"]
+
+
 def test_wrapping_wide_characters() -> None:
     lines = wrap_line([("", "你好世界你好 word")], 8)
     assert [paint_line(line, colour=False) for line in lines] == ["你好世界", "你好", "word"]
