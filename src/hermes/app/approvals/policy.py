@@ -273,6 +273,8 @@ class Approvals:
     ) -> Verdict:
         """One question about everything a command needs beyond its walls, unless a rule or an
         earlier answer grants it."""
+        from hermes.exec.command_policy.types import UNCONFINED
+
         access = escalation.without_reason()
         judged = self._judge(params, self._rules, sandboxed=not access.unconfined)
         if judged.decision == "deny":
@@ -297,6 +299,8 @@ class Approvals:
         sends = access.leaves_machine
         tainted = needs_approval(taint, tool, sends=sends) if taint.can_leak else ""
         others = rest.reasons if rest.decision == "ask" else ()
+        if access.unconfined:  # which the question says already
+            others = tuple(reason for reason in others if not reason.endswith(UNCONFINED))
         question = _Question(
             call,
             _join_reasons(wish, steering, said, *others, tainted),
