@@ -138,7 +138,7 @@ async def test_an_answer_that_was_not_offered_is_none(tmp_path: Path) -> None:
         assert r.session.interactions.answer_approval(event.id, "deny")
         assert not r.session.interactions.answer_approval(event.id, "once")
         assert (await turn).status == "completed"
-        assert "the user said no" in results(r.requests[1])[-1]
+        assert "The user denied it" in results(r.requests[1])[-1]
         assert rules_of(r) == []
 
 

@@ -71,7 +71,7 @@ async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Hom
 async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, said: str) -> None:
     session = await opened(runtime, home)
     result = await session.submit(user_message(said))
-    assert "nobody gave it" in result.text
+    assert "nobody answered" in result.text
     assert list(home.work.iterdir()) == []
 
 

@@ -56,7 +56,7 @@ async def test_the_network_for_one_command(tmp_path: Path, tier: SandboxTier) ->
             reached, refused, without = await results(r)
         assert [a.choices for a in asked] == [("once", "deny")] * 2
         assert (
-            f'it wants to reach {HOST}:{port}: the model says "the task needs it"'
+            f'it wants to reach {HOST}:{port}. The model\'s reason is "the task needs it"'
             in asked[0].summary
         )
         assert reached == "hello" and len(seen) == 1
@@ -131,6 +131,36 @@ async def test_paths_outside_the_workspace(tmp_path: Path, tier: SandboxTier) ->
         assert not (there / "two" / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (".git/hooks/x", ".git"),
+        ("deep/.git/config", "deep/.git/config"),
+        (".envrc", ".envrc"),
+        (".vscode/x", ".vscode"),
+    ],
+)
+async def test_the_question_says_that_a_folder_has_files_which_others_obey(
+    tmp_path: Path, name: str, shown: str
+) -> None:
+    """A hook that is written there would run with all rights; so the yes counts once only."""
+    there = tmp_path / "there"
+    (there / name).parent.mkdir(parents=True)
+    (there / name).touch()
+    (tmp_path / "plain").mkdir()
+    steps = [
+        run("make docs", write=[str(there)]),
+        run("make docs", "c2", write=[str(tmp_path / "plain")]),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        steering, plain = await answering(r, "deny")
+    assert "run what hooks and settings there name" in steering.summary
+    assert f"That includes {shown}: git and other programs " in steering.summary
+    assert steering.choices == ("once", "deny")
+    assert "That includes" not in plain.summary and "always" in plain.choices
+
+
 async def test_a_hidden_file_is_shown(tmp_path: Path, tier: SandboxTier) -> None:
     user = tmp_path / "user"
     (user / "data").mkdir(parents=True)
@@ -167,6 +197,9 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"write": [".git/hooks"]},
         {"write": ["."]},
         {"write": ["../other/.git"]},
+        {"write": ["../other/.git/hooks"]},
+        {"write": ["~/.bashrc"]},
+        {"write": ["~/.config/systemd"]},
         {"network": ["127.0.0.1:8765"]},
         {"network": ["localhost"]},
         {"network": ["10.0.0.1"]},
@@ -181,7 +214,9 @@ async def test_what_nobody_can_grant_is_not_asked(
     tmp_path: Path, escalate: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user" / ".ssh").mkdir(parents=True)
-    (tmp_path / "other" / ".git").mkdir(parents=True)
+    (tmp_path / "other" / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "user" / ".config" / "systemd").mkdir(parents=True)
+    (tmp_path / "user" / ".bashrc").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     async with rig(tmp_path, [], options=ASK) as r:
         home = str(r.home.path)

@@ -172,7 +172,7 @@ async def test_without_a_person_commands_run_without_network(
             await r.turn()
             (text,) = await results(r)
             assert (r.home.work / "sub" / "made").exists()
-        assert "[without network: nobody is there who could allow it]" in text
+        assert "[it ran without network: nobody could approve network access]" in text
         assert "Error" in text and seen == []
 
 

@@ -103,4 +103,4 @@ async def test_yolo_and_what_cannot_be_read(tmp_path: Path, text: str, runs: boo
     async with rig(tmp_path, [call(command(text)), say("ok")], options=Options(yolo=True)) as r:
         await r.turn()
         (result,) = await results(r)
-        assert result.text.startswith("Not run: it cannot be read in full") is not runs
+        assert result.text.startswith("Not run: it could not be parsed") is not runs

@@ -219,7 +219,7 @@ async def test_nobody_there_means_no_typing_into_what_nothing_confines(tmp_path:
 
         result = await session.submit(user_message("type"))
         refused = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
-        assert refused.error and "Not written: it runs code that nothing confines" in refused.text
+        assert refused.error and "Not written: it runs code outside the sandbox" in refused.text
         await session.close()
 
 
@@ -246,7 +246,7 @@ async def test_a_process_that_is_not_confined_stays_so_for_a_confined_session(
         result = await session.submit(user_message("type"))
         answer = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
         assert "hi there" in answer.text and not answer.error
-        assert len(asked) == 1 and "nothing confines" in asked[0].summary
+        assert len(asked) == 1 and "outside the sandbox" in asked[0].summary
         await session.close()
         await watching
 

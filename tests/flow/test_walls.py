@@ -139,7 +139,7 @@ async def test_a_file_that_is_hidden(
         in result
     )
     result = await run_one(tmp_path, f"cat {user}/.ssh/id")
-    assert "nobody can change that" in result and "credentials" in result
+    assert "this cannot be approved" in result and "credentials" in result
 
 
 async def test_reading_is_not_called_writing(tmp_path: Path, tier: SandboxTier) -> None:
@@ -168,6 +168,6 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
         failed, worked = await results(r)
     assert "escalate" in failed and worked == "(no output)"
     assert asked.summary.startswith(
-        f'it wants to write to {there}: the model says "the user wants it there"'
+        f'it wants to write to {there}. The model\'s reason is "the user wants it there"'
     )
     assert (there / "made").read_text() == "x\n"

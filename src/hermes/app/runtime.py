@@ -297,7 +297,7 @@ class Runtime:
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
             PACKAGES in config.sandbox.network.allow,
-            confirm=agent.small,
+            confirms_all=agent.small,
             required=config.sandbox.required,
             unattended=config.web.unattended,
             private_hosts=tuple(config.web.allow_hosts),

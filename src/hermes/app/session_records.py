@@ -45,7 +45,7 @@ def create_session_id(now: float) -> str:
 def describe_sandbox(safety: Safety, tools: Collection[str]) -> str:
     """Two lines for the model: what its commands may write and reach. Empty if they are not
     confined, and for a small model, which has no room for it."""
-    if safety.mode == "full-access" or safety.confirm or "terminal" not in tools:
+    if safety.mode == "full-access" or safety.confirms_all or "terminal" not in tools:
         return ""
     folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
     hosts = ", ".join(safety.network[:_MAX_HOSTS])

@@ -62,7 +62,7 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         """What it lets a command do, as a person reads it."""
         parts = []
         if self.unconfined:
-            parts.append("run without the sandbox, with all your rights")
+            parts.append("run without the sandbox and with all your rights")
         if self.network:
             names = ("the package registries" if h == PACKAGES else h for h in self.hosts)
             parts.append(f"reach {'the internet' if self.network is True else ', '.join(names)}")

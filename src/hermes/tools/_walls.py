@@ -63,7 +63,7 @@ def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:
             continue
         verb = "hides" if key == "read" else "does not let commands write to"
         if reason := explain_ungrantable(wanted, home, user_home, write=key == "write"):
-            yield f"[the sandbox {verb} {path}, and nobody can change that: {reason}]"
+            yield f"[the sandbox {verb} {path}; this cannot be approved: {reason}]"
         else:
             ask = f"escalate {{{key}: [{wanted}], why}}"
             yield f"[the sandbox {verb} {path}; to ask the user: {ask}]"

@@ -371,7 +371,7 @@ async def test_without_somebody_to_approve_the_answer_is_no(opening: Opening) ->
     mail = sending(sent, needs_approval=True)
     async with opening(MAIL, say("ok"), tools=[mail]) as (agent, provider):
         await agent.run("go")
-    assert not sent and "nobody gave it" in last_results(provider)[0]
+    assert not sent and "nobody answered" in last_results(provider)[0]
 
 
 async def test_yolo_asks_nobody(opening: Opening) -> None:
@@ -409,7 +409,7 @@ async def test_a_function_that_changes_something_is_not_said_to_write_files(
     mail = sending([], risk="write")
     async with opening(MAIL, say("ok"), tools=[mail], approve=approve) as (agent, _):
         await agent.run("go")
-    assert asked == ["send_mail changes something"]
+    assert asked == ["send_mail makes changes"]
 
 
 async def test_a_command_is_approved_by_its_text(opening: Opening) -> None:

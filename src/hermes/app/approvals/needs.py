@@ -68,5 +68,5 @@ def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Acce
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
             if outside:
-                return f"it connects to {', '.join(outside)}", Access(network=outside)
+                return "it sends requests there", Access(network=outside)
     return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,26 +25,27 @@ if TYPE_CHECKING:
 
 Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
-_NOBODY = "it needs the user's approval, and nobody gave it"
-_NO = "the user said no"
+_UNANSWERED = "it needs the user's approval, and nobody answered"
+_DENIED = "the user denied it"
 _COMPOSED = (
     "this session has read private files and untrusted text, nobody can be asked, and this URL is "
     "in no message of the user, no search result and no page read before. Use a URL that is"
 )
-_NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
+_NEVER_ASK = "approvals.mode is never-ask, so only what the sandbox confines is run"
 YES = Verdict(True)
-_SMALL = "a small model asks for it"
+_SMALL_MODEL = "small models must ask before every command"
 CHANGES = Verdict(True, changes=True)
 ONLINE = Verdict(True, changes=True, network=True)
-OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
+OFFLINE = Verdict(True, "it ran without network: nobody could approve network access", changes=True)
 _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
-_STEERED = "; this session has read untrusted text, which may be what asks for it"
-_UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
+_STEERED = "this session has read untrusted text, which may have asked for this"
+_UNPARSED = "it could not be parsed, and it mentions {}, so it may do what is never allowed"
 _OWN_FILES = "the code names the agent's own files"
-_UNCONFINED = "it runs code that nothing confines on this machine"
-_ELSEWHERE = "escalate is for commands on this machine, and those of this session run elsewhere"
+_UNCONFINED = "it runs code outside the sandbox"
+_OTHER_BACKEND = "escalate is for the local sandbox, and this session uses another backend"
 _ALWAYS_CONFINED = "sandbox.required is true, so no command runs without the sandbox"
+_MAX_NAMES = 3
 _LONGEST_WHY = 300
 _REGISTRIES = Access(network=(PACKAGES,))
 
@@ -61,8 +63,8 @@ class Safety(Struct, frozen=True):
     """Domains that confined commands may reach, once a person has allowed it."""
     packages: bool = False
     """Whether package managers may reach their registries without a question."""
-    confirm: bool = False
-    """Everything that runs or changes something is asked about: the model is a small one."""
+    confirms_all: bool = False
+    """Whether everything that runs or changes something asks: the model is a small one."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
@@ -142,14 +144,14 @@ class Approvals:
             return YES
         match tool.risk:
             case "exec":
-                return await self._exec(call, tool, params, taint)
+                return await self._check_command(call, tool, params, taint)
             case "write":
                 inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
-                free = inside and self.safety.mode != "read-only" and not self.safety.confirm
+                free = inside and self.safety.mode != "read-only" and not self.safety.confirms_all
                 if self.safety.yolo or free:
                     return CHANGES
-                reason = f"writes {', '.join(keys)}" if keys else f"{tool.name} changes something"
-                reason += _STEERED if taint.untrusted and not inside else ""
+                reason = f"it writes {', '.join(keys)}" if keys else f"{tool.name} makes changes"
+                reason = _join_reasons(reason, _STEERED if taint.untrusted and not inside else "")
             case _:
                 reason = needs_approval(taint, tool)
                 if self.safety.yolo or not reason:
@@ -162,7 +164,7 @@ class Approvals:
             tool="" if tool.asks else tool.name,
             file=params if isinstance(params, FileAccess) else None,
         )
-        return await self._ask(question, taint)
+        return await self._ask_somebody(question, taint)
 
     @property
     def _unattended(self) -> bool:
@@ -178,9 +180,11 @@ class Approvals:
         is_known = policy == "allow" or not url or self._seams.has_seen(url)
         return YES if is_known else Verdict(False, _COMPOSED)
 
-    async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
-        confined = bool(getattr(params, "confined", True)) and await self._confined(params)
-        judged = self._judge(params, self._rules(), sandboxed=confined)
+    async def _check_command(
+        self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint
+    ) -> Verdict:
+        confined = bool(getattr(params, "confined", True)) and await self._is_confined(params)
+        judged = self._judge(params, self._rules, sandboxed=confined)
         if confined and judged.decision != "deny":
             escalation = self._find_escalation(params, judged)
             if isinstance(escalation, Verdict):
@@ -188,30 +192,30 @@ class Approvals:
             if escalation is not None:
                 return await self._escalate(call, tool, params, taint, escalation)
         if judged.decision == "deny":
-            return Verdict(False, "; ".join(judged.reasons))
-        if judged.read_only and (self.safety.yolo or not self.safety.confirm):
-            return self._will_run(judged, YES)
+            return Verdict(False, _join_reasons(*judged.reasons))
+        if judged.read_only and (self.safety.yolo or not self.safety.confirms_all):
+            return self._mark_commits(judged, YES)
         if self.safety.yolo:
-            return _unread(judged, params) or self._will_run(judged, CHANGES)
+            return _refuse_unparsed(judged, params) or self._mark_commits(judged, CHANGES)
         networked = confined and bool(self.safety.network) and self._backend_of(params) is None
         # Unconfined, only a rule allows what does more than read: it was made for this.
         ruled = judged.decision == "allow" and not confined
         tainted = ""
         if taint.can_leak and not ruled:
             tainted = needs_approval(taint, tool, sends=not confined)
-        if judged.decision == "allow" and not tainted and not self.safety.confirm:
-            verdict = await self._online(call, tool, taint) if networked else CHANGES
-            return self._will_run(judged, verdict)
+        if judged.decision == "allow" and not tainted and not self.safety.confirms_all:
+            verdict = await self._check_network(call, tool, taint) if networked else CHANGES
+            return self._mark_commits(judged, verdict)
         reach = f"it can reach {', '.join(self.safety.network)}" if networked else ""
         question = _Question(
             call,
-            "; ".join(filter(None, (*judged.reasons, tainted, reach))) or _SMALL,
+            _join_reasons(*judged.reasons, tainted, reach) or _SMALL_MODEL,
             command=getattr(params, "command", ""),
-            grants=() if tainted else self._useful(judged, params, sandboxed=confined),
+            grants=() if tainted else self._list_useful_grants(judged, params, sandboxed=confined),
             confined=confined,
             networked=networked,
         )
-        return self._will_run(judged, await self._ask(question, taint))
+        return self._mark_commits(judged, await self._ask_somebody(question, taint))
 
     def _find_escalation(self, params: Any, judged: Judgement) -> Escalation | Verdict | None:
         """What a command asks for beyond its walls, or is known to need; a refusal when nobody
@@ -236,9 +240,10 @@ class Approvals:
 
     def _explain_refusal(self, asked: Access, *, elsewhere: bool) -> str:
         from hermes.exec.sandbox import explain_ungrantable
+        from hermes.exec.sandbox.path_rules import explain_denial
 
         if elsewhere:
-            return _ELSEWHERE
+            return _OTHER_BACKEND
         if asked.unconfined and self.safety.required:
             return _ALWAYS_CONFINED
         hosts = asked.network if isinstance(asked.network, tuple) else ()
@@ -251,10 +256,10 @@ class Approvals:
             full = self._cwd / Path(path).expanduser()
             if full.resolve().is_relative_to(self._cwd.resolve()):
                 return f"{path} is in the working directory; what is read-only there stays so"
-            if write and ".git" in full.resolve().parts:
-                return f"programs that {path} names would run later with all your rights"
             if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
                 return reason
+            if reason := explain_denial(full.resolve(), Path.home(), write=write):
+                return f"{path} is closed to every tool: {reason}"
         return ""
 
     def _read_git_config(self) -> str:
@@ -268,39 +273,43 @@ class Approvals:
     ) -> Verdict:
         """One question about everything a command needs beyond its walls, unless a rule or an
         earlier answer grants it."""
+        from hermes.exec.command_policy.types import UNCONFINED
+
         access = escalation.without_reason()
-        judged = self._judge(params, self._rules(), sandboxed=not access.unconfined)
+        judged = self._judge(params, self._rules, sandboxed=not access.unconfined)
         if judged.decision == "deny":
-            return Verdict(False, "; ".join(judged.reasons))
+            return Verdict(False, _join_reasons(*judged.reasons))
         prefixes = judged.grants if access.unconfined else grant_prefixes(judged.acting)
         if access.unconfined and any(prefix[0] != "git" for prefix in prefixes):
             prefixes = ()  # most programs obey files that confined commands may change
-        known = self._rules().with_grants(judged.grants) if access.unconfined else self._rules()
+        known = self._rules.with_grants(judged.grants) if access.unconfined else self._rules
         rest = self._judge(params, known, sandboxed=not access.unconfined)
         ruled = self._is_ruled(judged, access)
         granted = Verdict(True, changes=True, access=access, network=_NETWORK in self._tools)
-        if ruled and rest.decision == "allow" and not self.safety.confirm:
-            return self._will_run(judged, granted)
+        if ruled and rest.decision == "allow" and not self.safety.confirms_all:
+            return self._mark_commits(judged, granted)
         if self.safety.asking == "never-ask":
-            return Verdict(False, f"it wants to {access.describe()}: {_NEVER}")
+            return Verdict(False, _join_reasons(f"it wants to {access.describe()}", _NEVER_ASK))
         why = " ".join(escalation.why.split())[:_LONGEST_WHY]
-        if params.escalate is not None:
-            why = 'the model says "{}"'.format(why.replace('"', "'"))
-        reasons = (
-            f"it wants to {access.describe()}: {why}",
-            *(rest.reasons if rest.decision == "ask" else ()),
-        )
+        wish, quoted = f"it wants to {access.describe()}", why.replace('"', "'")
+        if params.escalate is None:
+            wish, quoted = f"{wish} because {why}", ""
+        steering = describe_steering(access.write or ())
+        said = f'the model\'s reason is "{quoted}"' if quoted else ""
         sends = access.leaves_machine
         tainted = needs_approval(taint, tool, sends=sends) if taint.can_leak else ""
+        others = rest.reasons if rest.decision == "ask" else ()
+        if access.unconfined:  # which the question says already
+            others = tuple(reason for reason in others if not reason.endswith(UNCONFINED))
         question = _Question(
             call,
-            "; ".join(filter(None, (*reasons, tainted))),
+            _join_reasons(wish, steering, said, *others, tainted),
             command=params.command,
-            grants=prefixes if rest.decision == "allow" else (),
+            grants=prefixes if rest.decision == "allow" and not steering else (),
             access=access,
         )
-        verdict = await self._person(question)
-        return self._will_run(judged, granted) if verdict.allowed else verdict
+        verdict = await self._ask_person(question)
+        return self._mark_commits(judged, granted) if verdict.allowed else verdict
 
     def _is_ruled(self, judged: Judgement, access: Access) -> bool:
         """Whether rules or earlier answers give these commands this access."""
@@ -312,11 +321,11 @@ class Approvals:
         rules = self._book.rules.with_rules(self._escalations)
         return bool(judged.acting) and rules.grants_access(judged.acting, access)
 
-    def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
+    def _mark_commits(self, judged: Judgement, verdict: Verdict) -> Verdict:
         commits = judged.commits and not judged.read_only
         return structs.replace(verdict, commits=True) if commits else verdict
 
-    async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
+    async def _check_network(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
         """A command that may run as it is; the network it gets only with a person's word, once
         that is needed. Without a person it runs without."""
         reason = needs_approval(taint, tool, sends=True)
@@ -324,18 +333,19 @@ class Approvals:
             return ONLINE
         if self._unattended:
             return OFFLINE
-        why = f"it can reach {', '.join(self.safety.network)}: {reason}"
-        verdict = await self._person(_Question(call, why, tool=_NETWORK))
+        why = _join_reasons(f"it can reach {', '.join(self.safety.network)}", reason)
+        verdict = await self._ask_person(_Question(call, why, tool=_NETWORK))
         return ONLINE if verdict.allowed else verdict
 
-    def _useful(self, judged: Judgement, params: Any, *, sandboxed: bool) -> Prefixes:
+    def _list_useful_grants(self, judged: Judgement, params: Any, *, sandboxed: bool) -> Prefixes:
         """The prefixes that, allowed, would have made the question unnecessary: no others are
         offered, so that what a person remembers is what he was asked."""
         if not judged.grants:
             return ()
-        then = self._judge(params, self._rules().with_grants(judged.grants), sandboxed=sandboxed)
+        then = self._judge(params, self._rules.with_grants(judged.grants), sandboxed=sandboxed)
         return judged.grants if then.decision == "allow" else ()
 
+    @property
     def _rules(self) -> CommandRules:
         rules = self._book.rules
         return rules.with_grants(self._prefixes) if self._prefixes else rules
@@ -364,7 +374,7 @@ class Approvals:
     def _backend_of(self, params: Any) -> CommandBackend | None:
         return self._backend if hasattr(params, "command") else None
 
-    async def _confined(self, params: Any) -> bool:
+    async def _is_confined(self, params: Any) -> bool:
         if backend := self._backend_of(params):
             return await backend.is_confined()
         if self.safety.mode == "full-access":
@@ -380,8 +390,7 @@ class Approvals:
 
     # Who answers
 
-    async def _ask(self, question: _Question, taint: Taint) -> Verdict:
-        reason = question.reason
+    async def _ask_somebody(self, question: _Question, taint: Taint) -> Verdict:
         if question.tool and question.tool in self._tools:
             return CHANGES
         if question.folder and any(
@@ -389,11 +398,12 @@ class Approvals:
         ):
             return YES
         if self.safety.asking == "never-ask":
-            return CHANGES if question.confined else Verdict(False, f"{reason}: {_NEVER}")
+            refusal = Verdict(False, _join_reasons(question.reason, _NEVER_ASK))
+            return CHANGES if question.confined else refusal
         if self.safety.asking == "smart" and await self._model_agrees(question, taint):
             self._seams.tell("smart_approval", f"Allowed by the model: {question.command}")
             return CHANGES
-        verdict = await self._person(question)
+        verdict = await self._ask_person(question)
         return ONLINE if verdict.allowed and question.networked else verdict
 
     async def _model_agrees(self, question: _Question, taint: Taint) -> bool:
@@ -404,15 +414,16 @@ class Approvals:
         case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
         return await smart.agrees(self._seams.models, case)
 
-    async def _person(self, question: _Question) -> Verdict:
-        answer = await self._seams.person(self._event(question))
+    async def _ask_person(self, question: _Question) -> Verdict:
+        answer = await self._seams.person(self._build_event(question))
         if answer is None or answer == "deny":
-            return Verdict(False, f"{question.reason}: {_NOBODY if answer is None else _NO}")
+            refusal = _UNANSWERED if answer is None else _DENIED
+            return Verdict(False, _join_reasons(question.reason, refusal))
         if answer != "once":
-            await self._remember(question, always=answer == "always")
+            await self._remember_answer(question, always=answer == "always")
         return CHANGES
 
-    def _event(self, question: _Question) -> Approval:
+    def _build_event(self, question: _Question) -> Approval:
         choices: tuple[Answer, ...] = ("once", "deny")
         if question.tool or question.folder:
             choices = ("once", "session", "deny")
@@ -425,11 +436,11 @@ class Approvals:
             question.reason,
             question.command,
             choices,
-            self._book.shown(question.grants, question.access),
+            self._book.render_rules(question.grants, question.access),
             question.file.diff if question.file else "",
         )
 
-    async def _remember(self, question: _Question, *, always: bool) -> None:
+    async def _remember_answer(self, question: _Question, *, always: bool) -> None:
         if question.tool:
             self._tools.add(question.tool)
         elif question.folder:
@@ -457,7 +468,28 @@ def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
     return [build_grant(prefix, access) for prefix in prefixes]
 
 
-def _unread(judged: Judgement, params: Any) -> Verdict | None:
+def describe_steering(paths: Iterable[str]) -> str:
+    """What a command that may write to these paths could make other programs do later; empty when
+    nothing there steers any."""
+    from hermes.exec.sandbox.planted_files import find_plantable_paths
+
+    names: list[str] = []
+    for path in paths:
+        found = find_plantable_paths(Path(path), Path.home(), ()).protected
+        names += [str(p.relative_to(path)) for p in found if os.path.lexists(p)]
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+    return f"that includes {shown}: git and other programs run what hooks and settings there name"
+
+
+def _join_reasons(*reasons: str) -> str:
+    """Clauses as sentences; the first begins and the last ends as part of a longer text."""
+    first, *others = [reason.rstrip(".") for reason in reasons if reason] or [""]
+    return ". ".join((first, *(other[:1].upper() + other[1:] for other in others)))
+
+
+def _refuse_unparsed(judged: Judgement, params: Any) -> Verdict | None:
     """Where nobody is asked, a command that could not be checked does not run if it may do what
     is never allowed."""
     if judged.understood:
@@ -465,4 +497,4 @@ def _unread(judged: Judgement, params: Any) -> Verdict | None:
     from hermes.exec.command_policy.hard_denials import find_hard_program
 
     name = find_hard_program(params.command)
-    return Verdict(False, _UNREAD.format(name)) if name else None
+    return Verdict(False, _UNPARSED.format(name)) if name else None

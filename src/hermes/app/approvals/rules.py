@@ -37,7 +37,7 @@ class Rulebook:
             self._rules = _load(self._data)
         return self._rules
 
-    def shown(self, prefixes: Prefixes, access: Access | None = None) -> tuple[str, ...]:
+    def render_rules(self, prefixes: Prefixes, access: Access | None = None) -> tuple[str, ...]:
         """The rules that would be saved, each as it would stand in config.yaml."""
         from hermes.config.yaml_edit import render_value
 

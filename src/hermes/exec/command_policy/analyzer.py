@@ -15,7 +15,7 @@ from hermes.exec.command_policy.read_only import (
     read_plain_line,
 )
 from hermes.exec.command_policy.rules import CommandRules
-from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
+from hermes.exec.command_policy.types import UNCONFINED, Argv, Judgement, SimpleCommand
 from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
@@ -33,7 +33,6 @@ _MAX_REASONS = 6
 _MAX_REASON = 200
 _AGENT_FILES = "it touches the agent's own files"
 _OWN_PROGRAM = "only the user may run hermes itself"
-_UNCONFINED = "and no sandbox confines it"
 _RUN_TIME = "parts of it are known only at run time"
 _NOT_PLAIN = "it is not known to only read"
 _EFFECTS = LISTS.get_table("effects without a sandbox")
@@ -174,11 +173,11 @@ class CommandAnalyzer:
         if plain is None:
             effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
             unknown = any(UNKNOWN in "".join(simple.argv) for simple in self._commands)
-            self._ask(f"{next(effects, _RUN_TIME if unknown else _NOT_PLAIN)}, {_UNCONFINED}")
+            self._ask(f"{next(effects, _RUN_TIME if unknown else _NOT_PLAIN)}, {UNCONFINED}")
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
-            self._ask(f"it writes {simple.writes[0]}, {_UNCONFINED}")
+            self._ask(f"it writes {simple.writes[0]}, {UNCONFINED}")
         if is_read_only(simple):
             if reason := explain_private_read(simple, self._path_zones):
                 self._ask(reason)
@@ -190,7 +189,7 @@ class CommandAnalyzer:
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"
-            self._ask(f"{reason}, {_UNCONFINED}", grant_prefix(words))
+            self._ask(f"{reason}, {UNCONFINED}", grant_prefix(words))
         elif reason := self._exceeds_rule(simple):
             self._ask(reason)
 

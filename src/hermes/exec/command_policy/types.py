@@ -8,6 +8,8 @@ from hermes.core.escalation import Access
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Argv: TypeAlias = tuple[str, ...]
+UNCONFINED = "and no sandbox confines it"
+"""The end of a reason that holds without a sandbox only."""
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 

@@ -27,6 +27,7 @@ RULES: tuple[tuple[Effect, Scope, str, str], ...] = (
         etc/shadow etc/gshadow etc/sudoers etc/sudoers.d"""),
     ("hide", "anywhere", _PRIVATE, """
         .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware
+        .config/microsoft-edge .config/vivaldi .config/opera
         library/application%20support/google/chrome library/application%20support/firefox"""),
     ("hide", "home", _CREDENTIALS, """
         .docker .npmrc .yarnrc.yml .gitconfig .config/git/credentials .config/hub .config/op
@@ -43,11 +44,19 @@ RULES: tuple[tuple[Effect, Scope, str, str], ...] = (
         .snowflake .snowsql .dbt .oci .aliyun .bluemix .config/linode-cli .config/scw .config/ngrok
         .ngrok2 .cloudflared .config/rbw .config/Bitwarden .config/keybase .authinfo .authinfo.gpg
         .msmtprc .config/msmtp .fetchmailrc .offlineimaprc .vault_pass .chef .minikube .Xauthority
-        .ICEauthority .pulumi/credentials.json .config/stripe"""),
+        .ICEauthority .pulumi/credentials.json .config/stripe .config/tea .mc .passwd-s3fs
+        .config/.wrangler .local/share/com.vercel.cli .claude/.credentials.json .gemini .continue
+        .local/share/opencode .config/io.datasette.llm .aider.conf.yml
+        .cache/huggingface/stored_tokens .config/1Password .mbsyncrc .muttrc .mutt .config/mutt
+        .config/aerc .config/helm .config/argocd .rancher .cf .doppler .infisical .sentryclirc
+        .subversion/auth .cvspass .smbcredentials .davfs2 .config/borg .config/filezilla
+        .local/share/remmina .pki .step .acme.sh .lego .local/share/mkcert .config/syncthing
+        .local/state/syncthing .local/share/kwalletd .electrum .bitcoin .ethereum"""),
     ("hide", "home", _PRIVATE, """
         .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history
         .sqlite_history .rediscli_history .lesshst .viminfo .local/share/fish/fish_history
-        .config/Signal .config/discord .config/Slack"""),
+        .config/Signal .config/discord .config/Slack .local/share/TelegramDesktop
+        .local/share/atuin"""),
     ("hide", "root", "only root may read it", """
         etc/shadow etc/shadow- etc/gshadow etc/gshadow- etc/sudoers etc/sudoers.d etc/ssl/private
         etc/krb5.keytab etc/kubernetes etc/wireguard etc/openvpn etc/ipsec.secrets

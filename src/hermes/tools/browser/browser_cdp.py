@@ -16,7 +16,8 @@ _ALLOWED_DOMAINS = frozenset(
 )
 """Domains that stay inside the page; others reach the browser, files or other proxies."""
 _DENIED_METHODS = frozenset(
-    {"DOM.setFileInputFiles", "Page.setDownloadBehavior", "Page.setInterceptFileChooserDialog"}
+    "DOM.setFileInputFiles Input.dispatchDragEvent Page.setDownloadBehavior "
+    "Page.setInterceptFileChooserDialog".split()
 )
 _MAX_CHARS = 40_000
 

@@ -588,3 +588,181 @@ git log -1 --format=%cd > build/date.txt
 """.strip().splitlines()  # fmt: skip
 ORDINARY[ORDINARY.index("cat > src/hello.py <<'EOF'")] += "\ndef main():\n    print('hi')\n\nEOF"
 """Everyday work of an agent in a project; in a sandbox almost none of it may ask."""
+
+ORDINARY += [
+    block.strip("\n")
+    for block in r"""
+python3 - <<'EOF'
+import json, pathlib
+data = json.loads(pathlib.Path("package.json").read_text())
+print(sorted(data["dependencies"]))
+EOF
+---
+cat > tests/test_login.py <<'EOF'
+from app import login
+
+def test_login(client):
+    assert login(client, "ann", "rm -rf /")
+EOF
+pytest -q tests/test_login.py
+---
+cat >> .gitignore <<EOF
+build/
+*.log
+EOF
+git add .gitignore
+---
+git commit -F - <<'EOF'
+Fix the pager
+
+It skipped the last page; see git push --force in the notes.
+EOF
+---
+node <<'EOF'
+const fs = require("fs");
+console.log(Object.keys(JSON.parse(fs.readFileSync("tsconfig.json"))));
+EOF
+---
+for dir in services/*/; do
+  echo "== $dir"
+  (cd "$dir" && go test ./... 2>&1 | tail -3)
+done
+---
+set -e
+python -m venv .venv-test
+. .venv-test/bin/activate
+python -m pytest -q
+deactivate
+rm -rf .venv-test
+---
+npm run dev > dev.log 2>&1 &
+PID=$!
+sleep 3
+curl -s http://localhost:5173/ | head -5
+kill $PID
+---
+sqlite3 dev.db <<'SQL'
+CREATE TABLE t (a TEXT);
+DROP TABLE IF EXISTS old;
+SELECT count(*) FROM t;
+SQL
+---
+if ! ruff check .; then
+  ruff check --fix .
+  git diff --stat
+fi
+---
+while ! curl -sf localhost:8000/health; do sleep 0.2; done; echo up
+---
+case "$(uname -s)" in Linux) make linux ;; *) make other ;; esac
+---
+find . -name '*.test.ts' -not -path './node_modules/*' | while read -r f; do
+  grep -L 'describe(' "$f"
+done
+---
+git log --since="1 week ago" --pretty=format:'%h|%an|%s' | awk -F'|' '{print $2}' | sort | uniq -c
+---
+python -c "
+import ast, sys
+for path in sys.argv[1:]:
+    ast.parse(open(path).read())
+" src/*.py
+---
+tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT && tar xzf dist/app.tar.gz -C "$tmp" && ls "$tmp"
+---
+function count() { wc -l < "$1"; }; for f in *.py; do count "$f"; done
+---
+diff <(jq -S . a.json) <(jq -S . b.json) && echo same
+---
+perl -pi -e 's/\bfoo\b/bar/g' src/*.c
+---
+git diff HEAD --name-only --diff-filter=AM | grep '\.py$' | xargs -r black --check
+---
+git worktree add ../feature feature || git worktree add wt/feature feature
+---
+docker compose -f docker-compose.yml config
+---
+psql -h localhost -U dev -c 'select 1'
+---
+redis-cli -p 6379 ping
+---
+openssl rand -hex 16 > .secret.example
+---
+ssh-keygen -lf deploy_key.pub
+---
+xargs -a files.txt -I{} cp {} backup/
+---
+{ echo "# Changes"; git log --oneline -20; } > CHANGES.md
+---
+ls -t logs/*.log | tail -n +6 | xargs -r rm --
+---
+rsync -a --delete src/ build/src/
+---
+sed -i "s/^version = .*/version = \"$(cat VERSION)\"/" pyproject.toml
+---
+env -u DATABASE_URL python manage.py check
+---
+timeout 120 bash -c 'until nc -z localhost 5432; do sleep 1; done'
+---
+PGPASSWORD=dev createdb -h localhost app_test
+---
+exec 3>&1; make 2>&1 >&3 | tee err.log
+---
+test -z "$(gofmt -l .)" || { gofmt -d .; exit 1; }
+---
+printf '%s\n' "${PATH//:/$'\n'}"
+---
+shopt -s globstar; wc -l **/*.ts | tail -1
+---
+read -r major minor _ <<< "$(python3 -c 'import sys; print(*sys.version_info[:2])')"; echo $major
+""".split("---\n")
+]
+LEAVING = r"""
+git fetch origin
+git pull --rebase
+git clone https://github.com/psf/requests.git
+git clone --depth 1 https://github.com/org/repo vendor/repo
+git stash && git checkout main && git pull && git stash pop
+git push
+git push -u origin feature/login
+git add -A && git commit -m x && git push
+python -m pip install -r requirements.txt
+source venv/bin/activate && pip install -e '.[dev]'
+pip install requests
+pip install -e .
+pip install 'django>=4,<5' pytest
+pip install --upgrade pip
+uv sync
+uv add httpx
+uv lock --upgrade
+poetry install
+poetry add --group dev black
+poetry lock --no-update
+pipenv install --dev
+npm install
+npm ci
+npm i -D typescript @types/node
+npm publish
+pnpm install --frozen-lockfile
+pnpm add zod
+yarn install --frozen-lockfile
+yarn add -D jest
+bun install
+cargo add serde --features derive
+cargo update -p tokio
+cargo publish
+go get golang.org/x/sync@latest
+bundle install
+composer install
+composer require monolog/monolog
+rm -rf node_modules && npm install
+[ -d node_modules ] || npm ci
+docker build -t app .
+curl -sSL https://api.github.com/repos/psf/requests | jq .stargazers_count
+curl -I https://example.com
+curl -O https://example.com/data.csv
+curl -fsSL https://example.com/schema.json -o schema.json
+wget -q https://example.com/dataset.zip
+wget -O data.json https://example.com/data.json
+""".strip().splitlines()  # fmt: skip
+"""Ordinary, too, but they cannot work inside the walls: each asks for what it needs."""
