@@ -48,7 +48,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 sys.addaudithook(_audit)
 
 _REAL = re.compile(
-    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh", re.I
+    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain",
+    re.I,
 )
 """What the reasons of such skips speak of."""
 
@@ -96,6 +97,7 @@ _LONGEST = (
     "server/test_fuzz",
     "flow/browser",
     "e2e/test_store_kill",
+    "e2e/test_toolchains",
     "e2e/test_escapes",
     "flow/test_backend_docker",
     "e2e/test_oneshot",
@@ -106,8 +108,9 @@ _LONGEST = (
     "unit/exec/command_policy",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
-_HEAVY = (*_LONGEST[:4], "flow/test_backend_docker")
-"""Minutes of kills and fuzzing, a browser, a daemon: `make e2e` runs them, `make test` does not."""
+_HEAVY = (*_LONGEST[:5], "flow/test_backend_docker")
+"""Minutes of kills and fuzzing, a browser, toolchains, a daemon: `make e2e` runs them, `make test`
+does not."""
 _PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
 """Files that several workers share, and what a case's name says about its share."""
 

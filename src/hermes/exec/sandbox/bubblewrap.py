@@ -51,6 +51,8 @@ def plan_launch(
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
         guards = PathGuards()
+    if f"{workspace}/.git" in guards.placeholders:  # go takes it for a repository
+        inside["GOFLAGS"] = f"{inside.get('GOFLAGS', '')} -buildvcs=false".strip()
     mounts = _plan_mounts(policy, workspace, guards, inside.get("HOME", ""))
     if "HOME" in inside:
         home = os.path.realpath(inside["HOME"])

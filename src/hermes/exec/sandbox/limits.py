@@ -17,9 +17,9 @@ _GB = 1024**3
 def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
     """Control groups limit the commands of a session together, where we may create them.
 
-    Where we may not, memory is limited per process by its address space, generously, because
-    runtimes reserve much more than they use. The number of processes is then limited for the user
-    as a whole, on top of those that already run; root is not bound by it.
+    Where we may not, memory is limited per process, generously, and only what it can write to: of
+    addresses runtimes reserve more than machines have. The number of processes is then limited for
+    the user as a whole, on top of those that already run; root is not bound by it.
     """
     memory = _find_memory_limit(limits)
     always = [
@@ -27,7 +27,7 @@ def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, limits.open_files),
     ]
-    fallback = [(resource.RLIMIT_AS, limits.memory or max(memory, 16 * _GB))]
+    fallback = [(resource.RLIMIT_DATA, limits.memory or max(memory, 16 * _GB))]
     if os.geteuid():
         fallback.append((resource.RLIMIT_NPROC, limits.processes + _count_tasks(os.geteuid())))
     return {

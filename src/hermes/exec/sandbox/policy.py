@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.sandbox.path_rules import find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
-from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS
+from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
@@ -153,7 +153,11 @@ def build_policy(
     hidden += _find_private_settings("/etc")
     plantable = find_plantable_paths(workspace, user_home, PROGRAMS)
     programs = _list_existing(user_home, PROGRAMS)
-    caches = [p for p in _list_existing(user_home, CACHES) if not p.is_relative_to(workspace)]
+    caches, renewable = (
+        [path for path in _list_existing(user_home, names) if not path.is_relative_to(workspace)]
+        for names in (CACHES, RENEWABLE)
+    )
+    links = [p for top in (*programs, *caches) for p in _list_links(top, caches, renewable)]
     return SandboxPolicy(
         mode,
         workspace,
@@ -163,8 +167,8 @@ def build_policy(
         plantable.removed_after,
         network,
         tuple(programs),
-        caches=tuple(caches),
-        home_links=tuple((str(p.relative_to(user_home)), p) for p in (*programs, *caches)),
+        caches=(*caches, *renewable),
+        home_links=tuple((str(p.relative_to(user_home)), p) for p in dict.fromkeys(links)),
     )
 
 
@@ -214,6 +218,21 @@ def _is_system_folder(home: Path) -> bool:
 
 def _resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def _list_links(
+    path: Path, caches: Collection[Path], renewable: Collection[Path]
+) -> Iterator[Path]:
+    """The largest trees at `path` that leave each cache a folder of its own."""
+    if path in renewable:
+        return
+    if not any(cache.is_relative_to(path) for cache in (*caches, *renewable)):
+        yield path
+        return
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if path not in caches or entry.is_dir():  # files there are locks and marks
+                yield from _list_links(path / entry.name, caches, renewable)
 
 
 def _list_existing(folder: Path, names: Iterable[str]) -> list[Path]:

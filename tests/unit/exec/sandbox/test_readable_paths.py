@@ -53,16 +53,20 @@ async def test_tools_of_a_home_run_and_their_secrets_do_not_show(
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("SECRET\n")
     lines = [f"cat $HOME/{name} {home / name}" for name in SECRETS]
-    for name in toolchain.programs:
+    programs = [name for name in toolchain.programs if name not in toolchain.caches]
+    for name in programs:
         (home / name).mkdir(parents=True, exist_ok=True)
         (home / name / "tool").write_text("#!/bin/sh\necho ran\n")
         (home / name / "tool").chmod(0o755)
-        lines += [f"{home / name}/tool", f"$HOME/{name}/tool", f"echo no > $HOME/{name}/planted"]
-    for name in toolchain.caches:
-        (home / name).mkdir(parents=True, exist_ok=True)
-        (home / name / "entry").write_text("cached\n")
-        lines += [f"cat $HOME/{name}/entry", f"echo x > $HOME/{name}/new && rm $HOME/{name}/entry"]
-        lines += [f"cat $HOME/{name}/new"]
+        lines += [f"{home / name}/tool", f"$HOME/{name}/tool"]
+    caches = (*toolchain.caches, *toolchain.renewable)
+    for name in caches:
+        (home / name / "in").mkdir(parents=True, exist_ok=True)
+        (home / name / "in/entry").write_text("cached\n")
+        lines += [f"cat {home / name}/in/entry", f"cat $HOME/{name}/in/entry"]
+        lines += [f"mkdir -p $HOME/{name}; echo x > $HOME/{name}/new && cat $HOME/{name}/new"]
+        lines += [f"rm -r {home / name}/in && echo removed"]
+    lines += [f"echo no > $HOME/{name}/planted" for name in programs]
     walls = build_policy("workspace-write", work, tmp_path / "agent", home)
     out = OutputCapture(50_000, tmp_path / "spill")
     env = {**ENV, "HOME": str(home)}
@@ -70,11 +74,14 @@ async def test_tools_of_a_home_run_and_their_secrets_do_not_show(
     out.close()
     words = out.text().split("\n")
     assert "SECRET" not in out.text()
-    assert words.count("ran") == 2 * len(toolchain.programs)
-    assert words.count("cached") == len(toolchain.caches)
-    assert words.count("x") == (len(toolchain.caches) if tier.level == 1 else 0)
-    for name in toolchain.caches:
-        assert [p.name for p in (home / name).iterdir()] == ["entry"], "the home is as it was"
+    overlaid = tier.level == 1
+    assert words.count("ran") == 2 * len(programs)
+    begun_empty = 0 if overlaid else len(toolchain.renewable)
+    assert words.count("cached") == 2 * len(caches) - begun_empty
+    assert words.count("x") == len(caches)
+    assert words.count("removed") == (len(caches) if overlaid else 0)
+    for name in caches:
+        assert [p.name for p in (home / name).iterdir()] == ["in"], "the home is as it was"
     assert not list(home.rglob("planted"))
 
 
