@@ -102,12 +102,16 @@ class SetupInstructions(TypedDict, total=False):
     landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
     """Handled file accesses, network accesses and scopes; and what is allowed beneath each path."""
     seccomp: tuple[int, bytes]
-    """Number of the seccomp system call on this machine, and the filter program."""
+    """Number of the seccomp system call on this machine, and a filter program that reports calls
+    to the supervisor."""
     writable: list[bytes]
-    """Where the syscall broker may change files; present when the filter notifies it."""
+    """Where the syscall broker may change files."""
     readonly: list[bytes]
     """Exceptions to `writable`."""
     workspace: bytes
     """Where the syscall broker creates and removes what Landlock cannot allow."""
-    proxy_address: tuple[str, int]
-    """The only address that sockets may be connected to."""
+    shared_memory: bytes
+    """A folder created for the command and removed after it, which it finds at /dev/shm."""
+    proxy: tuple[str, int] | bytes
+    """The egress proxy's address, or the path of its socket: where connections may lead besides
+    the sockets of the same session."""

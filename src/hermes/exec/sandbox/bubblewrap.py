@@ -26,8 +26,8 @@ _SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
-    --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
-    --proc /proc --dev /dev
+    --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try --disable-userns
+    --cap-drop ALL --die-with-parent --new-session --proc /proc --dev /dev
 """.split()
 
 
@@ -67,7 +67,7 @@ def plan_launch(
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
-    table, _ = seccomp.MACHINES[os.uname().machine]
+    table, number = seccomp.MACHINES[os.uname().machine]
     files = [seccomp.build_namespace_filter(table), b"\0".join(os.fsencode(o) for o in options)]
     setup: SetupInstructions = {
         **resources,
@@ -80,6 +80,10 @@ def plan_launch(
         "memory_files": files,
         "wrapped": True,
     }
+    if seccomp.can_broker_sockets():
+        setup["seccomp"] = number, seccomp.build_connect_filter(table)
+    if policy.network:
+        setup["proxy"] = os.fsencode(os.path.realpath(policy.network))
     root = os.fsencode(workspace)
     if policy.mode == "workspace-write" and not is_bare_repository(root):
         setup["not_bare"] = root
