@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import socket
 import struct
@@ -39,6 +40,7 @@ _NO_ROOT_PRIVILEGES = 0x2F
 _CAPABILITY_VERSION = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
+_ESCAPE = re.compile(rb"\\(\d{3})")
 
 
 class ChildSetup:
@@ -103,13 +105,12 @@ class ChildSetup:
             os.dup2(self._status[1], STATUS_FD)
             join_network(self._network) if self._network else create_network()
             diagnosis = [open_diagnosis()]
-        covers = self._instructions.get("covered_links")
-        copies = self._instructions.get("private_copies")
-        if covers or copies:
             check_result(load_libc().unshare(_NEWNS))  # bubblewrap then copies it
             check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
-            _cover_links(covers or [])
-            _overlay_folders(copies or [], self._instructions.get("copy_bytes", 0))
+            _detach_pipes(self._instructions["detached"], self._instructions["scratch"])
+            _cover_links(self._instructions["covered_links"])
+            copies = self._instructions["private_copies"]
+            _overlay_folders(copies, self._instructions["copy_bytes"])
         for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
             os.dup2(_create_memory_file(content), number)
         _set_limits(limits)
@@ -198,6 +199,30 @@ def _overlay_folders(folders: list[bytes], size: int) -> None:
         options = b"lowerdir=/proc/self/fd/%d,upperdir=%b/upper,workdir=%b/work,userxattr"
         mount(b"overlay", folder, b"overlay", 0, options % (lower, folder, folder))
         os.close(lower)
+
+
+def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
+    """Mount a read-only overlay on each folder, where the kernel can: to it, named pipes and
+    sockets in it are not those that programs outside have open. What is mounted below stays."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [_ESCAPE.sub(_unescape_byte, line.split(b" ", 5)[4]) for line in file]
+    for folder in folders:
+        below: list[tuple[bytes, int]] = []
+        for point in sorted(p for p in set(points) if p.startswith(folder + b"/")):
+            if not any(point.startswith(other + b"/") for other, _ in below):
+                below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
+        lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        options = b"lowerdir=/proc/self/fd/%d:%b,userxattr" % (lower, empty)
+        done = load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0
+        for point, tree in below:
+            if done:
+                make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, point, _EMPTY_PATH)
+            os.close(tree)
+        os.close(lower)
+
+
+def _unescape_byte(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 8)])
 
 
 def _cover_links(links: list[bytes]) -> None:

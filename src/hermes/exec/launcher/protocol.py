@@ -82,6 +82,8 @@ class SetupInstructions(TypedDict, total=False):
     not_bare: bytes
     """A folder that must not become a bare repository. Nothing can occupy the necessary name
     without showing up in every listing, so a HEAD created in it is renamed afterwards."""
+    detached: list[bytes]
+    """Read-only folders whose sockets and named pipes must not lead to programs outside."""
     covered_links: list[bytes]
     """Protected symbolic links, covered by a mount of their target so that nobody can replace
     them."""
@@ -90,7 +92,7 @@ class SetupInstructions(TypedDict, total=False):
     copy_bytes: int
     """The most it may write to each of them."""
     scratch: bytes
-    """A folder created for the command and removed after it."""
+    """A folder created for the command and removed after it; with namespaces it stays empty."""
     scratch_links: list[tuple[bytes, bytes]]
     """Links created in it: their names and targets."""
     memory_files: list[bytes]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -74,6 +74,8 @@ def plan_launch(
         "placeholders": [os.fsencode(path) for path in guards.placeholders],
         "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
         "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
+        "scratch": os.fsencode(f"/tmp/hermes-{os.urandom(8).hex()}"),
+        "detached": [os.fsencode(path) for path in _list_detachable(policy, mounts)],
         "covered_links": [os.fsencode(path) for path in guards.links],
         "private_copies": [os.fsencode(path) for path in copies],
         "copy_bytes": scratch,
@@ -118,6 +120,16 @@ def _plan_mounts(
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
     return mounts | dict.fromkeys(map(os.path.realpath, policy.writable), "write")
+
+
+def _list_detachable(policy: SandboxPolicy, mounts: Mapping[str, MountKind]) -> Iterator[str]:
+    """Folders of the system and of tools. Not those that a person granted: an overlay does not
+    show what is exchanged in them meanwhile."""
+    live = [p for p, kind in mounts.items() if kind == "write" or p == policy.network]
+    stable = map(str, (*policy.readable, *(path for _, path in policy.home_links)))
+    for path in (p for p in stable if mounts.get(p) == "read" and not p.startswith("/sys/")):
+        if _is_folder(path) and not any(f"{p}/".startswith(f"{path}/") for p in live):
+            yield path
 
 
 def _list_writable_folders(workspace: str) -> list[str]:
