@@ -67,10 +67,11 @@ def plan_launch(
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
-    table, number = seccomp.MACHINES[os.uname().machine]
+    table, _ = seccomp.MACHINES[os.uname().machine]
     files = [seccomp.build_namespace_filter(table), b"\0".join(os.fsencode(o) for o in options)]
     setup: SetupInstructions = {
         **resources,
+        **_socket_instructions(policy),
         "placeholders": [os.fsencode(path) for path in guards.placeholders],
         "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
         "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
@@ -82,16 +83,24 @@ def plan_launch(
         "memory_files": files,
         "wrapped": True,
     }
-    if seccomp.can_broker_sockets():
-        setup["seccomp"] = number, seccomp.build_connect_filter(table)
-    if policy.network:
-        setup["proxy"] = os.fsencode(os.path.realpath(policy.network))
     root = os.fsencode(workspace)
     if policy.mode == "workspace-write" and not is_bare_repository(root):
         setup["not_bare"] = root
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
+
+
+def _socket_instructions(policy: SandboxPolicy) -> SetupInstructions:
+    """Connections are reported to the supervisor, which keeps them inside or leads them to the
+    proxy."""
+    table, number = seccomp.MACHINES[os.uname().machine]
+    found: SetupInstructions = {}
+    if seccomp.can_broker_sockets():
+        found["seccomp"] = number, seccomp.build_connect_filter(table)
+    if policy.network:
+        found["proxy"] = os.fsencode(os.path.realpath(policy.network))
+    return found
 
 
 def _plan_mounts(
@@ -125,7 +134,9 @@ def _plan_mounts(
 def _list_detachable(policy: SandboxPolicy, mounts: Mapping[str, MountKind]) -> Iterator[str]:
     """Folders of the system and of tools. Not those that a person granted: an overlay does not
     show what is exchanged in them meanwhile."""
-    live = [p for p, kind in mounts.items() if kind == "write" or p == policy.network]
+    live = [p for p, kind in mounts.items() if kind == "write"]
+    live += map(os.path.realpath, (str(policy.workspace), policy.network or "/"))
+    live += (str(overlay.source) for overlay in policy.overlays)
     stable = map(str, (*policy.readable, *(path for _, path in policy.home_links)))
     for path in (p for p in stable if mounts.get(p) == "read" and not p.startswith("/sys/")):
         if _is_folder(path) and not any(f"{p}/".startswith(f"{path}/") for p in live):
