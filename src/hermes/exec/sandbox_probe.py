@@ -20,7 +20,7 @@ from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.sandbox import seatbelt
 from hermes.exec.sandbox.policy import SandboxPolicy, SandboxTier
-from hermes.exec.sandbox.seccomp import MACHINES
+from hermes.exec.sandbox.seccomp import MACHINES, can_broker_sockets
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ BWRAP_PATHS = (
 )
 """Never looked up on PATH, which may contain folders that others can write to."""
 _LANDLOCK_CREATE = 444
-_PROBE_VERSION = 1
+_PROBE_VERSION = 2
 """Increased when the sandbox changes so much that an earlier result no longer holds."""
 _CACHE_FILE = "sandbox.json"
 _KERNEL_SETTINGS = (
@@ -48,14 +48,15 @@ _CGROUPS_FOUND = "control groups limit memory and processes"
 _LOST_ALWAYS = ("the number of files in the workspace; only the size of each is limited",)
 _LOST_WITHOUT_NAMESPACES = (
     "the list of processes and their command lines, which commands can read",
-    "private /tmp and home: they are an ordinary folder, and there is no /dev/shm",
-    "use of sockets on loopback or in the file system: only a granted proxy can be reached",
+    "private /tmp and home: they are an ordinary folder",
+    "ports of commands from other programs of this machine; they may take any above 1023",
 )
 _LOST_WITH_SEATBELT = (
     "servers on loopback: commands can neither offer nor reach one, except the granted proxy",
     "anything, perhaps: this confinement has never been tried on a Mac",
 )
 _PORTABLE_ATTEMPTS = ("write_outside", "read_hidden", "reach_network", "signal_agent")
+_LOST_BEFORE_5_6 = "sockets that other programs open in visible folders while a command runs"
 _LOST_ALL = ("anything: commands can do what this user can, so all but reading needs approval",)
 _ATTEMPTS = {
     "write_outside": "write outside the workspace",
@@ -144,13 +145,14 @@ def list_candidates() -> list[SandboxTier]:
     always = _LOST_ALWAYS if has_cgroups else (*_LOST_ALWAYS, _describe_missing_cgroups())
     evidence = (_CGROUPS_FOUND,) if has_cgroups else ()
     if bwrap:
-        found.append(SandboxTier(1, _TIER_NAMES[1], evidence, always, version, bwrap))
+        lost = always if can_broker_sockets() else (*always, _LOST_BEFORE_5_6)
+        found.append(SandboxTier(1, _TIER_NAMES[1], evidence, lost, version, bwrap))
     if version:
-        lost = [*_LOST_WITHOUT_NAMESPACES, *always]
+        lost = (*_LOST_WITHOUT_NAMESPACES, *always)
         if version < 6:
-            lost.append("other processes of this user from signals (Landlock before version 6)")
+            lost += ("other processes of this user from signals (Landlock before version 6)",)
         name = f"{_TIER_NAMES[2]} (version {version})"
-        found.append(SandboxTier(2, name, evidence, tuple(lost), version))
+        found.append(SandboxTier(2, name, evidence, lost, version))
     return found
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import socket
 import struct
 
 from hermes.exec.launcher import cgroup, syscall_broker
+from hermes.exec.launcher.file_broker import WorkspaceArea
 from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
 from hermes.exec.launcher.placeholders import (
     RENAMED_HEAD,
@@ -23,8 +25,10 @@ from hermes.exec.launcher.placeholders import (
     release_name,
 )
 from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
+from hermes.exec.launcher.session_network import create_network, join_network, open_diagnosis
+from hermes.exec.launcher.socket_broker import SocketGrants
 
-_NEWNS, _NEWUSER, _MS_PRIVATE = 0x00020000, 0x10000000, 0x44000
+_NEWNS, _MS_PRIVATE = 0x00020000, 0x44000
 _MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
 _SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _OPEN_TREE, _MOVE_MOUNT, _EMPTY_PATH = 428, 429, 4
@@ -36,18 +40,23 @@ _NO_ROOT_PRIVILEGES = 0x2F
 _CAPABILITY_VERSION = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
+_ESCAPE = re.compile(rb"\\(\d{3})")
 
 
 class ChildSetup:
     """What a supervisor sets up for its command and releases when all of it has ended."""
 
-    def __init__(self, instructions: SetupInstructions, groups: list[str]) -> None:
+    def __init__(
+        self, instructions: SetupInstructions, groups: list[str], network: list[int]
+    ) -> None:
         self.listener = -1
         """Descriptor on which the command's seccomp filter sends requests, or -1."""
         self._instructions = instructions
         self._placeholders: list[tuple[bytes, int]] = []
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
+        self._network = network
+        """The namespaces of the session's network; empty: the command has its own."""
         self._has_cgroup_limits = False
         self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
@@ -81,22 +90,27 @@ class ChildSetup:
             self._has_cgroup_limits = cgroup.set_limits(self._groups, *limits)
         if self.is_wrapped:
             self._status = os.pipe()
-        if "writable" in self._instructions:
+        if memory := self._instructions.get("shared_memory"):
+            os.mkdir(memory, 0o700)
+        if "seccomp" in self._instructions:
             self._channel = socket.socketpair()
 
     def confine_child(self) -> None:
         """In the process that becomes the command."""
+        diagnosis: list[socket.socket] = []
         limits = list(self._instructions.get("limits", ()))
         if not self._has_cgroup_limits:
             limits += self._instructions.get("fallback_limits", ())
         if self.is_wrapped:
             os.dup2(self._status[1], STATUS_FD)
-        covers = self._instructions.get("covered_links")
-        copies = self._instructions.get("private_copies")
-        if covers or copies:
-            _enter_mount_namespace()
-            _cover_links(covers or [])
-            _overlay_folders(copies or [], self._instructions.get("copy_bytes", 0))
+            join_network(self._network) if self._network else create_network()
+            diagnosis = [open_diagnosis()]
+            check_result(load_libc().unshare(_NEWNS))  # bubblewrap then copies it
+            check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+            _detach_pipes(self._instructions["detached"], self._instructions["scratch"])
+            _cover_links(self._instructions["covered_links"])
+            copies = self._instructions["private_copies"]
+            _overlay_folders(copies, self._instructions["copy_bytes"])
         for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
             os.dup2(_create_memory_file(content), number)
         _set_limits(limits)
@@ -105,9 +119,8 @@ class ChildSetup:
         if "landlock" in self._instructions:
             _restrict_by_landlock(*self._instructions["landlock"])
         if "seccomp" in self._instructions:
-            _install_seccomp(
-                *self._instructions["seccomp"], report=self._channel and self._channel[1]
-            )
+            assert self._channel
+            _install_seccomp(*self._instructions["seccomp"], self._channel[1], diagnosis)
 
     def finish_start(self) -> None:
         """In the supervisor, once the command runs or has failed to start."""
@@ -118,20 +131,25 @@ class ChildSetup:
             ours, theirs = self._channel
             ours.setblocking(False)
             with ours, theirs, contextlib.suppress(BlockingIOError):
-                _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+                _, fds, _, _ = socket.recv_fds(ours, 1, 2)
                 self.listener = fds[0] if fds else -1
+                self._grants = self._build_grants(*fds[1:])
                 syscall_broker.enable_sync_wakeup(self.listener)
+
+    def _build_grants(self, diagnosis: int = -1) -> syscall_broker.BrokerGrants:
+        given = self._instructions
+        area = WorkspaceArea(
+            given.get("workspace", b""),
+            given.get("writable", []),
+            given.get("readonly", []),
+            given.get("shared_memory", b""),
+        )
+        sock = socket.socket(fileno=diagnosis) if diagnosis >= 0 else None
+        return syscall_broker.BrokerGrants(area, SocketGrants(given.get("proxy"), sock))
 
     def answer_syscall(self) -> None:
         """Answer one request of the seccomp filter."""
-        given = self._instructions
-        grants = syscall_broker.BrokerGrants(
-            given["writable"],
-            given["readonly"],
-            given.get("proxy_address"),
-            given.get("workspace", b""),
-        )
-        if not syscall_broker.answer_request(self.listener, grants):
+        if not syscall_broker.answer_request(self.listener, self._grants):
             os.close(self.listener)
             self.listener = -1
 
@@ -164,23 +182,10 @@ class ChildSetup:
         if (folder := self._instructions.get("not_bare")) and is_bare_repository(folder):
             with contextlib.suppress(OSError):
                 os.rename(folder + b"/HEAD", folder + b"/" + RENAMED_HEAD)
-        if scratch := self._instructions.get("scratch"):
+        given = self._instructions
+        for made in (given.get("scratch"), given.get("shared_memory")):
             with contextlib.suppress(OSError, RecursionError):
-                _remove_tree(scratch)
-
-
-def _enter_mount_namespace() -> None:
-    """Enter a new mount namespace, which bubblewrap then copies."""
-    uid, gid = os.getuid(), os.getgid()
-    check_result(load_libc().unshare(_NEWNS | _NEWUSER))
-    for name, line in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{uid} {uid} 1"),
-        ("gid_map", f"{gid} {gid} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(line)
-    check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+                _remove_tree(made or b"")
 
 
 def _overlay_folders(folders: list[bytes], size: int) -> None:
@@ -194,6 +199,30 @@ def _overlay_folders(folders: list[bytes], size: int) -> None:
         options = b"lowerdir=/proc/self/fd/%d,upperdir=%b/upper,workdir=%b/work,userxattr"
         mount(b"overlay", folder, b"overlay", 0, options % (lower, folder, folder))
         os.close(lower)
+
+
+def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
+    """Mount a read-only overlay on each folder, where the kernel can: to it, named pipes and
+    sockets in it are not those that programs outside have open. What is mounted below stays."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [_ESCAPE.sub(_unescape_byte, line.split(b" ", 5)[4]) for line in file]
+    for folder in folders:
+        below: list[tuple[bytes, int]] = []
+        for point in sorted(p for p in set(points) if p.startswith(folder + b"/")):
+            if not any(point.startswith(other + b"/") for other, _ in below):
+                below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
+        lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        options = b"lowerdir=/proc/self/fd/%d:%b,userxattr" % (lower, empty)
+        done = load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0
+        for point, tree in below:
+            if done:
+                make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, point, _EMPTY_PATH)
+            os.close(tree)
+        os.close(lower)
+
+
+def _unescape_byte(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 8)])
 
 
 def _cover_links(links: list[bytes]) -> None:
@@ -257,16 +286,18 @@ def _restrict_by_landlock(handled: tuple[int, int, int], rules: list[tuple[bytes
     os.close(ruleset)
 
 
-def _install_seccomp(number: int, program: bytes, *, report: socket.socket | None) -> None:
+def _install_seccomp(
+    number: int, program: bytes, report: socket.socket, passed_on: list[socket.socket]
+) -> None:
+    """Install a filter, and send the descriptor on which it reports calls to the supervisor."""
     import ctypes
 
     code = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     check_result(load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    listener = make_syscall(number, _FILTER, _NEW_LISTENER if report else 0, fprog)
-    if report:
-        socket.send_fds(report, [b"l"], [listener])
-        os.close(listener)
+    listener = make_syscall(number, _FILTER, _NEW_LISTENER, fprog)
+    socket.send_fds(report, [b"l"], [listener, *(sock.fileno() for sock in passed_on)])
+    os.close(listener)
 
 
 def _remove_tree(folder: bytes, inside: int | None = None) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterator
@@ -53,6 +54,8 @@ class SyscallCaller(NamedTuple):
     """0: x86_64, 1: aarch64"""
     read_text: Callable[[int], bytes]
     """Reads the string at an address of its memory."""
+    read_memory: Callable[[int, int], bytes]
+    """Reads this many bytes at an address of its memory."""
     check_alive: Callable[[], None]
     """Raises OSError when it has ended, after which its number may belong to another process."""
     give_descriptor: Callable[[int, bool], int]
@@ -66,6 +69,8 @@ class WorkspaceArea(NamedTuple):
     landlock_writable: list[bytes]
     """Trees that Landlock opens for writing."""
     protected: list[bytes]
+    shared_memory: bytes
+    """The folder that the command finds at /dev/shm."""
 
     def landlock_allows(self, folder: bytes) -> bool:
         """Whether Landlock lets the command create, change and remove things there."""
@@ -82,7 +87,9 @@ class WorkspaceArea(NamedTuple):
 
     def is_broker_path(self, path: bytes) -> bool:
         """Whether the command may change this although the kernel would refuse it."""
-        if not path.startswith(self.workspace + b"/"):
+        if path.startswith(self.shared_memory + b"/"):
+            return True
+        if not self.workspace or not path.startswith(self.workspace + b"/"):
             return False
         below = path + b"/"
         return not any(
@@ -105,7 +112,7 @@ def perform_call(name: str, args: list[int], caller: SyscallCaller, area: Worksp
         case "mkdir" | "mkdirat":
             with (
                 _resolve_writable(caller, area, (words[0], words[1])) as entry,
-                _caller_umask(caller.pid),
+                use_caller_umask(caller.pid),
             ):
                 os.mkdir(entry.last, words[2] & 0o1777, dir_fd=entry.folder)
         case "unlink" | "rmdir" | "unlinkat":
@@ -131,8 +138,8 @@ def _move_or_link(name: str, args: list[int], caller: SyscallCaller, area: Works
     """Rename or link, which concern two paths."""
     flags = 0 if name == "renameat" else args[4] & 0xFFFFFFFF
     with (
-        _resolve_entry(caller, (args[0], args[1])) as source,
-        _resolve_entry(caller, (args[2], args[3])) as target,
+        _resolve_entry(caller, area, (args[0], args[1])) as source,
+        _resolve_entry(caller, area, (args[2], args[3])) as target,
     ):
         if area.landlock_allows(source.parent) and area.landlock_allows(target.parent):
             raise LeaveToKernel
@@ -169,7 +176,7 @@ def _open_file(
 ) -> int:
     if flags & (os.O_PATH | os.O_DIRECTORY | _TMPFILE):
         raise LeaveToKernel
-    with _resolve_entry(caller, where) as entry:
+    with _resolve_entry(caller, area, where) as entry:
         if area.landlock_allows(entry.parent):
             raise LeaveToKernel
         fd = _open_existing(caller, area, entry, flags)
@@ -214,7 +221,7 @@ def _create_file(
         raise LeaveToKernel
     caller.check_alive()
     how = flags & (_OPEN_FLAGS | os.O_EXCL) | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _caller_umask(caller.pid):  # never waits: somebody may have put a pipe there meanwhile
+    with use_caller_umask(caller.pid):  # never waits: somebody may have put a pipe there meanwhile
         fd = os.open(entry.last, how | os.O_NONBLOCK, mode & 0o1777, dir_fd=entry.folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -245,34 +252,43 @@ def _resolve_writable(
     caller: SyscallCaller, area: WorkspaceArea, where: tuple[int, int]
 ) -> Iterator[FolderEntry]:
     """The entry at `where`, if the broker may create or remove something there."""
-    with _resolve_entry(caller, where) as entry:
+    with _resolve_entry(caller, area, where) as entry:
         if area.landlock_allows(entry.parent) or not area.is_broker_path(entry.path):
             raise LeaveToKernel
         caller.check_alive()
         yield entry
 
 
+def _resolve_entry(
+    caller: SyscallCaller, area: WorkspaceArea, where: tuple[int, int]
+) -> contextlib.AbstractContextManager[FolderEntry]:
+    return resolve_path(caller, area, where[0], caller.read_text(where[1]))
+
+
 @contextlib.contextmanager
-def _resolve_entry(caller: SyscallCaller, where: tuple[int, int]) -> Iterator[FolderEntry]:
-    path = caller.read_text(where[1])
+def resolve_path(
+    caller: SyscallCaller, area: WorkspaceArea, base: int, path: bytes
+) -> Iterator[FolderEntry]:
+    """The entry that the caller means by a path, relative to one of its descriptors."""
     plain = path.rstrip(b"/")
     folder, _, last = plain.rpartition(b"/")
     if last in (b"", b".", b".."):
         raise LeaveToKernel
     if plain != path:
         last += b"/"
-    if path.startswith(b"/"):
+    if folder == b"/dev/shm":
+        folder = area.shared_memory
+    elif path.startswith(b"/"):
         folder = folder or b"/"
-    with _open_as_caller(caller, where[0], folder, os.O_PATH | os.O_DIRECTORY) as fd:
+    with _open_as_caller(caller, base, folder, os.O_PATH | os.O_DIRECTORY) as fd:
         yield FolderEntry(fd, os.readlink(b"/proc/self/fd/%d" % fd), last)
 
 
 @contextlib.contextmanager
 def _open_as_caller(caller: SyscallCaller, base: int, path: bytes, how: int) -> Iterator[int]:
     """Open a path as the caller would find it."""
-    for prefix in (b"/proc/", b"/dev/"):
-        if path.startswith(prefix):  # to us that is our own process, or no file of a workspace
-            raise LeaveToKernel
+    if path.startswith(b"/proc/") or re.match(rb"/dev/(?!shm/)", path):
+        raise LeaveToKernel  # to us that is our own process, or no file of a workspace
     base = base & 0xFFFFFFFF
     base = base - (1 << 32) if base & 0x80000000 else base
     start = f"/proc/{caller.pid}/cwd" if base == _AT_FDCWD else f"/proc/{caller.pid}/fd/{base}"
@@ -296,7 +312,7 @@ def _is_link(entry: FolderEntry) -> bool:
 
 
 @contextlib.contextmanager
-def _caller_umask(pid: int) -> Iterator[None]:
+def use_caller_umask(pid: int) -> Iterator[None]:
     """Use the caller's umask meanwhile; a supervisor has one thread."""
     theirs = 0o077
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123

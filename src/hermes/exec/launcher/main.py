@@ -10,23 +10,25 @@ import os
 import select
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from hermes.exec.launcher import cgroup
+from hermes.exec.launcher.process_tree import list_descendants, send_signals
 from hermes.exec.launcher.protocol import SESSION_SIZE
+from hermes.exec.launcher.session_network import open_network
 from hermes.exec.launcher.supervisor import (
     become_reaper,
-    list_descendants,
+    name_process,
     open_child_wakeup,
-    send_signals,
     supervise_command,
 )
 
 _SPARE_DELAY = 0.02
 """Seconds after a command has started before the supervisor of the next one is forked."""
-_MAX_FDS = 4
-"""The supervisor's socket, one or two outputs, an input."""
+_MAX_FDS = 6
+"""The supervisor's socket, one or two outputs, an input; the two namespaces of a network."""
 
 
 def main() -> NoReturn:
@@ -34,51 +36,131 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
+    os.chdir("/")
     _close_inherited_fds()
     requests = socket.socket(fileno=0)
     wake = open_child_wakeup()
     become_reaper()
     cgroup.remove_groups()
-    supervisors: set[int] = set()
-    spare: socket.socket | None = None
+    supervisors = _Supervisors()
     session = b" " * SESSION_SIZE
     while True:
-        ready, _, _ = select.select([0, wake], [], [], None if spare else _SPARE_DELAY)
+        timeout = None if supervisors.spare else _SPARE_DELAY
+        ready, _, _ = select.select([0, wake], [], [], timeout)
         if wake in ready:
-            _reap_supervisors(wake, supervisors)
+            supervisors.reap(wake)
         if 0 in ready:
             session, fds, _, _ = socket.recv_fds(requests, SESSION_SIZE, _MAX_FDS)
             if not session:
                 break
-            _assign_supervisor(session, fds, spare, supervisors)
-            spare = None
+            supervisors.assign(session, fds)
         elif not ready:
             with contextlib.suppress(OSError):
-                spare = _fork_supervisor(supervisors, session)  # the next is likely of the same
-    if spare:
-        spare.close()
-    while supervisors:
+                supervisors.spare = supervisors.fork(session)  # the next is likely of the same
+    if supervisors.spare:
+        supervisors.spare[1].close()
+    while supervisors.sessions:
         select.select([wake], [], [])
-        _reap_supervisors(wake, supervisors)
+        supervisors.reap(wake)
     os._exit(0)
 
 
-def _assign_supervisor(
-    session: bytes, fds: Sequence[int], spare: socket.socket | None, supervisors: set[int]
-) -> None:
-    """Give the descriptors of a command to the waiting supervisor, or to a new one."""
+class _Supervisors:
+    """A session has a network as long as one of its commands has a supervisor."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, bytes] = {}
+        """Process of a supervisor -> the session of its command."""
+        self.spare: tuple[int, socket.socket] | None = None
+        """The process that waits for the next command, and the socket to send it over."""
+        self._networks: dict[bytes, list[int]] = {}
+
+    def assign(self, session: bytes, fds: Sequence[int]) -> None:
+        """Give the descriptors of a command to the waiting supervisor, or to a new one."""
+        spare, self.spare = self.spare, None
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        try:
+            if spare:
+                with contextlib.suppress(ConnectionError):  # somebody killed it
+                    self._send_command(spare, session, fds)
+                    return
+            with contextlib.suppress(OSError):  # no process can be forked: the agent sees a hang-up
+                self._send_command(self.fork(session), session, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def fork(self, session: bytes) -> tuple[int, socket.socket]:
+        """Fork a process that prepares what it can for a command of this session and waits for the
+        descriptors of a command."""
+        self._provide_network(session)
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid:
+            theirs.close()
+            self.sessions[pid] = session
+            return pid, ours
+        status = 1
+        try:
+            for fd in [ours.detach(), *(fd for fds in self._networks.values() for fd in fds)]:
+                os.close(fd)
+            _await_command(theirs, session)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def reap(self, wake: int) -> None:
+        """Forget supervisors that have ended, and networks that nobody uses any more."""
+        os.read(wake, 512)
+        strays = False
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                strays |= status != 0 or pid not in self.sessions
+                self.sessions.pop(pid, None)
+                cgroup.remove_groups(pid)
+        for session in self._networks.keys() - set(self.sessions.values()):
+            for fd in self._networks.pop(session):
+                os.close(fd)
+        if strays:  # somebody killed a supervisor, and its processes became ours
+            send_signals(list_descendants(os.getpid(), skip=self.sessions), force=True)
+
+    def _send_command(
+        self, supervisor: tuple[int, socket.socket], session: bytes, fds: Sequence[int]
+    ) -> None:
+        pid, waiting = supervisor
+        with waiting:
+            self.sessions[pid] = session
+            network = self._provide_network(session)
+            socket.send_fds(waiting, [session + bytes([len(fds)])], [*fds, *network])
+
+    def _provide_network(self, session: bytes) -> list[int]:
+        """The namespaces of the session's network; none for commands without a session."""
+        if session.isspace() or sys.platform != "linux":
+            return []
+        if not self._networks.get(session):
+            self._networks[session] = open_network()
+        return self._networks[session]
+
+
+def _await_command(waiting: socket.socket, session: bytes) -> None:
+    """Prepare for a command of this session, wait for one, and supervise it."""
+    os.setsid()  # killing the launcher's process group must not kill supervisors
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    groups = cgroup.join_groups(session.decode().strip())
+    message, fds, _, _ = socket.recv_fds(waiting, SESSION_SIZE + 1, _MAX_FDS)
+    waiting.close()
+    if not fds:
+        return
+    wanted, count = message[:SESSION_SIZE], message[SESSION_SIZE]
+    if wanted != session:
+        left, groups = groups, cgroup.join_groups(wanted.decode().strip())
+        cgroup.leave_groups(left)
     for fd in fds:
         os.set_inheritable(fd, False)
-    try:
-        if spare:
-            with spare, contextlib.suppress(ConnectionError):  # somebody killed it
-                socket.send_fds(spare, [session], fds)
-                return
-        with contextlib.suppress(OSError):  # no process can be forked: the agent sees a hang-up
-            _fork_supervisor(supervisors, session, fds).close()
-    finally:
-        for fd in fds:
-            os.close(fd)
+    name_process(wanted.strip() or b"%d" % os.getpid())  # by which other supervisors find it
+    supervise_command(socket.socket(fileno=fds[0]), fds[1:count], groups, fds[count:])
 
 
 def _close_inherited_fds() -> None:
@@ -89,48 +171,3 @@ def _close_inherited_fds() -> None:
         if fd > 2:
             with contextlib.suppress(OSError):
                 os.close(fd)
-
-
-def _fork_supervisor(
-    supervisors: set[int], session: bytes, fds: Sequence[int] = ()
-) -> socket.socket:
-    """Fork a process that prepares what it can for a command of this session and waits for the
-    descriptors of a command, unless they are given. Returns the socket to send them over."""
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        supervisors.add(pid)
-        return ours
-    status = 1
-    try:
-        ours.close()
-        os.setsid()  # killing the launcher's process group must not kill supervisors
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        groups = cgroup.join_groups(session.decode().strip())
-        if not fds:
-            wanted, fds, _, _ = socket.recv_fds(theirs, SESSION_SIZE, _MAX_FDS)
-            if fds and wanted != session:
-                left, groups = groups, cgroup.join_groups(wanted.decode().strip())
-                cgroup.leave_groups(left)
-        theirs.close()
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        if fds:
-            supervise_command(socket.socket(fileno=fds[0]), fds[1:], groups)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _reap_supervisors(wake: int, supervisors: set[int]) -> None:
-    os.read(wake, 512)
-    strays = False
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, status = ended
-            strays |= status != 0 or pid not in supervisors
-            supervisors.discard(pid)
-            cgroup.remove_groups(pid)
-    if strays:  # somebody killed a supervisor, and its processes became ours
-        send_signals(list_descendants(os.getpid(), skip=supervisors), force=True)

@@ -82,6 +82,8 @@ class SetupInstructions(TypedDict, total=False):
     not_bare: bytes
     """A folder that must not become a bare repository. Nothing can occupy the necessary name
     without showing up in every listing, so a HEAD created in it is renamed afterwards."""
+    detached: list[bytes]
+    """Read-only folders whose sockets and named pipes must not lead to programs outside."""
     covered_links: list[bytes]
     """Protected symbolic links, covered by a mount of their target so that nobody can replace
     them."""
@@ -90,7 +92,7 @@ class SetupInstructions(TypedDict, total=False):
     copy_bytes: int
     """The most it may write to each of them."""
     scratch: bytes
-    """A folder created for the command and removed after it."""
+    """A folder created for the command and removed after it; with namespaces it stays empty."""
     scratch_links: list[tuple[bytes, bytes]]
     """Links created in it: their names and targets."""
     memory_files: list[bytes]
@@ -102,12 +104,16 @@ class SetupInstructions(TypedDict, total=False):
     landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
     """Handled file accesses, network accesses and scopes; and what is allowed beneath each path."""
     seccomp: tuple[int, bytes]
-    """Number of the seccomp system call on this machine, and the filter program."""
+    """Number of the seccomp system call on this machine, and a filter program that reports calls
+    to the supervisor."""
     writable: list[bytes]
-    """Where the syscall broker may change files; present when the filter notifies it."""
+    """Where the syscall broker may change files."""
     readonly: list[bytes]
     """Exceptions to `writable`."""
     workspace: bytes
     """Where the syscall broker creates and removes what Landlock cannot allow."""
-    proxy_address: tuple[str, int]
-    """The only address that sockets may be connected to."""
+    shared_memory: bytes
+    """A folder created for the command and removed after it, which it finds at /dev/shm."""
+    proxy: tuple[str, int] | bytes
+    """The egress proxy's address, or the path of its socket: where connections may lead besides
+    the sockets of the same session."""

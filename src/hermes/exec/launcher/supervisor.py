@@ -16,12 +16,13 @@ import socket
 import sys
 import termios
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hermes.exec.launcher.background_supervisor import BackgroundSupervisor
 from hermes.exec.launcher.child_setup import ChildSetup
 from hermes.exec.launcher.libc import load_libc
+from hermes.exec.launcher.process_tree import list_descendants, send_signals
 from hermes.exec.launcher.protocol import (
     ENDED,
     FAILED,
@@ -40,10 +41,13 @@ _POLL_SECONDS = 0.03
 _PROGRAM, _FOLDER, _SANDBOX, _RECORD = 0, 1, 2, 3
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise_command(control: socket.socket, output: Sequence[int], groups: list[str]) -> None:
+def supervise_command(
+    control: socket.socket, output: Sequence[int], groups: list[str], network: list[int]
+) -> None:
     """Read the request, run its command, and return when nothing of it is left."""
     wake = open_child_wakeup()
     become_reaper()
@@ -51,7 +55,7 @@ def supervise_command(control: socket.socket, output: Sequence[int], groups: lis
     if not header:
         return
     *request, instructions = marshal.loads(_receive_bytes(control, *HEADER.unpack(header)))
-    setup = ChildSetup(instructions, groups)
+    setup = ChildSetup(instructions, groups, network)
     background = _open_background(instructions, control)
     if background is None and "background" in instructions:
         return
@@ -235,43 +239,6 @@ def _reap_children(main: int) -> tuple[int | None, bool]:
     return status, False
 
 
-def list_descendants(root: int, *, skip: Collection[int] = ()) -> list[int]:
-    """All living processes below `root`, without the subtrees in `skip`."""
-    below: dict[int, list[int]] = {}
-    for pid, parent in _list_processes():
-        below.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    queue = [root]
-    while queue:
-        for pid in below.get(queue.pop(), ()):
-            if pid not in skip:
-                found.append(pid)
-                queue.append(pid)
-    return found
-
-
-def _list_processes() -> Iterator[tuple[int, int]]:
-    """(process, parent) of all processes; nothing where there is no /proc."""
-    if not _LINUX:
-        return
-    with os.scandir("/proc") as entries:
-        for name in [entry.name for entry in entries if entry.name.isdigit()]:
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
-                    stat = file.read()
-            except OSError:
-                continue
-            state, parent, _ = stat[stat.rindex(b")") + 2 :].split(b" ", 2)
-            if state != b"Z":
-                yield int(name), int(parent)
-
-
-def send_signals(pids: Sequence[int], *, force: bool) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL if force else signal.SIGTERM)
-
-
 def open_child_wakeup() -> int:
     """A descriptor that becomes readable when a child ends."""
     reader, writer = os.pipe()
@@ -287,7 +254,12 @@ def become_reaper() -> None:
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _set_process_option(option: int, value: int) -> None:
+def name_process(name: bytes) -> None:
+    """Name this process by the first 15 bytes."""
+    _set_process_option(_PR_SET_NAME, name)
+
+
+def _set_process_option(option: int, value: int | bytes) -> None:
     if _LINUX:
         load_libc().prctl(option, value, 0, 0, 0)
 

@@ -1,10 +1,9 @@
 """Performs a checked system call on behalf of a Landlock-confined command."""
 
-# Landlock restricts neither changes to the mode, owner and times of one's own files, nor which
-# machine a permitted port belongs to. So a seccomp filter stops those calls, and the supervisor
-# makes them in the command's place: on a file that it has opened itself and whose location it has
-# checked, and to the one address that was granted. The command cannot exchange anything between the
-# check and the call.
+# Landlock does not restrict changes to the mode, owner and times of one's own files. So a seccomp
+# filter stops those calls, and the supervisor makes them in the command's place, on a file that it
+# has opened itself and whose location it has checked. The command cannot exchange anything between
+# the check and the call. Other calls are for `file_broker` and `socket_broker`.
 
 # ruff: noqa: PTH101, PTH115
 from __future__ import annotations
@@ -15,12 +14,10 @@ import fcntl
 import os
 import re
 import select
-import socket
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from hermes.exec.launcher import file_broker
+from hermes.exec.launcher import file_broker, socket_broker
 from hermes.exec.launcher.libc import check_result, load_libc
 
 _NOTIF_RECV, _NOTIF_SEND, _NOTIF_ID_VALID, _SET_SYNC_WAKEUP = (
@@ -34,8 +31,6 @@ _RESPONSE = struct.Struct("=QqiI")
 _AT_FDCWD = -100
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _PATH_MAX = 4096
-_PIDFD_GETFD = 438
-_CONNECT_MS = 1000
 _TIMES_SIZE = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
 """Size of the structure that holds the new times."""
 ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
@@ -51,15 +46,16 @@ ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
     "fchown": (93, 55, 0),
     "lchown": (94, -1, 0),
     "fchownat": (260, 54, 1),
-    "connect": (42, 203, 0),
 }
 """Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
 _FLAGS_POSITION = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
 _DESCRIPTOR_PATH = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
+_ALL_CALLS = (ATTRIBUTE_CALLS, file_broker.FILE_CALLS, socket_broker.SOCKET_CALLS)
 _CALL_NAMES = [
     {
         number[which]: name
-        for name, number in (ATTRIBUTE_CALLS | file_broker.FILE_CALLS).items()
+        for calls in _ALL_CALLS
+        for name, number in calls.items()
         if number[which] >= 0
     }
     for which in (0, 1)
@@ -70,13 +66,10 @@ _ARCHITECTURES = {0xC000003E: 0, 0xC00000B7: 1}
 
 
 class BrokerGrants(NamedTuple):
-    """Where files may be changed, the exceptions, and the address sockets may connect to."""
+    """Where files may be changed, and where sockets may lead."""
 
-    writable: list[bytes]
-    readonly: list[bytes]
-    proxy_address: tuple[str, int] | None = None
-    workspace: bytes = b""
-    """Where the broker creates files itself; empty: nowhere."""
+    area: file_broker.WorkspaceArea
+    sockets: socket_broker.SocketGrants
 
 
 def enable_sync_wakeup(listener: int) -> None:
@@ -110,24 +103,24 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
         given = bytearray(file_broker.pack_add_fd(ident, fd, cloexec))
         return int(fcntl.ioctl(listener, file_broker.SECCOMP_ADD_FD, given))
 
+    caller = file_broker.SyscallCaller(
+        pid,
+        _ARCHITECTURES.get(arch, 0),
+        lambda address: _read_text(pid, address),
+        lambda address, size: _read_memory(pid, address, size),
+        check_alive,
+        give_descriptor,
+    )
     try:
         if name in file_broker.FILE_CALLS:
-            caller = file_broker.SyscallCaller(
-                pid,
-                _ARCHITECTURES.get(arch, 0),
-                lambda address: _read_text(pid, address),
-                check_alive,
-                give_descriptor,
-            )
-            area = file_broker.WorkspaceArea(grants.workspace, grants.writable, grants.readonly)
-            value = file_broker.perform_call(name, args, caller, area)
-        elif name == "connect":
-            _connect_socket(pid, args, grants.proxy_address, check_alive)
+            value = file_broker.perform_call(name, args, caller, grants.area)
+        elif name in socket_broker.SOCKET_CALLS:
+            socket_broker.perform_call(name, args, caller, grants.area, grants.sockets)
         else:
             fd = _open_target(name, pid, args)
             try:
                 check_alive()
-                if not _is_granted(fd, grants):
+                if not _is_granted(fd, grants.area):
                     raise PermissionError(errno.EPERM, "outside")
                 _change_attributes(name, pid, args, fd)
             finally:
@@ -171,61 +164,12 @@ def _open_target(name: str, pid: int, args: list[int]) -> int:
         os.close(folder)
 
 
-def _is_granted(fd: int, grants: BrokerGrants) -> bool:
+def _is_granted(fd: int, area: file_broker.WorkspaceArea) -> bool:
     path = os.readlink(b"/proc/self/fd/%d" % fd) + b"/"
-    places = [*grants.writable, grants.workspace] if grants.workspace else grants.writable
-    return any(path.startswith(root + b"/") for root in places) and not any(
-        path.startswith(root + b"/") for root in grants.readonly
+    roots = [*area.landlock_writable, *filter(None, (area.workspace, area.shared_memory))]
+    return any(path.startswith(root + b"/") for root in roots) and not any(
+        path.startswith(root + b"/") for root in area.protected
     )
-
-
-def _connect_socket(
-    pid: int, args: list[int], address: tuple[str, int] | None, check_alive: Callable[[], None]
-) -> None:
-    """Connect the caller's socket, whatever it is by now, to the granted address only."""
-    if address is None:
-        raise PermissionError(errno.EPERM, "no network was granted")
-    granted = struct.pack("=H", socket.AF_INET) + struct.pack("!H", address[1])
-    granted += socket.inet_aton(address[0])
-    size = args[2] & 0xFFFFFFFF
-    if size < 16 or _read_memory(pid, args[1], len(granted)) != granted:
-        raise OSError(errno.ENETUNREACH, "not granted")
-    handle = os.pidfd_open(_process_of_thread(pid))
-    try:
-        check_alive()
-        fd = check_result(load_libc().syscall(_PIDFD_GETFD, handle, _to_signed(args[0]), 0))
-    finally:
-        os.close(handle)
-    with socket.socket(fileno=fd) as theirs:
-        blocking = os.get_blocking(fd)
-        os.set_blocking(fd, False)
-        try:
-            number = theirs.connect_ex(address)
-            if blocking and number == errno.EINPROGRESS:
-                number = _await_connection(theirs)
-        finally:
-            os.set_blocking(fd, blocking)
-    if number:
-        raise OSError(number, os.strerror(number))
-
-
-def _await_connection(connecting: Any) -> int:
-    """The result of connecting. Waits only briefly: the address is local, and the supervisor has
-    other requests to answer."""
-    poll = select.poll()
-    poll.register(connecting, select.POLLOUT)
-    if not poll.poll(_CONNECT_MS):
-        return errno.ETIMEDOUT
-    return int(connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-
-
-def _process_of_thread(task: int) -> int:
-    """The process a thread belongs to."""
-    with open(f"/proc/{task}/status", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith(b"Tgid:"):
-                return int(line[5:])
-    raise ProcessLookupError(errno.ESRCH, "no such process")
 
 
 def _change_attributes(name: str, pid: int, args: list[int], fd: int) -> None:

@@ -19,7 +19,12 @@ from hermes.exec.launcher import protocol
 from hermes.exec.launcher.protocol import GRACE_SECONDS, INPUT_LIMIT, BackgroundPlan
 from hermes.exec.process import background_records
 from hermes.exec.process.background_records import ProcessRecord, ProcessState
-from hermes.exec.process.local import CommandSpec, build_request, send_descriptors
+from hermes.exec.process.local import (
+    CommandSpec,
+    build_request,
+    continue_session,
+    send_descriptors,
+)
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
 
 MAX_RUNNING = 16
@@ -77,6 +82,7 @@ class BackgroundProcesses:
 
     def move_to_child(self, session: str, child: str) -> None:
         """Give the commands of a session to the child session that continues it."""
+        continue_session(session, child)
         for state in self.list_all(ProcessOwner(session)):
             record = structs.replace(state.record, session=child)
             with suppress(OSError):

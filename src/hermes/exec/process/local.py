@@ -280,6 +280,7 @@ class _LauncherProcess:
 
     def send_descriptors(self, fds: list[int], session: str) -> None:
         """Send what belongs to one command: the supervisor's end of its socket, and streams."""
+        session = _first_sessions.get(session, session)
         name = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest() if session else ""
         frame = name[:SESSION_SIZE].ljust(SESSION_SIZE).encode()
         try:
@@ -324,6 +325,15 @@ def _spawn_launcher(requests: int) -> int:
         ],
         setsigmask=(),
     )
+
+
+_first_sessions: dict[str, str] = {}
+
+
+def continue_session(session: str, child: str) -> None:
+    """Let the commands of a child session share limits and loopback with those of the session that
+    it continues."""
+    _first_sessions[child] = _first_sessions.get(session, session)
 
 
 send_descriptors = _LauncherProcess().send_descriptors

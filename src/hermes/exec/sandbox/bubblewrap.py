@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -26,8 +26,8 @@ _SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
-    --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
-    --proc /proc --dev /dev
+    --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try --disable-userns
+    --cap-drop ALL --die-with-parent --new-session --proc /proc --dev /dev
 """.split()
 
 
@@ -73,9 +73,12 @@ def plan_launch(
     files = [seccomp.build_namespace_filter(table), b"\0".join(os.fsencode(o) for o in options)]
     setup: SetupInstructions = {
         **resources,
+        **_socket_instructions(policy),
         "placeholders": [os.fsencode(path) for path in guards.placeholders],
         "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
         "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
+        "scratch": os.fsencode(f"/tmp/hermes-{os.urandom(8).hex()}"),
+        "detached": [os.fsencode(path) for path in _list_detachable(policy, mounts)],
         "covered_links": [os.fsencode(path) for path in guards.links],
         "private_copies": [os.fsencode(path) for path in copies],
         "copy_bytes": scratch,
@@ -88,6 +91,18 @@ def plan_launch(
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
+
+
+def _socket_instructions(policy: SandboxPolicy) -> SetupInstructions:
+    """Connections are reported to the supervisor, which keeps them inside or leads them to the
+    proxy."""
+    table, number = seccomp.MACHINES[os.uname().machine]
+    found: SetupInstructions = {}
+    if seccomp.can_broker_sockets():
+        found["seccomp"] = number, seccomp.build_connect_filter(table)
+    if policy.network:
+        found["proxy"] = os.fsencode(os.path.realpath(policy.network))
+    return found
 
 
 def _plan_mounts(
@@ -116,6 +131,18 @@ def _plan_mounts(
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
     return mounts | dict.fromkeys(map(os.path.realpath, policy.writable), "write")
+
+
+def _list_detachable(policy: SandboxPolicy, mounts: Mapping[str, MountKind]) -> Iterator[str]:
+    """Folders of the system and of tools. Not those that a person granted: an overlay does not
+    show what is exchanged in them meanwhile."""
+    live = [p for p, kind in mounts.items() if kind == "write"]
+    live += map(os.path.realpath, (str(policy.workspace), policy.network or "/"))
+    live += (str(overlay.source) for overlay in policy.overlays)
+    stable = map(str, (*policy.readable, *(path for _, path in policy.home_links)))
+    for path in (p for p in stable if mounts.get(p) == "read" and not p.startswith("/sys/")):
+        if _is_folder(path) and not any(f"{p}/".startswith(f"{path}/") for p in live):
+            yield path
 
 
 def _list_writable_folders(workspace: str) -> list[str]:

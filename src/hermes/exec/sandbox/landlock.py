@@ -38,7 +38,9 @@ def plan_launch(
     closed = {*guards.read_only, *guards.placeholders, *guards.links, *guards.barred}
     hidden = {os.path.realpath(path) for path in policy.hidden}
     hidden_inside = {path for path in hidden if path.startswith(workspace + "/")}
-    scratch = f"/tmp/hermes-{os.urandom(8).hex()}"
+    name = f"hermes-{os.urandom(8).hex()}"
+    scratch = f"/tmp/{name}"
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
     writable = [scratch]
     if policy.mode == "workspace-write":
         writable += _open_subtrees(workspace, closed | hidden_inside)
@@ -61,7 +63,8 @@ def plan_launch(
             handled,
             [_build_rule(path, access, handled[0]) for path, access in rules.items()],
         ),
-        "seccomp": (number, _build_filter(table, policy, landlock, brokered=brokered)),
+        "seccomp": (number, seccomp.build_landlock_filter(table, truncation=landlock >= 3)),
+        "shared_memory": os.fsencode(f"{memory}/{name}-shm"),
         "writable": [os.fsencode(path) for path in writable],
         "readonly": [os.fsencode(path) for path in closed | hidden_inside],
     }
@@ -72,18 +75,9 @@ def plan_launch(
         if not is_bare_repository(root):
             setup["not_bare"] = root
     if policy.network:
-        setup["proxy_address"] = parse_proxy_address(policy.network)
+        setup["proxy"] = parse_proxy_address(policy.network)
         inside |= proxy_environment(policy.network)
     return LaunchPlan(tuple(argv), inside, setup)
-
-
-def _build_filter(
-    table: seccomp.Machine, policy: SandboxPolicy, landlock: int, *, brokered: bool
-) -> bytes:
-    online = bool(policy.network)
-    return seccomp.build_landlock_filter(
-        table, truncation=landlock >= 3, online=online, brokered=brokered
-    )
 
 
 def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> dict[str, int]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hermes.core.errors import ToolError
+from hermes.exec.sandbox.tcp_relay import VARIABLES
 
-RELAY_PORT = 3128
 OFFLINE_ENVIRONMENT = {
     "PIP_RETRIES": "0",
     "UV_HTTP_RETRIES": "0",
@@ -18,17 +18,18 @@ OFFLINE_ENVIRONMENT = {
     "CARGO_NET_RETRY": "0",
 }
 """Without network, package managers fail at once instead of trying again for a minute."""
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+_NO_PROXY = dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
 
 
 def wrap_in_relay(command: list[str], proxy: str) -> tuple[list[str], dict[str, str]]:
     """With namespaces: prefix the command with a relay that offers the proxy's socket on the
-    loopback inside, where programs expect a proxy. Returns also the environment it needs."""
+    loopback inside, where programs are told to expect a proxy. Returns also the environment it
+    needs."""
     if not proxy.startswith("/"):
         raise ToolError("This sandbox needs the path of the proxy's socket; nothing was run.")
     python = os.path.realpath(sys.executable)
-    relay = [python, "-I", "-S", "-c", _relay_source(), os.path.realpath(proxy), str(RELAY_PORT)]
-    return [*relay, *command], proxy_environment(f"http://127.0.0.1:{RELAY_PORT}")
+    relay = [python, "-I", "-S", "-c", _relay_source(), os.path.realpath(proxy)]
+    return [*relay, *command], _NO_PROXY
 
 
 def parse_proxy_address(proxy: str) -> tuple[str, int]:
@@ -41,8 +42,7 @@ def parse_proxy_address(proxy: str) -> tuple[str, int]:
 
 def proxy_environment(url: str) -> dict[str, str]:
     """Variables that make curl, pip, git and most other programs use the proxy."""
-    found = {form: url for name in _PROXY_VARIABLES for form in (name, name.upper())}
-    return found | dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
+    return {form: url for name in VARIABLES for form in (name, name.upper())} | _NO_PROXY
 
 
 @cache

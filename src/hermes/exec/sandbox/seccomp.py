@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import struct
 from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeAlias
 
 from hermes.exec.launcher.file_broker import FILE_CALLS
+from hermes.exec.launcher.socket_broker import SOCKET_CALLS
 from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
@@ -33,12 +36,12 @@ _SET_ID = 0o6000
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _SOCKET_TYPE, _STREAM, _SEQPACKET, _TCP = 0xF, 1, 5, 6
 _FASTOPEN = 0x20000000
-_CONNECT = "connect"
+_FASTOPEN_OPTIONS = (23, 30, 34)
+"""Options of TCP with which data, and not connect, opens a connection."""
 _SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect a socket, and the position of their flags."""
 _FILTERED_CALLS = ("open", "openat", "creat")
 """Calls whose arguments decide whether the broker is notified."""
-_SERVER_CALLS = ("bind", "listen", "accept", "accept4")
 _IOCTLS = {
     "TIOCSTI": 0x5412,
     "TIOCLINUX": 0x541C,
@@ -91,9 +94,9 @@ CALL_NUMBERS: dict[str, tuple[int, int]] = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "setxattrat": (463, 463), "removexattrat": (466, 466), "shmget": (29, 194),
     "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
-    "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
-    "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()}, **FILE_CALLS,
+    "socketpair": (53, 199), "setsockopt": (54, 208), "sendto": (44, 206), "sendmsg": (46, 211),
+    "sendmmsg": (307, 269), **SOCKET_CALLS, **FILE_CALLS,
+    **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()},
 }  # fmt: skip
 """Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
 
@@ -101,11 +104,24 @@ FilterCode: TypeAlias = list[tuple[int, int, int, int]]
 
 
 @cache
+def can_broker_sockets() -> bool:
+    """Whether a supervisor can make calls on the sockets of a command: since Linux 5.6."""
+    release = re.findall(r"\d+", os.uname().release)
+    return tuple(map(int, release[:2])) >= (5, 6)
+
+
+@cache
+def build_connect_filter(machine: Machine) -> bytes:
+    """The filter that goes before that of `build_namespace_filter`: it reports connections."""
+    number = SOCKET_CALLS["connect"][0 if machine == "x86_64" else 1]
+    code: FilterCode = [(_LOAD, 0, 0, 0), (_EQUAL, 0, 1, number), _return_notify(), _return_allow()]
+    return _pack_code(code)
+
+
+@cache
 def build_namespace_filter(machine: Machine) -> bytes:
     """The filter for a command in its own namespaces."""
-    blocks: list[tuple[str, FilterCode]] = [
-        ("socket", _filter_families(_UNIX, _INET, _INET6, _NETLINK))
-    ]
+    blocks = _socket_blocks(only_tcp=False)
     for name in ("chmod", "fchmod"):
         blocks.append((name, _refuse_bits(1, _SET_ID)))
     for name in ("fchmodat", "fchmodat2"):
@@ -114,23 +130,22 @@ def build_namespace_filter(machine: Machine) -> bytes:
 
 
 @cache
-def build_landlock_filter(
-    machine: Machine, *, truncation: bool, online: bool = False, brokered: bool = False
-) -> bytes:
-    """The filter for a command that only Landlock confines; the broker changes modes and times.
+def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
+    """The filter for a command that only Landlock confines: the broker is notified before sockets
+    are bound or connected, and before anything is written, created, moved, removed or changed.
 
     `truncation`: whether Landlock controls it; if not, the filter refuses truncation that needs no
-    write permission. `online`: TCP sockets are allowed, and the broker connects them. `brokered`:
-    the broker is notified before anything is written, created, moved or removed.
+    write permission.
     """
-    blocks: list[tuple[str, FilterCode]] = [("socket", _filter_families(_NETLINK, tcp=online))]
-    # A pair of datagram sockets is connected, yet sends to any address it is given.
-    blocks.append(("socketpair", _filter_socket_types(_STREAM, _SEQPACKET)))
-    notified = [name for name in ATTRIBUTE_CALLS if online or name != _CONNECT]
-    if brokered:
-        notified += [name for name in FILE_CALLS if name not in _FILTERED_CALLS]
-    if online:
-        blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
+    blocks = _socket_blocks(only_tcp=True)
+    notified = [name for name in FILE_CALLS if name not in _FILTERED_CALLS]
+    notified += [*ATTRIBUTE_CALLS, *SOCKET_CALLS]
+    blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
+    options: FilterCode = [_load_argument(1), (_EQUAL, 1, 0, _TCP), _return_allow()]
+    options.append(_load_argument(2))
+    for option in _FASTOPEN_OPTIONS:
+        options += [(_EQUAL, 0, 1, option), _return_errno(errno.ENOPROTOOPT)]
+    blocks.append(("setsockopt", [*options, _return_allow()]))
     blocks.append(
         (
             "prlimit64",
@@ -139,11 +154,9 @@ def build_landlock_filter(
     )
     blocks += [(name, [_return_errno(errno.EOPNOTSUPP)]) for name in _XATTR_CALLS]
     forbidden = [*_FORBIDDEN_CALLS, *_NAMESPACE_CALLS]
-    if online:
-        forbidden += _SERVER_CALLS
     if not truncation:
         forbidden.append("truncate")
-    common = _common_blocks(truncation=truncation, brokered=brokered)
+    common = _common_blocks(truncation=truncation, brokered=True)
     return _assemble_program(machine, forbidden, blocks + common, notified=notified)
 
 
@@ -190,42 +203,31 @@ def _refuse_bits(
     ]
 
 
-def _filter_families(*allowed: int, tcp: bool = False) -> FilterCode:
+def _socket_blocks(*, only_tcp: bool) -> list[tuple[str, FilterCode]]:
+    """Sockets of the internet, those with which libraries list interfaces, and Unix sockets that
+    are connected before they send: an address in a message is not reported to the broker. A pair
+    of datagram sockets is connected, yet sends to any address it is given."""
+    connected = _allow_values(1, _STREAM, _SEQPACKET, mask=_SOCKET_TYPE)
+    internet: FilterCode = [_return_allow()]
+    if only_tcp:
+        internet = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE), (_EQUAL, 1, 0, _STREAM)]
+        internet += [_return_errno(errno.EPERM), *_allow_values(2, 0, _TCP)]
     code: FilterCode = [_load_argument(0)]
-    if tcp:
-        check: FilterCode = [
-            _load_argument(1),
-            (_AND, 0, 0, _SOCKET_TYPE),
-            (_EQUAL, 1, 0, _STREAM),
-            _return_errno(errno.EPERM),
-        ]
-        check += [
-            _load_argument(2),
-            (_EQUAL, 1, 0, 0),
-            (_EQUAL, 0, 1, _TCP),
-            _return_allow(),
-            _return_errno(errno.EPERM),
-        ]
-        code += [(_EQUAL, 0, len(check), _INET), *check]
-    for family in allowed:
-        if family != _NETLINK:
-            code += [(_EQUAL, 0, 1, family), _return_allow()]
-    if _NETLINK in allowed:  # libraries list the interfaces with its protocol 0
-        code += [
-            (_EQUAL, 1, 0, _NETLINK),
-            _return_errno(errno.EPERM),
-            _load_argument(2),
-            (_EQUAL, 0, 1, 0),
-            _return_allow(),
-        ]
-    return [*code, _return_errno(errno.EPERM)]
+    for family, check in (
+        (_UNIX, connected),
+        (_NETLINK, _allow_values(2, 0)),
+        (_INET, internet),
+        (_INET6, internet),
+    ):
+        code += [(_EQUAL, 0, len(check), family), *check]
+    return [("socket", [*code, _return_errno(errno.EPERM)]), ("socketpair", connected)]
 
 
-def _filter_socket_types(*allowed: int) -> FilterCode:
-    """Allow sockets of these types, whatever flags come with them."""
-    code: FilterCode = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE)]
-    for kind in allowed:
-        code += [(_EQUAL, 0, 1, kind), _return_allow()]
+def _allow_values(argument: int, *values: int, mask: int = 0xFFFFFFFF) -> FilterCode:
+    """Allow the call if an argument, as far as the mask goes, has one of these values."""
+    code: FilterCode = [_load_argument(argument), (_AND, 0, 0, mask)]
+    for value in values:
+        code += [(_EQUAL, 0, 1, value), _return_allow()]
     return [*code, _return_errno(errno.EPERM)]
 
 
@@ -273,4 +275,8 @@ def _assemble_program(
         if number >= 0:
             code += [(_EQUAL, 0, len(block), number), *block]
     code.append(_return_allow())
-    return b"".join(struct.pack("=HBBI", op, yes, no, value) for op, yes, no, value in code)
+    return _pack_code(code)
+
+
+def _pack_code(code: FilterCode) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)

@@ -1,0 +1,47 @@
+"""Finds processes by their ancestors, and signals them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Collection, Iterator, Sequence
+
+
+def list_descendants(*roots: int, skip: Collection[int] = ()) -> list[int]:
+    """All living processes below `roots`, without the subtrees in `skip`."""
+    below: dict[int, list[int]] = {}
+    for pid, parent, _ in list_processes():
+        below.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    queue = list(roots)
+    while queue:
+        for pid in below.get(queue.pop(), ()):
+            if pid not in skip:
+                found.append(pid)
+                queue.append(pid)
+    return found
+
+
+def list_processes() -> Iterator[tuple[int, int, bytes]]:
+    """(process, parent, name) of all processes; nothing where there is no /proc."""
+    if sys.platform != "linux":
+        return
+    with os.scandir("/proc") as entries:
+        for number in [entry.name for entry in entries if entry.name.isdigit()]:
+            try:
+                with open(f"/proc/{number}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
+                    stat = file.read()
+            except OSError:
+                continue
+            end = stat.rindex(b")")
+            state, parent, _ = stat[end + 2 :].split(b" ", 2)
+            if state != b"Z":
+                yield int(number), int(parent), stat[stat.index(b"(") + 1 : end]
+
+
+def send_signals(pids: Sequence[int], *, force: bool) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL if force else signal.SIGTERM)

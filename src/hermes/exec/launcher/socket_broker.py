@@ -1,0 +1,366 @@
+"""Connects and binds the sockets of a command, so that they lead to its own session only."""
+
+# A filter cannot see the address that a call names, and before Linux 7.1 no Landlock rule confines
+# sockets in the file system. So seccomp reports these calls, and the supervisor makes them: on the
+# caller's socket, with an address that it has read once and checked. With namespaces, whatever is
+# in the session's network namespace belongs to the session. Without them, a listening socket does
+# when a process below one of the session's supervisors has it open; bound to loopback only.
+
+# ruff: noqa: PTH115, PTH116, PTH123, PTH208
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterator
+
+from hermes.exec.launcher.file_broker import (
+    LeaveToKernel,
+    SyscallCaller,
+    WorkspaceArea,
+    resolve_path,
+    use_caller_umask,
+)
+from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
+from hermes.exec.launcher.process_tree import list_descendants, list_processes
+from hermes.exec.launcher.session_network import open_diagnosis
+
+SOCKET_CALLS: dict[str, tuple[int, int]] = {
+    "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+}  # fmt: skip
+"""Name -> number on x86_64 and on aarch64."""
+_PIDFD_GETFD, _OPENAT2 = 438, 437
+_AT_FDCWD, _RESOLVE_IN_ROOT = -100, 0x10
+_FAMILY = struct.Struct("=H")
+_MAX_ADDRESS = 128
+_CONNECT_SECONDS = 1.0
+"""Longest wait for a connection: the address is local, and the supervisor has other requests."""
+_FIRST_FREE_PORT = 1024
+_LISTENING = "0A"
+_DIAG_REQUEST = struct.Struct("=IHHIIBBHIII2I")
+_DIAG_HEADER, _DIAG_SOCKET = struct.Struct("=IHHII"), struct.Struct("=BBBBI2I")
+_DIAG_BY_FAMILY, _DIAG_DUMP, _DIAG_SHOW_FILE, _DIAG_FILE = 20, 0x301, 2, 1
+_LOOPBACK, _LOOPBACK_6 = bytes([127, 0, 0, 1]), bytes(15) + b"\1"
+_MAPPED = bytes(10) + b"\xff\xff"
+"""What an IPv4 address in IPv6 begins with."""
+_DISCONNECT = _FAMILY.pack(socket.AF_UNSPEC) + bytes(14)
+
+
+class SocketGrants:
+    """Where a command's sockets may lead besides its own session."""
+
+    def __init__(
+        self, proxy: tuple[str, int] | bytes | None, diagnosis: socket.socket | None
+    ) -> None:
+        self.proxy = proxy
+        """The egress proxy: an address on loopback, or the path of a socket."""
+        self.in_namespace = diagnosis is not None
+        self._diagnosis = diagnosis
+        self._holders: dict[int, str] = {}
+
+    def allows_file(self, caller: SyscallCaller, fd: int) -> bool:
+        """Whether the socket file open at `fd` belongs to the session, or to the proxy."""
+        found = os.fstat(fd)
+        if not stat.S_ISSOCK(found.st_mode):
+            return False
+        if isinstance(self.proxy, bytes) and os.path.samestat(found, os.stat(self.proxy)):
+            return True
+        self._diagnosis = self._diagnosis or open_diagnosis()
+        inode = _find_bound_socket(self._diagnosis, *_identify_file(caller.pid, fd))
+        return bool(inode) and (self.in_namespace or self._session_holds({inode}))
+
+    def allows_port(self, port: int) -> bool:
+        """Whether everybody who listens on this port of the machine belongs to the session."""
+        listeners = _find_listeners(port)
+        if not listeners:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+        return self._session_holds(listeners)
+
+    def _session_holds(self, inodes: set[int]) -> bool:
+        missing = {f"socket:[{inode}]": inode for inode in inodes}
+        for link, inode in list(missing.items()):
+            with contextlib.suppress(OSError, KeyError):
+                if os.readlink(self._holders[inode]) == link:
+                    del missing[link]
+        for pid in _list_session_processes() if missing else ():
+            with contextlib.suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    path = f"/proc/{pid}/fd/{fd}"
+                    with contextlib.suppress(OSError, KeyError):
+                        self._holders[missing.pop(os.readlink(path))] = path
+        return not missing
+
+
+def perform_call(
+    name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea, grants: SocketGrants
+) -> None:
+    """Perform the call on the caller's socket, whatever that is by now. Raises OSError when it
+    fails or may not be made, and LeaveToKernel when Landlock decides."""
+    with _borrow_socket(caller, args[0]) as theirs:
+        if name == "listen":
+            if theirs.family != socket.AF_UNIX and not _is_loopback(_find_host(theirs)):
+                raise PermissionError(errno.EACCES, "not on loopback")
+            theirs.listen(min(args[1] & 0x7FFFFFFF, 65535))
+            return
+        size = args[2] & 0xFFFFFFFF
+        if not _FAMILY.size <= size <= _MAX_ADDRESS:
+            raise OSError(errno.EINVAL, "address")
+        raw = caller.read_memory(args[1], size)
+        if name == "bind":
+            _bind_socket(theirs, raw, caller, area)
+        else:
+            _connect_socket(theirs, raw, caller, grants)
+
+
+def _connect_socket(
+    theirs: socket.socket, raw: bytes, caller: SyscallCaller, grants: SocketGrants
+) -> None:
+    family = _FAMILY.unpack_from(raw)[0]
+    if family == socket.AF_NETLINK:
+        raise PermissionError(errno.EPERM, "not needed")
+    if family == socket.AF_UNIX and raw[2:3] not in (b"", b"\0"):
+        with _open_in_root(caller.pid, _read_path(raw)) as fd:
+            if not grants.allows_file(caller, fd):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
+            caller.check_alive()
+            _try_connect(theirs, _FAMILY.pack(family) + b"/proc/self/fd/%d\0" % fd)
+    elif grants.in_namespace or family == socket.AF_UNSPEC:
+        _try_connect(theirs, raw)
+    elif family not in (socket.AF_INET, socket.AF_INET6):
+        raise PermissionError(errno.EPERM, "an abstract address")
+    else:
+        host, port = _parse_address(raw)
+        if len(host) == 4 and grants.proxy == (socket.inet_ntoa(host), port):
+            _try_connect(theirs, raw)
+            return
+        if any(host) and not _is_loopback(host):
+            raise OSError(errno.ENETUNREACH, "not granted")
+        # The second time, because somebody else may have opened the port in between. A connection
+        # that is still being attempted could reach whoever opens it later.
+        if grants.allows_port(port):
+            with _disconnected_on_error(theirs):
+                _try_connect(theirs, raw, completely=True)
+                if grants.allows_port(port):
+                    return
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
+
+
+def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False) -> None:
+    """Connect. Only a socket that does not block, and need not be connected completely, is left
+    while that goes on."""
+    fd = theirs.fileno()
+    blocking = os.get_blocking(fd)
+    until = time.monotonic() + _CONNECT_SECONDS
+    os.set_blocking(fd, False)
+    try:
+        while True:
+            try:
+                check_result(load_libc().connect(fd, raw, len(raw)))
+                return
+            except BlockingIOError as error:
+                if error.errno == errno.EINPROGRESS and (blocking or completely):
+                    _await_connection(theirs)
+                    return
+                if not blocking or time.monotonic() > until:
+                    raise
+            time.sleep(0.01)  # the queue of a listening socket is full
+    finally:
+        os.set_blocking(fd, blocking)
+
+
+def _await_connection(connecting: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(connecting, select.POLLOUT)
+    ready = poll.poll(_CONNECT_SECONDS * 1000)
+    number = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if number or not ready:
+        number = number or errno.ETIMEDOUT
+        raise OSError(number, os.strerror(number))
+
+
+@contextlib.contextmanager
+def _disconnected_on_error(theirs: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        load_libc().connect(theirs.fileno(), _DISCONNECT, len(_DISCONNECT))
+        raise
+
+
+def _bind_socket(
+    theirs: socket.socket, raw: bytes, caller: SyscallCaller, area: WorkspaceArea
+) -> None:
+    """Bind to a path that the command may write, or to loopback where all interfaces are meant."""
+    family = _FAMILY.unpack_from(raw)[0]
+    fd, bind = theirs.fileno(), load_libc().bind
+    if family == socket.AF_NETLINK and raw[8:12] == bytes(4):
+        check_result(bind(fd, raw, len(raw)))
+    elif family == socket.AF_UNIX and raw[2:3] not in (b"", b"\0"):
+        with resolve_path(caller, area, _AT_FDCWD, _read_path(raw)) as entry:
+            if area.landlock_allows(entry.parent) or not area.is_broker_path(entry.path):
+                raise LeaveToKernel  # Landlock decides; and what the socket is by now must be local
+            caller.check_alive()
+            address = _FAMILY.pack(family) + entry.last + b"\0"
+            with contextlib.chdir(entry.folder), use_caller_umask(caller.pid):
+                check_result(bind(fd, address, len(address)))
+    elif family in (socket.AF_INET, socket.AF_INET6):
+        host, port = _parse_address(raw)
+        if 0 < port < _FIRST_FREE_PORT:
+            raise PermissionError(errno.EACCES, "a port of the system")
+        if not any(host):
+            host = _choose_loopback(theirs)
+        elif not _is_loopback(host):
+            raise OSError(errno.EADDRNOTAVAIL, "not on loopback")
+        if len(host) == 4 and family == socket.AF_INET6:
+            host = _MAPPED + host
+        theirs.bind((socket.inet_ntop(family, host), port))
+    else:
+        raise PermissionError(errno.EPERM, "an abstract address")
+
+
+def _read_path(raw: bytes) -> bytes:
+    """The path in a sockaddr_un."""
+    return raw[_FAMILY.size :].partition(b"\0")[0]
+
+
+def _parse_address(raw: bytes) -> tuple[bytes, int]:
+    """The address and port in a sockaddr_in or sockaddr_in6; 4 bytes if it means an IPv4 one."""
+    is_long = _FAMILY.unpack_from(raw)[0] == socket.AF_INET6
+    if len(raw) < (24 if is_long else 8):
+        raise OSError(errno.EINVAL, "address")
+    host = raw[8:24] if is_long else raw[4:8]
+    return host.removeprefix(_MAPPED), int.from_bytes(raw[2:4], "big")
+
+
+def _find_host(theirs: socket.socket) -> bytes:
+    """The address a socket is bound to."""
+    packed = socket.inet_pton(theirs.family, theirs.getsockname()[0].partition("%")[0])
+    return packed.removeprefix(_MAPPED)
+
+
+def _is_loopback(host: bytes) -> bool:
+    return host[0] == 127 if len(host) == 4 else host == _LOOPBACK_6
+
+
+def _choose_loopback(theirs: socket.socket) -> bytes:
+    """Loopback, for a socket that asks for all interfaces: of IPv4 if it may be that."""
+    only_6 = theirs.family == socket.AF_INET6 and theirs.getsockopt(
+        socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
+    )
+    return _LOOPBACK_6 if only_6 else _LOOPBACK
+
+
+@contextlib.contextmanager
+def _borrow_socket(caller: SyscallCaller, number: int) -> Iterator[socket.socket]:
+    handle = os.pidfd_open(_process_of_thread(caller.pid))
+    try:
+        caller.check_alive()
+        fd = make_syscall(_PIDFD_GETFD, handle, number & 0x7FFFFFFF, 0)
+    finally:
+        os.close(handle)
+    try:
+        theirs = socket.socket(fileno=fd)
+    except OSError:
+        os.close(fd)
+        raise
+    with theirs:
+        yield theirs
+
+
+def _process_of_thread(task: int) -> int:
+    with open(f"/proc/{task}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"Tgid:"):
+                return int(line[5:])
+    raise ProcessLookupError(errno.ESRCH, "no such process")
+
+
+@contextlib.contextmanager
+def _open_in_root(pid: int, path: bytes) -> Iterator[int]:
+    """Open a path as the process would find it, whatever it sees of the file system."""
+    if not path.startswith(b"/"):
+        path = os.readlink(b"/proc/%d/cwd" % pid) + b"/" + path
+    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
+    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = make_syscall(_OPENAT2, root, path.lstrip(b"/"), how, len(how))
+    finally:
+        os.close(root)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# Whose socket it is
+
+
+def _identify_file(pid: int, fd: int) -> tuple[int, int]:
+    """The inode and device of an open file as the kernel counts them, which stat does not tell on
+    every file system."""
+    with open(f"/proc/self/fdinfo/{fd}") as file:
+        facts = dict(line.split(":", 1) for line in file.read().splitlines())
+    inode = int(facts.get("ino") or os.fstat(fd).st_ino)
+    mount = facts["mnt_id"].strip()
+    with open(f"/proc/{pid}/mountinfo", errors="surrogateescape") as file:
+        for line in file:
+            words = line.split(maxsplit=3)
+            if words[0] == mount:
+                major, minor = map(int, words[2].split(":"))
+                return inode, major << 20 | minor
+    raise ConnectionRefusedError(errno.ECONNREFUSED, "on no mount of the caller")
+
+
+def _find_bound_socket(diagnosis: socket.socket, inode: int, device: int) -> int:
+    """The number of the Unix socket that is bound to this file; 0: there is none."""
+    request = _DIAG_REQUEST.pack(
+        _DIAG_REQUEST.size, _DIAG_BY_FAMILY, _DIAG_DUMP, 1, 0,
+        socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _DIAG_SHOW_FILE, 0xFFFFFFFF, 0xFFFFFFFF,
+    )  # fmt: skip
+    diagnosis.send(request)
+    wanted = struct.pack("=II", inode & 0xFFFFFFFF, device)
+    found = 0
+    while True:
+        answer = diagnosis.recv(1 << 17)
+        at = 0
+        while at + _DIAG_HEADER.size <= len(answer):
+            size, kind, *_ = _DIAG_HEADER.unpack_from(answer, at)
+            if kind != _DIAG_BY_FAMILY:  # the last one, or an error
+                return found
+            if wanted in _list_file_attributes(answer[at + _DIAG_HEADER.size : at + size]):
+                found = _DIAG_SOCKET.unpack_from(answer, at + _DIAG_HEADER.size)[4]
+            at += size + 3 & ~3
+
+
+def _list_file_attributes(message: bytes) -> Iterator[bytes]:
+    at = _DIAG_SOCKET.size
+    while at + 4 <= len(message):
+        size, kind = struct.unpack_from("=HH", message, at)
+        if kind == _DIAG_FILE:
+            yield message[at + 4 : at + size]
+        at += max(size, 4) + 3 & ~3
+
+
+def _find_listeners(port: int) -> set[int]:
+    """The inodes of all sockets that listen on a TCP port of this machine."""
+    found: set[int] = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
+            for words in map(str.split, file):
+                if words[3] == _LISTENING and words[1].endswith(f":{port:04X}"):
+                    found.add(int(words[9]))
+    return found
+
+
+def _list_session_processes() -> list[int]:
+    """Processes of the session's commands: below supervisors with our name and our parent."""
+    own, launcher = os.getpid(), os.getppid()
+    processes = list(list_processes())
+    name = next(name for pid, _, name in processes if pid == own)
+    return list_descendants(*(p for p, parent, n in processes if (parent, n) == (launcher, name)))
