@@ -65,19 +65,19 @@ class Ear:
         self.names: list[str] = []
         self.pages: dict[str, str] = {}
         self.port = 0
-        self._server: asyncio.Server | None = None
+        self.server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Ear:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        assert self.server is not None
+        self.server.close()
+        await self.server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
                 self.heard += data
