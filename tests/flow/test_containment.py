@@ -65,17 +65,17 @@ class Ear:
         self.names: list[str] = []
         self.pages: dict[str, str] = {}
         self.port = 0
-        self.server: asyncio.Server | None = None
+        self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Ear:
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.port = self.server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self.server is not None
-        self.server.close()
-        await self.server.wait_closed()
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
