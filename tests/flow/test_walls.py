@@ -149,7 +149,15 @@ async def test_reading_is_not_called_writing(tmp_path: Path, tier: SandboxTier) 
 async def test_other_failures_are_not_blamed_on_the_sandbox(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
-    for text in ("false", "cat missing", "cat /missing/x", "echo x > /proc/version", "ls /nowhere"):
+    for text in (
+        "false",
+        "cat missing",
+        "cat /missing/x",
+        "echo x > /proc/version",
+        "ls /nowhere",
+        "echo x > missing/x",
+        "echo /bin/bash: line 1: x: Permission denied; false",
+    ):
         assert "the sandbox" not in await run_one(tmp_path, text)
 
 

@@ -24,6 +24,8 @@ _DENIED = re.compile(
 _LOCKED = re.compile(r"could not lock config file \S*\.git/|could not set '\S+' to", re.IGNORECASE)
 _GIT_SETTINGS = "does not let commands change git's settings"
 _PATH = re.compile(r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]+)""")
+_SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?")
+"""The shell that reports what failed; its own path is not what did."""
 _LAST_LINES = 60
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _KERNEL = (("proc",), ("sys",), ("dev",))
@@ -53,7 +55,7 @@ def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:
 
     user_home = Path(command.env.get("HOME") or "/")
     for line in text.splitlines()[-_LAST_LINES:]:
-        denial, paths = _DENIED.search(line), _PATH.findall(line)
+        denial, paths = _DENIED.search(line), _PATH.findall(_SPEAKER.sub("", line))
         if not denial or not paths:
             continue
         path = Path(os.path.realpath(command.cwd / Path("".join(paths[-1])).expanduser()))
