@@ -27,7 +27,7 @@ test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not heavy" $(ARGS)
 
-e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, Docker
+e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains, Docker
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 

