@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import shlex
@@ -319,6 +320,58 @@ print(sum(not socket.socket().connect_ex(address) for _ in range(50)))
 
 async def test_processes_share_memory(place: Place) -> None:
     assert (await place.py("processes.py")).split("\n") == ["[1, 4, 9]", "4", "[5]", "6"]
+
+
+async def test_memory_of_other_programs_is_out_of_reach(place: Place) -> None:
+    """System V segments, which everybody finds by number or key."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = 0x48000000 | os.getpid()
+    number = libc.shmget(key, 4096, 0o1600)
+    assert number >= 0
+    try:
+        (place.work / "segments.py").write_text(SEGMENTS)
+        assert await place.py("segments.py", key, number) == "own 7 none"
+        assert libc.shmget(key, 4096, 0) == number
+    finally:
+        libc.shmctl(number, 0, None)
+
+
+SEGMENTS = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+key, number = map(int, sys.argv[1:])
+FAILED = ctypes.c_void_p(-1).value
+theirs = [libc.shmget(key, 4096, 0) >= 0, libc.shmat(number, None, 0) != FAILED]
+theirs.append(libc.shmctl(number, 0, None) == 0)
+own = libc.shmget(key, 4096, 0o1600)
+at = libc.shmat(own, None, 0)
+ctypes.memset(at, 7, 1)
+same = libc.shmat(libc.shmget(key, 4096, 0), None, 0)
+print("own" if own >= 0 else own, ctypes.string_at(same, 1)[0], end=" ")
+print(theirs if any(theirs) else "none")
+"""
+
+
+@pytest.mark.skipif(not os.geteuid(), reason="PostgreSQL does not run as root")
+async def test_a_database_in_the_background(place: Place) -> None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed")
+    port = _free_port()
+    text = (
+        f"{found[-1]}/initdb -D data -A trust && "
+        f"{found[-1]}/postgres -D data -k $PWD -h 127.0.0.1 -p {port} || touch failed"
+    )
+    process = await place.processes.start(place.spec(text, "one"), _owner("one"))
+    out = OutputCapture(50_000, place.base / "spill")
+    for host in ("127.0.0.1", "$PWD"):
+        query = f"psql -h {host} -p {port} -d postgres -tAc 'select 6 * 7'"
+        wait = f"until {query} 2>/dev/null; do [ -e failed ] && break; sleep 0.1; done"
+        await run_command(place.spec(wait, "one"), out)
+    out.close()
+    assert out.text().split() == ["42", "42"], process.folder
+    await place.processes.kill(process)
 
 
 def _free_port() -> int:
