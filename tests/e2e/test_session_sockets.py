@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -227,6 +228,8 @@ async def test_the_next_command_reaches_a_server_in_the_background(place: Place)
     assert await place.py("client.py", place.work / "own.sock") == "hello"
     for at in (port, "own.sock"):
         assert "refused" in await place.py("client.py", at, session="two"), at
+    place.processes.move_to_child("one", "continued")
+    assert await place.py("client.py", port, session="continued") == "200"
 
 
 async def test_nobody_else_is_reached(place: Place) -> None:
@@ -316,6 +319,39 @@ server.bind(address)
 server.listen(100)
 print(sum(not socket.socket().connect_ex(address) for _ in range(50)))
 """
+
+
+async def test_each_command_has_its_own_way_to_the_proxy(place: Place) -> None:
+    if place.tier.level != 1:
+        pytest.skip("without namespaces the proxy asks for credentials")
+    lines: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append((await reader.readline()).strip())
+        writer.write(b"granted\n")
+        writer.close()
+
+    def ask(word: str) -> str:
+        return (
+            f"exec 3<>/dev/tcp/127.0.0.1/${{PORT:-${{http_proxy##*:}}}}; echo {word} >&3; cat <&3"
+        )
+
+    address = place.base / "proxy"
+    async with await asyncio.start_unix_server(answer, address):
+        first = place.spec(f"echo ${{http_proxy##*:}} > port; {ask('a')}; sleep 60", "one")
+        assert first.policy
+        online = structs.replace(first.policy, network=str(address))
+        first = structs.replace(first, policy=online)
+        process = await place.processes.start(first, _owner("one"))
+        while not lines and process.running:
+            process = await place.processes.wait(process, 0.05)
+        out = OutputCapture(50_000, place.base / "spill")
+        second = structs.replace(place.spec(ask("b"), "one"), policy=online)
+        await run_command(second, out)
+        await run_command(place.spec(f"PORT=$(cat port); {ask('c')}", "one"), out)
+        out.close()
+        await place.processes.kill(process)
+    assert out.text().count("granted") == 1 and lines == [b"a", b"b"]
 
 
 async def test_processes_share_memory(place: Place) -> None:
