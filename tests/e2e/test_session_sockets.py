@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import ctypes
 import os
 import select
 import shlex
@@ -226,6 +228,8 @@ async def test_the_next_command_reaches_a_server_in_the_background(place: Place)
     assert await place.py("client.py", place.work / "own.sock") == "hello"
     for at in (port, "own.sock"):
         assert "refused" in await place.py("client.py", at, session="two"), at
+    place.processes.move_to_child("one", "continued")
+    assert await place.py("client.py", port, session="continued") == "200"
 
 
 async def test_nobody_else_is_reached(place: Place) -> None:
@@ -317,8 +321,93 @@ print(sum(not socket.socket().connect_ex(address) for _ in range(50)))
 """
 
 
+async def test_each_command_has_its_own_way_to_the_proxy(place: Place) -> None:
+    if place.tier.level != 1:
+        pytest.skip("without namespaces the proxy asks for credentials")
+    lines: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append((await reader.readline()).strip())
+        writer.write(b"granted\n")
+        writer.close()
+
+    def ask(word: str) -> str:
+        return (
+            f"exec 3<>/dev/tcp/127.0.0.1/${{PORT:-${{http_proxy##*:}}}}; echo {word} >&3; cat <&3"
+        )
+
+    address = place.base / "proxy"
+    async with await asyncio.start_unix_server(answer, address):
+        first = place.spec(f"echo ${{http_proxy##*:}} > port; {ask('a')}; sleep 60", "one")
+        assert first.policy
+        online = structs.replace(first.policy, network=str(address))
+        first = structs.replace(first, policy=online)
+        process = await place.processes.start(first, _owner("one"))
+        while not lines and process.running:
+            process = await place.processes.wait(process, 0.05)
+        out = OutputCapture(50_000, place.base / "spill")
+        second = structs.replace(place.spec(ask("b"), "one"), policy=online)
+        await run_command(second, out)
+        await run_command(place.spec(f"PORT=$(cat port); {ask('c')}", "one"), out)
+        out.close()
+        await place.processes.kill(process)
+    assert out.text().count("granted") == 1 and lines == [b"a", b"b"]
+
+
 async def test_processes_share_memory(place: Place) -> None:
     assert (await place.py("processes.py")).split("\n") == ["[1, 4, 9]", "4", "[5]", "6"]
+
+
+async def test_memory_of_other_programs_is_out_of_reach(place: Place) -> None:
+    """System V segments, which everybody finds by number or key."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = 0x48000000 | os.getpid()
+    number = libc.shmget(key, 4096, 0o1600)
+    assert number >= 0
+    try:
+        (place.work / "segments.py").write_text(SEGMENTS)
+        assert await place.py("segments.py", key, number) == "own 7 none"
+        assert libc.shmget(key, 4096, 0) == number
+    finally:
+        libc.shmctl(number, 0, None)
+
+
+SEGMENTS = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+key, number = map(int, sys.argv[1:])
+FAILED = ctypes.c_void_p(-1).value
+theirs = [libc.shmget(key, 4096, 0) >= 0, libc.shmat(number, None, 0) != FAILED]
+theirs.append(libc.shmctl(number, 0, None) == 0)
+own = libc.shmget(key, 4096, 0o1600)
+at = libc.shmat(own, None, 0)
+ctypes.memset(at, 7, 1)
+same = libc.shmat(libc.shmget(key, 4096, 0), None, 0)
+print("own" if own >= 0 else own, ctypes.string_at(same, 1)[0], end=" ")
+print(theirs if any(theirs) else "none")
+"""
+
+
+@pytest.mark.skipif(not os.geteuid(), reason="PostgreSQL does not run as root")
+async def test_a_database_in_the_background(place: Place) -> None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed")
+    port = _free_port()
+    text = (
+        f"{found[-1]}/initdb -D data -A trust && "
+        f"{found[-1]}/postgres -D data -k $PWD -h 127.0.0.1 -p {port} || touch failed"
+    )
+    process = await place.processes.start(place.spec(text, "one"), _owner("one"))
+    out = OutputCapture(50_000, place.base / "spill")
+    for host in ("127.0.0.1", "$PWD"):
+        query = f"psql -h {host} -p {port} -d postgres -tAc 'select 6 * 7'"
+        wait = f"until {query} 2>/dev/null; do [ -e failed ] && break; sleep 0.1; done"
+        await run_command(place.spec(wait, "one"), out)
+    out.close()
+    assert out.text().split() == ["42", "42"], process.folder
+    await place.processes.kill(process)
 
 
 def _free_port() -> int:

@@ -15,6 +15,7 @@ import struct
 
 from hermes.exec.launcher import cgroup, syscall_broker
 from hermes.exec.launcher.file_broker import WorkspaceArea
+from hermes.exec.launcher.ipc_broker import SharedSegments
 from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
 from hermes.exec.launcher.placeholders import (
     RENAMED_HEAD,
@@ -55,6 +56,7 @@ class ChildSetup:
         self._placeholders: list[tuple[bytes, int]] = []
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
+        self._segments = SharedSegments()
         self._network = network
         """The namespaces of the session's network; empty: the command has its own."""
         self._has_cgroup_limits = False
@@ -145,7 +147,8 @@ class ChildSetup:
             given.get("shared_memory", b""),
         )
         sock = socket.socket(fileno=diagnosis) if diagnosis >= 0 else None
-        return syscall_broker.BrokerGrants(area, SocketGrants(given.get("proxy"), sock))
+        sockets = SocketGrants(given.get("proxy"), sock)
+        return syscall_broker.BrokerGrants(area, sockets, self._segments)
 
     def answer_syscall(self) -> None:
         """Answer one request of the seccomp filter."""
@@ -182,6 +185,7 @@ class ChildSetup:
         if (folder := self._instructions.get("not_bare")) and is_bare_repository(folder):
             with contextlib.suppress(OSError):
                 os.rename(folder + b"/HEAD", folder + b"/" + RENAMED_HEAD)
+        self._segments.remove_all()
         given = self._instructions
         for made in (given.get("scratch"), given.get("shared_memory")):
             with contextlib.suppress(OSError, RecursionError):

@@ -41,10 +41,12 @@ _MAX_ADDRESS = 128
 _CONNECT_SECONDS = 1.0
 """Longest wait for a connection: the address is local, and the supervisor has other requests."""
 _FIRST_FREE_PORT = 1024
-_LISTENING = "0A"
-_DIAG_REQUEST = struct.Struct("=IHHIIBBHIII2I")
-_DIAG_HEADER, _DIAG_SOCKET = struct.Struct("=IHHII"), struct.Struct("=BBBBI2I")
-_DIAG_BY_FAMILY, _DIAG_DUMP, _DIAG_SHOW_FILE, _DIAG_FILE = 20, 0x301, 2, 1
+_LISTENING = 10
+_DIAG_HEADER = struct.Struct("=IHHII")
+_DIAG_BY_FAMILY, _DIAG_DUMP = 20, 0x301
+_UNIX_REQUEST, _UNIX_SOCKET = struct.Struct("=B3xIIIq"), struct.Struct("=4xI8x")
+_TCP_REQUEST, _TCP_SOCKET = struct.Struct("=BB2xI48x"), struct.Struct("=4x2s62xI")
+_SHOW_FILE, _FILE_ATTRIBUTE = 2, 1
 _LOOPBACK, _LOOPBACK_6 = bytes([127, 0, 0, 1]), bytes(15) + b"\1"
 _MAPPED = bytes(10) + b"\xff\xff"
 """What an IPv4 address in IPv6 begins with."""
@@ -76,7 +78,8 @@ class SocketGrants:
 
     def allows_port(self, port: int) -> bool:
         """Whether everybody who listens on this port of the machine belongs to the session."""
-        listeners = _find_listeners(port)
+        self._diagnosis = self._diagnosis or open_diagnosis()
+        listeners = _find_listeners(self._diagnosis, port)
         if not listeners:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
         return self._session_holds(listeners)
@@ -319,43 +322,44 @@ def _identify_file(pid: int, fd: int) -> tuple[int, int]:
 
 def _find_bound_socket(diagnosis: socket.socket, inode: int, device: int) -> int:
     """The number of the Unix socket that is bound to this file; 0: there is none."""
-    request = _DIAG_REQUEST.pack(
-        _DIAG_REQUEST.size, _DIAG_BY_FAMILY, _DIAG_DUMP, 1, 0,
-        socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _DIAG_SHOW_FILE, 0xFFFFFFFF, 0xFFFFFFFF,
-    )  # fmt: skip
-    diagnosis.send(request)
     wanted = struct.pack("=II", inode & 0xFFFFFFFF, device)
+    request = _UNIX_REQUEST.pack(socket.AF_UNIX, 0xFFFFFFFF, 0, _SHOW_FILE, -1)
     found = 0
+    for message in _dump_sockets(diagnosis, request):
+        at = _UNIX_SOCKET.size
+        while at + 4 <= len(message):
+            size, kind = struct.unpack_from("=HH", message, at)
+            if kind == _FILE_ATTRIBUTE and message[at + 4 : at + size] == wanted:
+                found = _UNIX_SOCKET.unpack_from(message)[0]
+            at += max(size, 4) + 3 & ~3
+    return found
+
+
+def _find_listeners(diagnosis: socket.socket, port: int) -> set[int]:
+    """The numbers of all sockets that listen on a TCP port of this machine."""
+    return {
+        number
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for message in _dump_sockets(
+            diagnosis, _TCP_REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _LISTENING)
+        )
+        for bound, number in [_TCP_SOCKET.unpack_from(message)]
+        if bound == port.to_bytes(2, "big")
+    }
+
+
+def _dump_sockets(diagnosis: socket.socket, request: bytes) -> Iterator[bytes]:
+    """What the kernel tells about each socket that was asked for."""
+    size = _DIAG_HEADER.size + len(request)
+    diagnosis.send(_DIAG_HEADER.pack(size, _DIAG_BY_FAMILY, _DIAG_DUMP, 1, 0) + request)
     while True:
         answer = diagnosis.recv(1 << 17)
-        at = 0
-        while at + _DIAG_HEADER.size <= len(answer):
-            size, kind, *_ = _DIAG_HEADER.unpack_from(answer, at)
+        while answer:
+            size, kind, *_ = _DIAG_HEADER.unpack_from(answer)
             if kind != _DIAG_BY_FAMILY:  # the last one, or an error
-                return found
-            if wanted in _list_file_attributes(answer[at + _DIAG_HEADER.size : at + size]):
-                found = _DIAG_SOCKET.unpack_from(answer, at + _DIAG_HEADER.size)[4]
-            at += size + 3 & ~3
-
-
-def _list_file_attributes(message: bytes) -> Iterator[bytes]:
-    at = _DIAG_SOCKET.size
-    while at + 4 <= len(message):
-        size, kind = struct.unpack_from("=HH", message, at)
-        if kind == _DIAG_FILE:
-            yield message[at + 4 : at + size]
-        at += max(size, 4) + 3 & ~3
-
-
-def _find_listeners(port: int) -> set[int]:
-    """The inodes of all sockets that listen on a TCP port of this machine."""
-    found: set[int] = set()
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
-            for words in map(str.split, file):
-                if words[3] == _LISTENING and words[1].endswith(f":{port:04X}"):
-                    found.add(int(words[9]))
-    return found
+                return
+            yield answer[_DIAG_HEADER.size : size]
+            answer = answer[size + 3 & ~3 :]
 
 
 def _list_session_processes() -> list[int]:

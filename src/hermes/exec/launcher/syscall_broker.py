@@ -3,7 +3,7 @@
 # Landlock does not restrict changes to the mode, owner and times of one's own files. So a seccomp
 # filter stops those calls, and the supervisor makes them in the command's place, on a file that it
 # has opened itself and whose location it has checked. The command cannot exchange anything between
-# the check and the call. Other calls are for `file_broker` and `socket_broker`.
+# the check and the call. Other calls are for the other brokers.
 
 # ruff: noqa: PTH101, PTH115
 from __future__ import annotations
@@ -17,7 +17,7 @@ import select
 import struct
 from typing import NamedTuple
 
-from hermes.exec.launcher import file_broker, socket_broker
+from hermes.exec.launcher import file_broker, ipc_broker, socket_broker
 from hermes.exec.launcher.libc import check_result, load_libc
 
 _NOTIF_RECV, _NOTIF_SEND, _NOTIF_ID_VALID, _SET_SYNC_WAKEUP = (
@@ -50,11 +50,12 @@ ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
 """Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
 _FLAGS_POSITION = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
 _DESCRIPTOR_PATH = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
-_ALL_CALLS = (ATTRIBUTE_CALLS, file_broker.FILE_CALLS, socket_broker.SOCKET_CALLS)
+BROKERED_CALLS = file_broker.FILE_CALLS | socket_broker.SOCKET_CALLS | ipc_broker.IPC_CALLS
+"""Name -> number on x86_64 and on aarch64 (-1: none)."""
 _CALL_NAMES = [
     {
         number[which]: name
-        for calls in _ALL_CALLS
+        for calls in (ATTRIBUTE_CALLS, BROKERED_CALLS)
         for name, number in calls.items()
         if number[which] >= 0
     }
@@ -66,10 +67,11 @@ _ARCHITECTURES = {0xC000003E: 0, 0xC00000B7: 1}
 
 
 class BrokerGrants(NamedTuple):
-    """Where files may be changed, and where sockets may lead."""
+    """Where files may be changed, where sockets may lead, and the memory that is shared."""
 
     area: file_broker.WorkspaceArea
     sockets: socket_broker.SocketGrants
+    segments: ipc_broker.SharedSegments
 
 
 def enable_sync_wakeup(listener: int) -> None:
@@ -116,6 +118,8 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
             value = file_broker.perform_call(name, args, caller, grants.area)
         elif name in socket_broker.SOCKET_CALLS:
             socket_broker.perform_call(name, args, caller, grants.area, grants.sockets)
+        elif name in ipc_broker.IPC_CALLS:
+            value = grants.segments.perform_call(name, args)
         else:
             fd = _open_target(name, pid, args)
             try:

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeAlias
 
-from hermes.exec.launcher.file_broker import FILE_CALLS
-from hermes.exec.launcher.socket_broker import SOCKET_CALLS
-from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS
+from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS, BROKERED_CALLS
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 MACHINES: dict[str, tuple[Machine, int]] = {
@@ -61,7 +59,7 @@ _FORBIDDEN_CALLS = """
     fanotify_init move_pages migrate_pages
 """.split()
 _NAMESPACE_CALLS = """
-    ptrace shmget shmat semget msgget mq_open
+    ptrace semget semctl semop semtimedop msgget msgctl msgsnd msgrcv mq_open mq_unlink
 """.split()
 """Forbidden without namespaces; harmless inside them."""
 _XATTR_CALLS = """
@@ -92,10 +90,12 @@ CALL_NUMBERS: dict[str, tuple[int, int]] = {
     "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "prlimit64": (302, 261),
     "ptrace": (101, 117), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
-    "setxattrat": (463, 463), "removexattrat": (466, 466), "shmget": (29, 194),
-    "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "semget": (64, 190),
+    "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192), "msgget": (68, 186),
+    "msgctl": (71, 187), "msgsnd": (69, 189), "msgrcv": (70, 188), "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
     "socketpair": (53, 199), "setsockopt": (54, 208), "sendto": (44, 206), "sendmsg": (46, 211),
-    "sendmmsg": (307, 269), **SOCKET_CALLS, **FILE_CALLS,
+    "sendmmsg": (307, 269), **BROKERED_CALLS,
     **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()},
 }  # fmt: skip
 """Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
@@ -113,7 +113,7 @@ def can_broker_sockets() -> bool:
 @cache
 def build_connect_filter(machine: Machine) -> bytes:
     """The filter that goes before that of `build_namespace_filter`: it reports connections."""
-    number = SOCKET_CALLS["connect"][0 if machine == "x86_64" else 1]
+    number = CALL_NUMBERS["connect"][0 if machine == "x86_64" else 1]
     code: FilterCode = [(_LOAD, 0, 0, 0), (_EQUAL, 0, 1, number), _return_notify(), _return_allow()]
     return _pack_code(code)
 
@@ -138,8 +138,8 @@ def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
     write permission.
     """
     blocks = _socket_blocks(only_tcp=True)
-    notified = [name for name in FILE_CALLS if name not in _FILTERED_CALLS]
-    notified += [*ATTRIBUTE_CALLS, *SOCKET_CALLS]
+    notified = [name for name in BROKERED_CALLS if name not in _FILTERED_CALLS]
+    notified += ATTRIBUTE_CALLS
     blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
     options: FilterCode = [_load_argument(1), (_EQUAL, 1, 0, _TCP), _return_allow()]
     options.append(_load_argument(2))
