@@ -1,7 +1,5 @@
 """Hermes as a library: run turns, read events, bring tools, answer approvals, resume sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence

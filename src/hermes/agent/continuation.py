@@ -1,7 +1,5 @@
 """Joins a continuation to the text it continues, without repeated words."""
 
-from __future__ import annotations
-
 WINDOW = 200
 SHORTEST = 10
 """A shorter repetition may be intended (lists, refrains)."""

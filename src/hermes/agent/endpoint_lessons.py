@@ -1,7 +1,5 @@
 """What an endpoint says about its limits when asked, and in its refusals."""
 
-from __future__ import annotations
-
 from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
 

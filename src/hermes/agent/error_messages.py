@@ -1,7 +1,5 @@
 """Failures in words for the user: what failed, whether anything was lost, what to do."""
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 

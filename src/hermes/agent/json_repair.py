@@ -1,7 +1,5 @@
 """Parses the raw arguments of a tool call, repairing JSON where only one reading is possible."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

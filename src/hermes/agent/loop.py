@@ -1,7 +1,5 @@
 """The agent loop: sample, execute, steer, repeat."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Literal, NoReturn
 

@@ -1,7 +1,5 @@
 """Detects loops: the same call with the same result, again and again."""
 
-from __future__ import annotations
-
 from hermes.core.errors import ToolError
 from hermes.core.message import ToolCall, ToolReturn
 

@@ -1,7 +1,5 @@
 """What is tried after each kind of failure: the POLICY table is the whole recovery policy."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping

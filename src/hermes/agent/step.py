@@ -1,7 +1,5 @@
 """One step of a turn: a model call with its retries and continuations, to one usable message."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The system prompt: built once per session and stored, so that its bytes never change."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

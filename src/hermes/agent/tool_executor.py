@@ -1,7 +1,5 @@
 """Runs the tool calls of one assistant message: validates, approves, orders and records them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

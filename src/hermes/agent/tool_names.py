@@ -1,7 +1,5 @@
 """Finds the tool that a model meant by an unknown name."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 _AFFIXES = frozenset(

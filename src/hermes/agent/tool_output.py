@@ -1,7 +1,5 @@
 """Turns what a tool returned into message content: redacted, made inert and cut to size."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

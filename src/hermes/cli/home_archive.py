@@ -1,7 +1,5 @@
 """A home as one file: written without secrets unless asked, and restored only when it is intact."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """How this program was installed, and which versions are available."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.metadata import Distribution

@@ -1,7 +1,5 @@
 """The log file: redacted JSON lines, private, created with the first record; written and read."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """One turn from the command line: runs it, shows it, and tells by the exit status how it ended."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from argparse import Namespace

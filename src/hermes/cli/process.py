@@ -1,7 +1,5 @@
 """The process itself: its signals, its limits, and the secrets in its memory."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The prompt of a single turn: -q, standard input and images as one message."""
 
-from __future__ import annotations
-
 import os
 import select
 import stat

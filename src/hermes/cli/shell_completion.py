@@ -1,7 +1,5 @@
 """Completion scripts for shells, generated from the parsers of the commands."""
 
-from __future__ import annotations
-
 from argparse import Action
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Usage of models by day: since when to count, and the sum of several rows of the ledger."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The settings of the API server: `platforms.api_server` of config.yaml, and the environment."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """Sets and removes variables in .env; everything else in the file stays as it is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

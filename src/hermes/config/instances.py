@@ -1,7 +1,5 @@
 """Which processes serve this home: each holds a lock on a file of its own while it lives."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """Dotted key names: text to path, and path to value."""
 
-from __future__ import annotations
-
 from typing import Any, get_args, get_origin
 
 from hermes.config.schema import Config

@@ -1,7 +1,5 @@
 """Loads home, config.yaml and .env into one frozen Setup."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """The hosts that package managers download from: the public registries and this machine's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

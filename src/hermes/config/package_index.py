@@ -1,7 +1,5 @@
 """The package indexes of this machine: those pip and uv are configured with, or the public one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

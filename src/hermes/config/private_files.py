@@ -1,7 +1,5 @@
 """Files readable by their owner only: replaced atomically, by one writer at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """Every key of config.yaml, with its type and default."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """Which folders' context files the operator trusts, by the digest of their content."""
 
-from __future__ import annotations
-
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Changes keys of config.yaml: atomically, under a lock, keeping comments and everything else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Turns plain data into a Config; reports every problem at once, with its line and a remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin

@@ -1,7 +1,5 @@
 """Edits one key of a YAML text in place: every other byte stays as it is."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parses YAML into plain data and remembers the line of every key."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, TypeAlias
 

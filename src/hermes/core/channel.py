@@ -1,7 +1,5 @@
 """Event queues with one reader that never block the writer, and a broadcast to many."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator

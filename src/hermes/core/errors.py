@@ -1,7 +1,5 @@
 """All kinds of failures, classified in llm/errors and acted on in agent/recovery."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Events of a model's response (StreamEvent) and of a turn (TurnEvent)."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The append-only messages of a session, with the encoders' incremental state."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import Any
 

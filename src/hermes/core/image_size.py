@@ -1,7 +1,5 @@
 """The size of an image once decoded, read from its header alone."""
 
-from __future__ import annotations
-
 MOST_PIXELS = 100_000_000
 """A few kilobytes can claim more and exhaust the memory of a decoder."""
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})

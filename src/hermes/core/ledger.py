@@ -1,7 +1,5 @@
 """The ledger of model calls: entries, caps, and the protocol to reserve and settle calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 

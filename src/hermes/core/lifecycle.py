@@ -1,7 +1,5 @@
 """Work that must be finished: shielded from cancellation, or done when the last runtime ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable

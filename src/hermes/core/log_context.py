@@ -1,7 +1,5 @@
 """The session that log lines of the current task belong to."""
 
-from __future__ import annotations
-
 from contextvars import ContextVar
 
 SESSION: ContextVar[str] = ContextVar("session", default="")

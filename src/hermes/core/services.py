@@ -1,7 +1,5 @@
 """Typed slots that the tools of a session share, filled by the runtime and the tools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 

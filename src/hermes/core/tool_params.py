@@ -1,7 +1,5 @@
 """Converts the arguments of a call into typed parameters, correcting obvious mistakes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

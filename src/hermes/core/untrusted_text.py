@@ -1,7 +1,5 @@
 """Makes untrusted text inert: shows hidden characters, breaks markers, wraps results."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

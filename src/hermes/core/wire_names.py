@@ -1,7 +1,5 @@
 """The names of the wire protocols, as configurations, provider rows and targets write them."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias, get_args
 
 WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]

@@ -1,7 +1,5 @@
 """Finds out, by trying, how strongly commands can be confined on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Guards prompt caches: each request must begin like the one before it."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One endpoint as a Provider: request out, answer in, every failure classified and redacted."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator

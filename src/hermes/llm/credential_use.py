@@ -1,7 +1,5 @@
 """Uses the credentials of an endpoint: picks one for each call, and reacts when it fails."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import weakref

@@ -1,7 +1,5 @@
 """Converts any history into a legal one for any target; each message is processed once."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import ChainMap

@@ -1,7 +1,5 @@
 """Tells addresses on this machine and in its network from others."""
 
-from __future__ import annotations
-
 import re
 import socket
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The generated index of built-in providers and wires, read instead of importing them all."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

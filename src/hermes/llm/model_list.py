@@ -1,7 +1,5 @@
 """Asks an endpoint about its models, in small requests beside the model calls."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

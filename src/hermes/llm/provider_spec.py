@@ -1,7 +1,5 @@
 """Facts about providers and wires as data: codecs read quirks, never the provider's name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Finds a reasoning effort that a model supports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import get_args

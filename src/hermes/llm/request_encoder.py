@@ -1,7 +1,5 @@
 """Encodes requests for one endpoint, by its quirks, and watches over its prompt cache."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """An answer coming in: fragments from a codec, display events out, a Message at the end."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NoReturn

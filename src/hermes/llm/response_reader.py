@@ -1,7 +1,5 @@
 """Reads the body of a successful response, and tells the watchdog what arrives."""
 
-from __future__ import annotations
-
 from hermes.core.errors import ProviderError
 from hermes.core.provider import ResponseSink
 from hermes.llm.http.transport import Exchange

@@ -1,7 +1,5 @@
 """Filters reasoning tags out of text, alike for the live stream and the stored message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

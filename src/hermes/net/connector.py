@@ -1,7 +1,5 @@
 """A connector for aiohttp that connects to the checked route and nowhere else."""
 
-from __future__ import annotations
-
 import ssl
 from typing import Any
 

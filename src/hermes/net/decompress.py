@@ -1,7 +1,5 @@
 """Decompresses a response in bounded chunks."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The error of everything that fetches."""
 
-from __future__ import annotations
-
 from hermes.core.errors import ToolError
 
 

@@ -1,7 +1,5 @@
 """Tells which IP addresses belong to the public internet, in whatever form they are written."""
 
-from __future__ import annotations
-
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Extracts the readable text of a fetched page, whatever its format and encoding."""
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import re

@@ -4,8 +4,6 @@
 #
 # A process can be stopped, and its memory is limited and freed. Imports nothing from hermes.
 
-from __future__ import annotations
-
 import io
 import json
 import re

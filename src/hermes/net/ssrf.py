@@ -1,7 +1,5 @@
 """Guards against SSRF: resolves and checks a URL once, then connects to exactly that address."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,7 +1,5 @@
 """Reads the server name from a TLS ClientHello."""
 
-from __future__ import annotations
-
 _HANDSHAKE = 0x16
 _MAX_LENGTH = 64 * 1024
 

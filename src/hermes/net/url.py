@@ -1,7 +1,5 @@
 """Parses a URL once and strictly: refuses whatever two parsers could read differently."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from ipaddress import AddressValueError, IPv4Address, IPv6Address

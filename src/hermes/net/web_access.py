@@ -1,7 +1,5 @@
 """Web access as configured: a fetcher and a search service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTTP server of one Runtime: wires its parts together, listens, and drains on stop."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Checks before every handler, and error envelopes, headers, metrics and logs after it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

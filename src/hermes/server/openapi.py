@@ -1,7 +1,5 @@
 """The OpenAPI document, built from the routes and their request and answer Structs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

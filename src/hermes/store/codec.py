@@ -1,7 +1,5 @@
 """Messages and sessions as rows and back, exactly; text no database accepts is cleaned here."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Failures of SQLite and of the disk as sentences: what failed, what was lost, what to do."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

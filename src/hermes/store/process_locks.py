@@ -1,7 +1,5 @@
 """Tells which processes are alive: each holds an flock on a file of its own while it lives."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The store of conversations: one SQLite file, opened and closed here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

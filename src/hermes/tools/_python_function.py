@@ -1,7 +1,5 @@
 """Makes tools of Python functions: the schema comes from the signature and the docstring."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import re

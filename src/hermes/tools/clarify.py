@@ -1,7 +1,5 @@
 """Asks the user a question and waits for the answer."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.errors import ToolError

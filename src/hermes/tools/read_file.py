@@ -1,7 +1,5 @@
 """Reads a text file or a notebook by lines, or an image."""
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import io

@@ -1,7 +1,5 @@
 """Writes a whole file atomically."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

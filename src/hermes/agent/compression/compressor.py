@@ -1,7 +1,5 @@
 """Keeps a conversation inside the model's window: decides when it is compressed, and how hard."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Where a history may be cut, and what of it is kept: its beginning, the task, the latest part."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Shortens older messages: a tool result becomes one line that says where the full text is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shortens a history: elides older results and, if that is not enough, summarises the middle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 

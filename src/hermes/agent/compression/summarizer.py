@@ -1,7 +1,5 @@
 """Has a model write the summary, and accepts it only if it names what must not be lost."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """The summary message that replaces earlier messages in requests, and the sources it cites."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Estimates the tokens of a prompt from the provider's last report and the messages since."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import msgspec

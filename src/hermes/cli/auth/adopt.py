@@ -1,7 +1,5 @@
 """`hermes auth adopt`: logins of other programs, taken over at the user's request."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`hermes auth add` and `remove`: keys in .env; several of one provider form a pool."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import structs

@@ -1,7 +1,5 @@
 """`hermes auth login` and `logout`: a browser or a code on the terminal, until there is a token."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

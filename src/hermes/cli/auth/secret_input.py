@@ -1,7 +1,5 @@
 """A secret from the user: typed without echo, piped in, or in a variable; never in argv."""
 
-from __future__ import annotations
-
 import os
 import sys
 

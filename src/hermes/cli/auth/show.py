@@ -1,7 +1,5 @@
 """`hermes auth list` and `status`: the keys and logins there are, without showing any secret."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.cli.startup import run_async

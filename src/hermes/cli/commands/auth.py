@@ -1,7 +1,5 @@
 """`hermes auth`: keys and logins of providers, added, shown and removed."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 

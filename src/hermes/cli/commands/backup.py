@@ -1,7 +1,5 @@
 """`hermes backup`: saves a home to one file."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """`hermes completion`: a script that lets a shell complete commands, actions and options."""
 
-from __future__ import annotations
-
 from hermes.cli.parser import CommandParser
 
 _EPILOG = """\

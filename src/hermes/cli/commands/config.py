@@ -1,7 +1,5 @@
 """`hermes config`: shows, changes and checks the configuration."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`hermes import`: restores a backup."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """`hermes insights`: what the model calls of this home used and cost."""
 
-from __future__ import annotations
-
 import sys
 import time
 from argparse import Namespace

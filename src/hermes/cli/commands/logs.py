@@ -1,7 +1,5 @@
 """`hermes logs`: shows the log, and follows it."""
 
-from __future__ import annotations
-
 import sys
 
 from hermes.cli.parser import CommandParser

@@ -1,7 +1,5 @@
 """`hermes model`: shows, chooses and tests the model that answers; downloads embedded models."""
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import Namespace

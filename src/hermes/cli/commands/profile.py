@@ -1,7 +1,5 @@
 """`hermes profile`: separate sets of settings, keys and sessions."""
 
-from __future__ import annotations
-
 import os
 from argparse import Namespace
 from pathlib import Path

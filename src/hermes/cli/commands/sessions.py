@@ -1,7 +1,5 @@
 """`hermes sessions`: lists, shows, searches, exports and changes stored sessions."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

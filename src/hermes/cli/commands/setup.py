@@ -1,7 +1,5 @@
 """`hermes setup`: finds a model that works and uses it."""
 
-from __future__ import annotations
-
 import os
 from argparse import Namespace
 

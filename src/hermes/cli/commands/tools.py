@@ -1,7 +1,5 @@
 """`hermes tools`: lists tools, turns them on and off."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """`hermes update`: the command that updates this installation, and the newest version."""
 
-from __future__ import annotations
-
 import sys
 
 from hermes.cli.main import EXIT_FAILED, print_stderr

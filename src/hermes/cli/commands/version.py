@@ -1,7 +1,5 @@
 """`hermes version`: prints the version."""
 
-from __future__ import annotations
-
 from hermes.cli.parser import CommandParser
 from hermes.version import VERSION
 

@@ -1,7 +1,5 @@
 """Checks of what is called: the model, its provider, and the backend that runs commands."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

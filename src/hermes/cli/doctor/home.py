@@ -1,7 +1,5 @@
 """Checks of the home: configuration, permissions, database, disk, clock, and leftover files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Checks of the machine: its sandbox, programs, browser and optional packages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

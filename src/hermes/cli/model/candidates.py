@@ -1,7 +1,5 @@
 """Models that could be used here: configured, by key or login, or on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """The models a user can choose: listed by providers with a key, and by servers on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 
 from hermes.cli.terminal.download import is_embedded_endpoint

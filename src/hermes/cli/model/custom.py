@@ -1,7 +1,5 @@
 """`hermes model custom URL`: the user's own endpoint, probed before it is saved."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

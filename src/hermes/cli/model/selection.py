@@ -1,7 +1,5 @@
 """`hermes model set`: which model the user means, and how it is saved."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """From nothing to a model that answers: finds candidates, tests them, and saves the one chosen."""
 
-from __future__ import annotations
-
 import sys
 from getpass import getpass
 

@@ -1,7 +1,5 @@
 """`hermes model`: the model that answers now, its address, key and price, and its fallbacks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.cli.terminal.text import one_line

@@ -1,7 +1,5 @@
 """`hermes model test`: one real call and what works, for people or as JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import structs

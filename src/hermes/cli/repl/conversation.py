@@ -1,7 +1,5 @@
 """The session behind the screen: what is sent to it, and how its events come back."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

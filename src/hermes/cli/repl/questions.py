@@ -1,7 +1,5 @@
 """Questions on the screen: approvals, questions of the model and confirmations, one at a time."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

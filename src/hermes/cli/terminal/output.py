@@ -1,7 +1,5 @@
 """Standard output and error for asynchronous code: a slow reader never blocks the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

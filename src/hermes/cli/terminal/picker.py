@@ -1,7 +1,5 @@
 """Choices on the terminal: yes or no, or a row of a list that is searched while typing."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Progress of a turn on stderr: a line per event and, on a terminal, a line that counts seconds."""
 
-from __future__ import annotations
-
 import asyncio
 
 from hermes.cli.terminal.output import Output

@@ -1,7 +1,5 @@
 """Figures as text: short numbers, ages and paths, and tables and bars that fit the terminal."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

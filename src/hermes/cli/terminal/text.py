@@ -1,7 +1,5 @@
 """Text made fit for the terminal: one line, no control characters, valid JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Secrets recognised by their context: the name, header or option before them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Describes families of secrets, and the checks that tell them from ordinary text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What the secrets of issuers look like: one row per shape, found by a literal, then checked."""
 
-from __future__ import annotations
-
 import re
 
 from hermes.core.redaction.pattern import (

@@ -1,7 +1,5 @@
 """Where commands run when it is not this machine: a container or another host."""
 
-from __future__ import annotations
-
 from hermes.config.schema import TerminalSection
 from hermes.exec.backends.base import BackendSession, CommandBackend
 from hermes.exec.backends.docker import DockerBackend

@@ -1,7 +1,5 @@
 """The protocol of a backend: where commands run when it is not this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Runs commands in a container: one for each session, which shares only the workspace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Creates, checks and removes the Docker container of one session."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs commands through a client such as ssh, which forwards neither signals nor its own end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

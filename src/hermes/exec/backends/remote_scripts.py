@@ -3,8 +3,6 @@
 # The processes of a command are recognised by a variable in their environment, by their session and
 # by their parents.
 
-from __future__ import annotations
-
 _FIND_PROCESSES = r"""
 lf='
 '

@@ -1,7 +1,5 @@
 """Runs commands on another machine over one shared connection of the user's OpenSSH client."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -4,8 +4,6 @@
 # commands), `wrappers` (what they run), `analyzer` with `hard_denials`, `lost_work` and, without a
 # sandbox, `read_only`. `rules` are the user's.
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hermes.exec.command_policy.rules import CommandRules, build_grant, rule_to_data

@@ -1,7 +1,5 @@
 """Judges a command line by its simple commands."""
 
-from __future__ import annotations
-
 import re
 
 from hermes.core.untrusted_text import explain_misleading

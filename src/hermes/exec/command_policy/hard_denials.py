@@ -1,7 +1,5 @@
 """Hard denials: commands that no mode and no answer allows, recognised by their literal words."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Commands that lose work which no checkpoint covers: in `.git`, ignored files, other machines."""
 
-from __future__ import annotations
-
 import re
 
 from hermes.exec.command_policy.paths import PathZones

@@ -1,7 +1,5 @@
 """Classifies literal paths: vital, secret, the agent's own, in the workspace."""
 
-from __future__ import annotations
-
 import os
 import re
 from functools import lru_cache

@@ -4,8 +4,6 @@ The parser takes quadratic time to recover from errors and cannot be interrupted
 unbalanced, nested too deeply or has too many operators never reaches it.
 """
 
-from __future__ import annotations
-
 import re
 
 from hermes.exec.command_policy.types import TooComplexError

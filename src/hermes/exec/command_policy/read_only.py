@@ -1,7 +1,5 @@
 """Recognises command lines that only read: known programs, known options, literal words."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from getopt import GetoptError, gnu_getopt

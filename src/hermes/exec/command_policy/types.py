@@ -1,7 +1,5 @@
 """Values of the command policy: rules, simple commands and judgements."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Words of the shell as far as they are literal."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Programs that run other programs: what env, sudo, xargs, find -exec or bash -c would run."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

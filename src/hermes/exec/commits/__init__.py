@@ -5,8 +5,6 @@
 # works on a copy mounted over .git; afterwards new objects, branches and the index are read from
 # that copy as data, validated, and written by us.
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

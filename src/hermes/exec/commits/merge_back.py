@@ -1,7 +1,5 @@
 """Validates what a command changed in an overlay and writes it into the repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The overlay for a .git: a copy of the parts that change, and the rest of it read-only."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Converts program output to plain text, without escape sequences and control characters."""
 
-from __future__ import annotations
-
 import re
 
 from hermes.core.text import compile_pattern

@@ -1,7 +1,5 @@
 """Background commands: started, found again, written to, ended."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

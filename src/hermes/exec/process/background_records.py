@@ -4,8 +4,6 @@
 # `out.N`, `end`, `lock` and `socket`; agents write `seen` (how much of the log was shown) and
 # `input` (what was typed).
 
-from __future__ import annotations
-
 import os
 import re
 import time

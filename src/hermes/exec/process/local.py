@@ -1,7 +1,5 @@
 """Runs shell commands on this machine, with limits, and ends them with everything they started."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Captures an output in bounded memory: its beginning and end, and all of it in a file if long."""
 
-from __future__ import annotations
-
 import os
 from codecs import getincrementaldecoder
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Removes saved outputs that are old, or more than there is room for."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

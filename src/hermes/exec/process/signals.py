@@ -1,7 +1,5 @@
 """Names signals."""
 
-from __future__ import annotations
-
 from signal import SIGRTMIN, Signals
 
 

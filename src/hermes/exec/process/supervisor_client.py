@@ -1,7 +1,5 @@
 """The agent's connection to the supervisor of one command."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

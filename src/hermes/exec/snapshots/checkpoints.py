@@ -1,7 +1,5 @@
 """Checkpoints of a workspace before it is changed, and going back to them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

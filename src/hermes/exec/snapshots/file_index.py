@@ -1,7 +1,5 @@
 """Finds the files of a workspace that belong in a checkpoint and records them in the index."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Collection, Iterator

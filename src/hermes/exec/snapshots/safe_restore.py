@@ -1,7 +1,5 @@
 """Writes and removes files below one folder without ever following a symbolic link."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A git repository outside the workspace it saves, which runs nothing the workspace configures."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

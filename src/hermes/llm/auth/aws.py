@@ -1,7 +1,5 @@
 """What Amazon requires beyond HTTPS: signed requests and framed streams, both from botocore."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Keys that are not used for a while: cooldowns shared by all processes, and short pauses."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

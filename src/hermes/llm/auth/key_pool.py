@@ -1,7 +1,5 @@
 """API keys: cleaned for use in a header, and picked from a pool where exhausted ones cool down."""
 
-from __future__ import annotations
-
 import logging
 import random
 import unicodedata

@@ -1,7 +1,5 @@
 """Embedded models as endpoints: which file a name means; nothing is downloaded or started."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

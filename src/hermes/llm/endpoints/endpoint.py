@@ -1,7 +1,5 @@
 """A model endpoint: one model at one address, with everything it takes to call it."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from hermes.core.message import Target

@@ -1,7 +1,5 @@
 """The stored keys and logins: where each comes from and what state it is in."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Limits that endpoints have stated, stored so that no process has to learn them again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Model servers on this machine, searched on their usual ports when nothing is configured."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

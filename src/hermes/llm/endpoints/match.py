@@ -1,7 +1,5 @@
 """Which wire an address speaks, and which provider's row describes it."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """What is known about a model: its limits, its inputs, and the price of its tokens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

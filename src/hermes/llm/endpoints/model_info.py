@@ -1,7 +1,5 @@
 """What an endpoint says about its model: context length, output, images, tools, prices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Finds out what answers at an address: which wire, which models, and whether /v1 is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

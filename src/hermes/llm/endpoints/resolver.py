@@ -1,7 +1,5 @@
 """Turns configuration, flags and keys into the chain of endpoints to call."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Classifies an error of a provider, however it is worded; the only place that does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

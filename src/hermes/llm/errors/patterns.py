@@ -1,7 +1,5 @@
 """How providers word their refusals: regular expressions over text without quotes."""
 
-from __future__ import annotations
-
 
 def any_of(*patterns: str) -> str:
     return "|".join(patterns)

@@ -1,7 +1,5 @@
 """How long a provider asks to wait: from its headers, else from its message."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What refusals mean: a table of rules, of which the first match decides."""
 
-from __future__ import annotations
-
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Turns what aiohttp, ssl and the system raise into Failures in plain words."""
 
-from __future__ import annotations
-
 import os
 import socket
 

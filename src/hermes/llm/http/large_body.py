@@ -1,7 +1,5 @@
 """Request bodies above 1 MB, which aiohttp would warn about; relies on its private `_size`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 LARGE_BYTES = 2**20

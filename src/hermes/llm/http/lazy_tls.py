@@ -1,7 +1,5 @@
 """Imports aiohttp without reading the CA certificates; the first TLS connection reads them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

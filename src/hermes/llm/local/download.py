@@ -1,7 +1,5 @@
 """Downloads a file, resuming where it broke off, and never more than expected."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """The open models Hermes can run itself, as models.toml describes them."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

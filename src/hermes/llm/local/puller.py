@@ -1,7 +1,5 @@
 """Downloads a model from the first source that has it, and checks it against its digest."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import hashlib

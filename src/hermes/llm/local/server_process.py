@@ -3,8 +3,6 @@
 # Run by file name, without the rest of Hermes: `server_process.py MODEL SOCKET CONTEXT THREADS`.
 # It prints `ready`, and lives as long as its standard input stays open.
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

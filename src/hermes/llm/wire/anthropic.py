@@ -1,7 +1,5 @@
 """Anthropic's Messages protocol: requests that serialise each group once, and answers."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import Sequence
 from copy import copy

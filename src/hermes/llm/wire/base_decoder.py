@@ -1,7 +1,5 @@
 """The base of decoders that read server-sent events, and the error bodies of most servers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NoReturn
 

@@ -1,7 +1,5 @@
 """Amazon Bedrock's Converse protocol: requests that serialise each group once, and answers."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error

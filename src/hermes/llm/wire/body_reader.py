@@ -1,7 +1,5 @@
 """How a response body is read, decided once, by its first bytes: stream, document or neither."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Literal

@@ -1,7 +1,5 @@
 """Conversions that several wires share: arguments, media, counts and documents."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any

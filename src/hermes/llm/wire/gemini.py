@@ -1,7 +1,5 @@
 """Google's generateContent protocol: requests that serialise each group once, and answers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from os import urandom

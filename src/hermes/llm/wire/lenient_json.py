@@ -1,7 +1,5 @@
 """Decodes JSON as providers really send it, and encodes it as every provider accepts it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The encoded messages of a conversation, with cache markers on the last ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The Responses protocol: requests that serialise each item once, and answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parses server-sent events; the result does not depend on how the stream is cut."""
 
-from __future__ import annotations
-
 from hermes.core.errors import Failure, Kind, ProviderError
 
 MAX_EVENT = 64 * 1024 * 1024

@@ -1,7 +1,5 @@
 """Adapts tool schemas to what an endpoint accepts, in the style its quirks name."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any, Literal, TypeAlias
 

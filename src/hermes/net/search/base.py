@@ -1,7 +1,5 @@
 """What all search backends share: request, hits, and the errors of the service."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress

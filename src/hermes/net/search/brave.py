@@ -1,7 +1,5 @@
 """The search service Brave."""
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 from hermes.net.fetcher import WebFetcher

@@ -1,7 +1,5 @@
 """DuckDuckGo, through its pages for browsers without scripts."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit

@@ -1,7 +1,5 @@
 """The search service Exa."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.net.fetcher import WebFetcher

@@ -1,7 +1,5 @@
 """A self-hosted SearXNG."""
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 from hermes.net.errors import EgressError

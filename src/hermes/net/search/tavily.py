@@ -1,7 +1,5 @@
 """The search service Tavily."""
 
-from __future__ import annotations
-
 from hermes.net.fetcher import WebFetcher
 from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, fetch_json, read_hits
 

@@ -1,7 +1,5 @@
 """An authenticated call of a route, and JSON responses to it."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 from unicodedata import category
 

@@ -1,7 +1,5 @@
 """Clients that misread parts of the protocols, recognised by the headers they send."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _SDK_HEADER = "X-Stainless-Lang"

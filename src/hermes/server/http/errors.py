@@ -1,7 +1,5 @@
 """API errors and the envelope that OpenAI clients expect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Idempotency keys: the same request with the same key runs once, also across restarts."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time

@@ -1,7 +1,5 @@
 """JSON bodies: decoding into Structs with limits on size and depth, and encoding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The local user at the other end of a loopback connection, as far as the kernel tells."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

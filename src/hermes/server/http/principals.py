@@ -1,7 +1,5 @@
 """Principals: the owners of API keys, their scopes and their limits."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

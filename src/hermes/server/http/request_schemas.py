@@ -1,7 +1,5 @@
 """Types of request fields that are parsed by hand, with their schemas for OpenAPI."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta

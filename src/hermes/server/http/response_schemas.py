@@ -1,7 +1,5 @@
 """Structs of JSON answers that several routes share."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct

@@ -3,8 +3,6 @@
 Importing all of aiohttp.web takes 10 ms more, for its router, static files and websockets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The endpoints: each module defines a tuple ROUTES."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,5 @@
 """Health, models and capabilities of the server."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any, Literal

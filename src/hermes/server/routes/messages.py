@@ -1,7 +1,5 @@
 """POST /v1/messages, the Messages protocol of Anthropic."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from functools import partial

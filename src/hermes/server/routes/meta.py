@@ -1,7 +1,5 @@
 """The API document, metrics and tools of the server."""
 
-from __future__ import annotations
-
 from html import escape
 
 from hermes.server.http import web

@@ -1,7 +1,5 @@
 """/v1/responses: create responses, and read or delete stored ones."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

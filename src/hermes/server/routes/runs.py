@@ -1,7 +1,5 @@
 """/v1/runs: start, read, follow, approve, steer and stop runs."""
 
-from __future__ import annotations
-
 import secrets
 from functools import partial
 from typing import Annotated, Literal, get_args

@@ -1,7 +1,5 @@
 """/api/sessions: list, search, read, change, fork and continue stored sessions."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Client-side tools: declared in the request, called by the model, run by the client."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

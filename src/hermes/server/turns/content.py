@@ -1,7 +1,5 @@
 """Parses message content that clients send: a string, or a list of text and image parts."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from typing import Any

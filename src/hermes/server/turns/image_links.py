@@ -4,8 +4,6 @@ in sessions that could leak data through them.
 Clients fetch these without asking, and a URL can carry data.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

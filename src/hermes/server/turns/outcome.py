@@ -1,7 +1,5 @@
 """The end of a turn as headers, fields and errors that all protocols share."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from hermes.core.events import TurnResult

@@ -1,7 +1,5 @@
 """Parses the input of responses and runs: a string, or items of which the last is the prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The output of a turn as items of the Responses protocol, complete or as stream events."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Literal

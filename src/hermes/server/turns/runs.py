@@ -1,7 +1,5 @@
 """Runs: turns that need no connected client. Events are stored before any client sees them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

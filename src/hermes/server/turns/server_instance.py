@@ -1,7 +1,5 @@
 """Tells the unfinished work of this server from that of other servers of the same home."""
 
-from __future__ import annotations
-
 import secrets
 from contextlib import AbstractContextManager
 from pathlib import Path

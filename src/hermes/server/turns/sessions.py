@@ -1,7 +1,5 @@
 """Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Slots limit how many turns run at the same time, in total and per principal."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

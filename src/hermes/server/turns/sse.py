@@ -1,7 +1,5 @@
 """Server-sent events to one client, with keep-alives, and a limit for clients that do not read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Stored responses, their transcripts, and the latest response of each named conversation."""
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """Turn events as server-sent events, for the streams of runs and sessions."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The request for one turn: the value that every protocol is parsed into."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

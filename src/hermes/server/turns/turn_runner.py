@@ -1,7 +1,5 @@
 """Runs the turns of clients, with a single answer or as a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Protocol

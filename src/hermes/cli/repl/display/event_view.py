@@ -1,7 +1,5 @@
 """Events of a session on the screen: final lines go to the scrollback, the rest is live state."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

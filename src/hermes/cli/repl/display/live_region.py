@@ -1,7 +1,5 @@
 """The live part of the screen as text: spinner, running tools, queued messages, status line."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The scrollback: final lines above the prompt, kinds of them set apart by an empty line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from hermes.cli.repl.markdown.blocks import Markdown

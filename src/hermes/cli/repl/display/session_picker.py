@@ -1,7 +1,5 @@
 """The picker of stored sessions: a list with a preview, searched while the user types."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Tool results on the screen: the outcome on one line, and the changes made to files."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The input history across sessions: a private file with a line of JSON per message."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The keys of the interactive terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

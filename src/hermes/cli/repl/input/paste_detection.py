@@ -1,7 +1,5 @@
 """Pastes on terminals that do not mark them: keys that arrive faster than anybody types."""
 
-from __future__ import annotations
-
 import select
 from collections.abc import Callable, Sequence
 from typing import TextIO

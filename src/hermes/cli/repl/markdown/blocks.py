@@ -1,8 +1,6 @@
 """Streamed Markdown as lines for the terminal: a line that has ended is final, and costs the same
 whatever came before it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Source code in colours, line by line, with the lexer's state carried from one to the next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.cli.repl.markdown.styled_text import Line

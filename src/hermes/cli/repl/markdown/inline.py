@@ -1,7 +1,5 @@
 """Markdown inside a line: code, emphasis and links."""
 
-from __future__ import annotations
-
 import re
 
 from hermes.cli.repl.markdown.styled_text import Line, Style, join_styles

@@ -1,7 +1,5 @@
 """Styled text: pieces with colours, cut or wrapped to a width, as terminal escape codes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Markdown tables: columns as wide as their content, or as the terminal allows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

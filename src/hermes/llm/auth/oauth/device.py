@@ -1,7 +1,5 @@
 """Login with a code that the user enters on a web page (device flow, RFC 8628)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """A login: how it is obtained, and its token for each call, renewed by one process for all."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

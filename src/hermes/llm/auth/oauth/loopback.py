@@ -1,7 +1,5 @@
 """Login in the browser, which is redirected back to this machine (RFC 8252, PKCE)."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from base64 import urlsafe_b64encode

@@ -1,7 +1,5 @@
 """Requests to authorisation servers: forms out, JSON in, failures without secrets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The tokens of one login: the value, and the private file that all processes share."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from pathlib import Path

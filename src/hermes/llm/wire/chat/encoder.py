@@ -1,7 +1,5 @@
 """Requests of the Chat Completions protocol; each message is serialised once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

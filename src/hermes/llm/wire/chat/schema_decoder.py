@@ -1,7 +1,5 @@
 """Decodes the steps of a model forced into a schema: text as it streams, calls at the end."""
 
-from __future__ import annotations
-
 import json
 import re
 from string import hexdigits

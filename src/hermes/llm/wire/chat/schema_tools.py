@@ -1,7 +1,5 @@
 """Tools for models that cannot call them: each answer is forced into one JSON object, a step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

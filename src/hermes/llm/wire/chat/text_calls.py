@@ -1,7 +1,5 @@
 """Finds tool calls that a model wrote into its text, and turns them into calls."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Assembles the tool calls of a chat answer from fragments, however a server numbers them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct
