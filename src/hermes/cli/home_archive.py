@@ -245,9 +245,6 @@ async def restore_archive(home: Path, file: Path, *, force: bool) -> RestoredArc
         shutil.rmtree(staging, ignore_errors=True)
 
 
-# -- unpacking -----------------------------------------------------------------------------
-
-
 def _unpack_archive(file: Path, staging: Path) -> tuple[ArchiveHeader, int]:
     room = shutil.disk_usage(staging).free - _SPARE_BYTES
     found: dict[str, tuple[int, str]] = {}
@@ -339,9 +336,6 @@ async def _check_databases(staging: Path) -> None:
             why = f"damaged ({problems[0]}); {_UNCHANGED}"
             raise ConfigError(f"The sessions in the backup are {why}")
         await _release_database(file)
-
-
-# -- moving -------------------------------------------------------------------------------
 
 
 async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | None:

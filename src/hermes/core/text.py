@@ -1,7 +1,5 @@
 """Text that every wire and every store accepts, and lists of words kept in files."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import TYPE_CHECKING
@@ -43,7 +41,7 @@ class WordLists:
     """The lists of one file. `[name]` begins a list; the rows of a table have columns, separated by
     bars."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: "Path") -> None:
         parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
         self._rows = {name: rows.splitlines() for name, _, rows in parts}
 

@@ -1,7 +1,5 @@
 """Starts an installed Chromium under a supervisor and connects to it over two private pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os
@@ -222,7 +220,7 @@ async def _connect_pipes(
         read_transport.close()
 
 
-async def _await_greeting(pipe: BrowserPipe, printed: _LastOutput) -> None:
+async def _await_greeting(pipe: BrowserPipe, printed: "_LastOutput") -> None:
     """Wait until it answers; if it does not, raise ToolError with what it printed."""
     pipe.writer.write(b'{"id":1,"method":"Browser.getVersion"}\0')
     answer = asyncio.ensure_future(pipe.reader.readuntil(b"\0"))

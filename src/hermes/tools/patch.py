@@ -1,7 +1,5 @@
 """Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +58,7 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     return await asyncio.to_thread(_write_changes, files)
 
 
-def _compute_changes(p: Params, workspace: Workspace) -> FileChanges:
+def _compute_changes(p: Params, workspace: Workspace) -> "FileChanges":
     from hermes.tools._edit.file_changes import FileChanges
 
     files = FileChanges(workspace)
@@ -74,6 +72,6 @@ def _compute_changes(p: Params, workspace: Workspace) -> FileChanges:
     return files
 
 
-def _write_changes(files: FileChanges) -> ToolResult:
+def _write_changes(files: "FileChanges") -> ToolResult:
     files.commit()
     return files.build_result()

@@ -94,8 +94,6 @@ class Conversation:
         if old is not session:
             await old.close()
 
-    # -- sending ---------------------------------------------------------------------------
-
     def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
         busy = self.session.interactions.busy_mode if self._state.running else ""
@@ -158,8 +156,6 @@ class Conversation:
     def _show_queue(self) -> None:
         self._state.queue = [shown for shown, _ in self._queue]
         self._refresh()
-
-    # -- events ----------------------------------------------------------------------------
 
     async def _read_events(self, channel: Channel) -> None:
         async for event in channel:

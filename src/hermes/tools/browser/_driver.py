@@ -1,7 +1,5 @@
 """Starts Playwright's driver with an environment of our choice."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +20,7 @@ _STOP_TIMEOUT = 10.0
 
 
 @asynccontextmanager
-async def start_driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
+async def start_driver(env: Mapping[str, str]) -> "AsyncIterator[Playwright]":
     try:
         from playwright.async_api import async_playwright
     except ImportError:
