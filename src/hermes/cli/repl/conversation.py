@@ -43,7 +43,6 @@ class Conversation:
             session, view, refresh=refresh, steer=self._steer_turn, edit_text=edit_text
         )
         self._channel: Channel | None = None
-        self._reader: asyncio.Task[None] | None = None
         self._background_results: list[tuple[BackgroundPrompt, TurnResult]] = []
         """Prompts that ended in the background while an answer was being written here."""
         runtime.background_prompts.on_done = self._on_background_end
@@ -54,7 +53,7 @@ class Conversation:
         self.session = self.questions.session = session
         session.interactions.user_present = True
         self._channel = session.subscribe_events()
-        self._reader = self.runtime.spawn_task(self._read_events(self._channel), "the terminal")
+        self.runtime.spawn_task(self._read_events(self._channel), "the terminal")
         self._view.reset()
         self._state.facts.restart(session.transcript.history.messages)
         self._view.folder = session.transcript.meta.cwd
