@@ -1,6 +1,5 @@
 """The session behind the screen: what is sent to it, and how its events come back."""
 
-import asyncio
 import logging
 import time
 from collections import deque
