@@ -147,7 +147,8 @@ async def run_browser(
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
     printed = _LastOutput(home)
-    inside = {**_select_environment(env), "HOME": str(home), "TMPDIR": str(home)}
+    inside = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
+    inside |= {"HOME": str(home), "TMPDIR": str(home)}
     text = _build_command(executable, home, bare=os.geteuid() == 0)
     tier = await probe_tier() if policy else None
     command = CommandSpec(text, home, inside, _UNLIMITED_SECONDS, policy, tier)
@@ -162,10 +163,6 @@ async def run_browser(
         finally:
             task.cancel()
             await asyncio.wait([task])
-
-
-def _select_environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
 
 
 def _build_command(executable: str, home: Path, *, bare: bool) -> str:
