@@ -17,6 +17,8 @@ class BaseDecoder:
 
     def __init__(self, sink: ResponseSink) -> None:
         self.activity = 0
+        self.skipped = 0
+        """Events that were not JSON."""
         self._sink = sink
         self._sse = SseParser()
         self._done = False
@@ -76,6 +78,7 @@ class BaseDecoder:
         try:
             return decode_json(raw)
         except ValueError:
+            self.skipped += 1
             return None
 
 

@@ -22,6 +22,8 @@ class SseParser:
         self._after_cr = False
         self._between = False
         """Whether the last read ended at the end of an event, with nothing held."""
+        self.garbage = 0
+        """Skipped lines that were neither a field nor a comment."""
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """(event name, data) of each event that `data` completes."""
@@ -117,6 +119,8 @@ class SseParser:
             self._data.append(value)
         elif field == b"event":
             self._name = self._decode_name(value)
+        elif field not in (b"", b"id", b"retry"):
+            self.garbage += 1
 
     def _decode_name(self, name: bytes) -> str:
         """The event name; each is decoded once, as names repeat thousands of times."""
