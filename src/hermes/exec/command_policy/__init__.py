@@ -6,18 +6,12 @@
 
 from pathlib import Path
 
-from hermes.exec.command_policy.rules import CommandRules, build_grant, rule_to_data
-from hermes.exec.command_policy.types import CommandRule, Decision, Judgement
-
-__all__ = [
-    "CommandRule",
-    "CommandRules",
-    "Decision",
-    "Judgement",
-    "build_grant",
-    "judge_command",
-    "rule_to_data",
-]
+from hermes.exec.command_policy.rules import CommandRules as CommandRules
+from hermes.exec.command_policy.rules import build_grant as build_grant
+from hermes.exec.command_policy.rules import rule_to_data as rule_to_data
+from hermes.exec.command_policy.types import CommandRule as CommandRule
+from hermes.exec.command_policy.types import Decision as Decision
+from hermes.exec.command_policy.types import Judgement as Judgement
 
 
 def judge_command(
