@@ -66,9 +66,6 @@ log = logging.getLogger("hermes")
 log.addHandler(logging.NullHandler())
 
 
-# -- what happens in a turn ----------------------------------------------------------------
-
-
 class ReasoningDelta(Struct, frozen=True):
     """The next piece of what the model thinks, where the provider shows it."""
 
@@ -232,9 +229,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return function
 
     return mark if function is None else mark(function)
-
-
-# -- agents and sessions -------------------------------------------------------------------
 
 
 class _Runner:
@@ -505,9 +499,6 @@ def run_sync(prompt: str, *, output: Any = str, agent: Agent | None = None) -> R
     except RuntimeError:
         return asyncio.run(run())
     raise RuntimeError("run_sync cannot be used inside an event loop. Use: await agent.run(...)")
-
-
-# -- between the public values and those inside --------------------------------------------
 
 
 def _load_setup(profile: str, home: Folder | None, key: str, **changes: dict[str, Any]) -> Setup:

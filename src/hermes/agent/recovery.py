@@ -82,9 +82,6 @@ class Rung(Struct, frozen=True):
     """Uses per step and provider; 0: as many as `TurnLimits.tries` allows."""
 
 
-# -- waiting ---------------------------------------------------------------------------------
-
-
 async def _back_off(f: Fault) -> bool:
     base = min(2.0 ** f.attempt.used["backoff"], MAX_WAIT)
     wait = f.failure.retry_after
@@ -116,9 +113,6 @@ async def _try_again(f: Fault) -> bool:
 async def _use_new_connection(f: Fault) -> bool:
     f.attempt.fresh = True
     return True
-
-
-# -- other credentials and models ------------------------------------------------------------
 
 
 async def _refresh_login(f: Fault) -> bool:
@@ -154,9 +148,6 @@ async def _ask_another_model(f: Fault) -> bool:
         return False
     f.attempt.declined = True
     return await _use_fallback(f)
-
-
-# -- smaller requests ------------------------------------------------------------------------
 
 
 def learn_quirks(*, this_step_only: bool = False, **quirks: Any) -> Fix:

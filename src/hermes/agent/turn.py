@@ -1,7 +1,5 @@
 """One turn and what it works with: the agent, its host, the meter, what was learned."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -109,10 +107,10 @@ class Summarizer(Struct, frozen=True):
 class HistoryCompressor(Protocol):
     """Keeps the turn's history inside the context window (see agent.compression)."""
 
-    async def before_call(self, agent: Agent, turn: Turn) -> None:
+    async def before_call(self, agent: Agent, turn: "Turn") -> None:
         """Compress if the next prompt would be too long. Awaited before each model call."""
 
-    async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
+    async def after_refusal(self, agent: Agent, turn: "Turn", failure: Failure, tries: int) -> bool:
         """Compress after the provider refused a prompt as too long; True if it is shorter now."""
 
 

@@ -1,7 +1,5 @@
 """Agents: the models, tools and limits that sessions with the same options share."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
@@ -160,7 +158,7 @@ class Agents:
             return None
         return self.auxiliary_models.find_configured("compression")
 
-    def _pick_nearby_server(self, choice: ModelChoice) -> LocalServer | None:
+    def _pick_nearby_server(self, choice: ModelChoice) -> "LocalServer | None":
         if not self._nearby_servers:
             return None
         from hermes.llm.endpoints.local_servers import pick_server

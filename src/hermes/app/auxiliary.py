@@ -1,7 +1,5 @@
 """Questions to a model outside the conversation: summaries, titles, images, approvals."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -43,7 +41,7 @@ class AuxiliaryQuestions:
     when it fails, the conversation's model is asked."""
 
     def __init__(
-        self, models: AuxiliaryModels, learned: dict[Target, EndpointLessons], sleep: Sleep
+        self, models: "AuxiliaryModels", learned: dict[Target, EndpointLessons], sleep: Sleep
     ) -> None:
         self.models = models
         self._learned = learned

@@ -1,7 +1,5 @@
 """The backends that run the commands of sessions on other machines or in containers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +33,7 @@ class Backends:
     def _is_remote(self) -> bool:
         return self._setup.config.terminal.backend in ("docker", "ssh")
 
-    def get_backend(self, session_id: str, cwd: Path, mode: SandboxMode) -> CommandBackend | None:
+    def get_backend(self, session_id: str, cwd: Path, mode: SandboxMode) -> "CommandBackend | None":
         """The backend of a session's commands; None: this machine."""
         terminal = self._setup.config.terminal
         if not self._is_remote:
@@ -85,7 +83,7 @@ class Backends:
             "working directory is there, under the same path."
         )
 
-    async def release_backend(self, backend: CommandBackend | None) -> None:
+    async def release_backend(self, backend: "CommandBackend | None") -> None:
         """Close the backend of a session that has ended; a shared one stays open."""
         for key, found in list(self._open.items()):
             if found is backend and key:

@@ -1,7 +1,5 @@
 """The egress proxy through which confined commands reach the domains the operator allowed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -22,8 +20,8 @@ class SharedEgressProxy:
     def __init__(
         self,
         home: Path,
-        get_guard: Callable[[], SsrfGuard],
-        on_refusal: Callable[[Refusal], None],
+        get_guard: "Callable[[], SsrfGuard]",
+        on_refusal: "Callable[[Refusal], None]",
     ) -> None:
         self._home = home
         self._get_guard = get_guard

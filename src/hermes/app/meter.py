@@ -1,7 +1,5 @@
 """Reserves every model call before it is made and settles it afterwards; enforces the budget."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time
@@ -65,7 +63,7 @@ class Meter:
         self._emit = emit
         self._say_once = say_once
 
-    def for_purpose(self, purpose: str) -> Meter:
+    def for_purpose(self, purpose: str) -> "Meter":
         """A meter for other work on the same account."""
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._say_once)
@@ -142,7 +140,7 @@ class Meter:
             self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 
-    async def _admit_call(self, caps: tuple[Cap, ...], estimate: _CallEstimate) -> Entry:
+    async def _admit_call(self, caps: tuple[Cap, ...], estimate: "_CallEstimate") -> Entry:
         """Reserve the call. Running calls count at their worst case; when only they are in the way,
         wait for them."""
         for wait in (*RETRY_WAITS, 0.0):

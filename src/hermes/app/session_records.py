@@ -1,7 +1,5 @@
 """Records of stored sessions: new ones, continuations and branches, and their checkpoints."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -172,7 +170,7 @@ async def save_checkpoint(cwd: Path, home: Path, prompt: str, session_id: str, i
 
 async def find_checkpoint_since(
     store: Store, home: Path, meta: SessionMeta, *, index: int, length: int
-) -> Checkpoint | None:
+) -> "Checkpoint | None":
     """The earliest checkpoint of the turns from message `index` on: the files before it was
     answered. None when no such turn changed any. `length`: of the history."""
     from hermes.exec.snapshots.checkpoints import list_checkpoints

@@ -95,7 +95,8 @@ class _ArchiveWriter:
     async def write_all(self) -> None:
         header = ArchiveHeader(FORMAT, VERSION, SCHEMA_VERSION, time.time(), self._secrets)
         self._add_bytes(HEADER, msgspec.json.encode(header))
-        for home in self._list_homes():
+        profiles = sorted(self._home.glob("profiles/*"))
+        for home in (self._home, *(f for f in profiles if f.is_dir() and not f.is_symlink())):
             prefix = "" if home == self._home else f"profiles/{home.name}/"
             if paths.database_file(home).exists():
                 await self._add_database(home, prefix)
@@ -104,10 +105,6 @@ class _ArchiveWriter:
         # Last, so that a truncated file has none.
         self._add_bytes(MANIFEST, msgspec.json.encode(self.members))
         self._tar.close()
-
-    def _list_homes(self) -> list[Path]:
-        profiles = sorted(self._home.glob("profiles/*"))
-        return [self._home, *(f for f in profiles if f.is_dir() and not f.is_symlink())]
 
     def _list_files(self, home: Path) -> Iterator[Path]:
         for folder, inner, names in os.walk(home):
@@ -245,9 +242,6 @@ async def restore_archive(home: Path, file: Path, *, force: bool) -> RestoredArc
         shutil.rmtree(staging, ignore_errors=True)
 
 
-# -- unpacking -----------------------------------------------------------------------------
-
-
 def _unpack_archive(file: Path, staging: Path) -> tuple[ArchiveHeader, int]:
     room = shutil.disk_usage(staging).free - _SPARE_BYTES
     found: dict[str, tuple[int, str]] = {}
@@ -339,9 +333,6 @@ async def _check_databases(staging: Path) -> None:
             why = f"damaged ({problems[0]}); {_UNCHANGED}"
             raise ConfigError(f"The sessions in the backup are {why}")
         await _release_database(file)
-
-
-# -- moving -------------------------------------------------------------------------------
 
 
 async def _move_into_place(home: Path, staging: Path, *, force: bool) -> Path | None:

@@ -72,9 +72,6 @@ def _is_system_package(prefix: Path, distribution: Distribution | None) -> bool:
     return own and _metadata_text(distribution, "INSTALLER") not in ("pip", "uv")
 
 
-# -- versions ------------------------------------------------------------------------------
-
-
 async def find_newest_version() -> str:
     """The newest final version in the configured package indexes."""
     from hermes.config.env import get_environment

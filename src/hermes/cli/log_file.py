@@ -25,9 +25,6 @@ LogRecord: TypeAlias = dict[str, Any]
 RecordFilter: TypeAlias = Callable[[LogRecord], bool]
 
 
-# -- writing -------------------------------------------------------------------------------
-
-
 def start_logging(home: Path, secrets: Iterable[str]) -> None:
     """Logs to the file of this home from now on, with these secrets redacted."""
     root = logging.getLogger()
@@ -98,9 +95,6 @@ class LogFile(logging.Handler):
             self.path.replace(self.path.with_suffix(".log.1"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self.path, flags, 0o600)
-
-
-# -- reading -------------------------------------------------------------------------------
 
 
 class LogPosition(NamedTuple):

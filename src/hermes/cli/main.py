@@ -1,7 +1,5 @@
 """The `hermes` program: finds the command, runs it, and turns every failure into a sentence."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -179,14 +177,14 @@ def _run_command(name: str, words: list[str], profile: str) -> int:
     return code
 
 
-def load_command(command: str) -> ModuleType:
+def load_command(command: str) -> "ModuleType":
     """The module of a command; its `run(argv, profile)` returns the exit status."""
     from importlib import import_module
 
     return import_module(f"hermes.cli.commands.{_MODULE_NAMES.get(command, command)}")
 
 
-def _suggest_name(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: "Iterable[str]") -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), known, 1, 0.6)

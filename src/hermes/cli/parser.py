@@ -1,7 +1,5 @@
 """Argument parsing for commands: argparse, with one-sentence errors and suggestions."""
 
-from __future__ import annotations
-
 import sys
 from argparse import (
     Action,
@@ -20,7 +18,7 @@ from hermes.cli.main import EXIT_USAGE, load_command, print_stderr
 class ParserCaptured(Exception):
     """Raised instead of parsing, to get hold of the parser itself."""
 
-    def __init__(self, parser: CommandParser) -> None:
+    def __init__(self, parser: "CommandParser") -> None:
         super().__init__(parser.prog)
         self.parser = parser
 

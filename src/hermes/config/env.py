@@ -1,7 +1,5 @@
 """The process environment: read here only, and filtered for child processes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping
@@ -22,7 +20,7 @@ _OF_MAKE = frozenset("MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MAKE_TERMOUT MAKE
 """Of a `make` that started us: a `make` in a command is none of its children."""
 
 
-def build_child_env(secrets: Secrets, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def build_child_env(secrets: "Secrets", environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment for child processes, without any variable that names or contains a secret."""
     values = secrets.redactable_values()
     kept = {

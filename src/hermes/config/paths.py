@@ -1,7 +1,5 @@
 """Where state is stored: HERMES_HOME, its profiles and its files, private to their owner."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -19,7 +17,7 @@ ACTIVE_PROFILE_FILE = "active_profile"
 """A file of the default home that names a profile; called as in the original."""
 
 
-def _config_error(sentence: str) -> ConfigError:
+def _config_error(sentence: str) -> "ConfigError":
     """Imported only when needed: finding the home must cost next to nothing."""
     from hermes.core.errors import ConfigError
 

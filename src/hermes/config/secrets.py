@@ -1,7 +1,5 @@
 """Secrets from the environment or .env: handed out by name, never exported, never shown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -58,7 +56,7 @@ class Secrets:
             return "environment"
         return ".env" if self._dotenv.get(name, "").strip() else ""
 
-    def with_variable(self, name: str, value: str) -> Secrets:
+    def with_variable(self, name: str, value: str) -> "Secrets":
         """A copy with one more variable, which is not stored anywhere yet."""
         environ = {**self._environ, name: value}
         return Secrets(

@@ -3,8 +3,6 @@
 # They cannot be part of a reference cycle, so `gc=False` saves the collector from walking long
 # histories again and again.
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
@@ -82,7 +80,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Dollars: as the provider reports, else by its list price; None: unknown."""
     estimated: bool = False
 
-    def __add__(self, more: Usage) -> Usage:
+    def __add__(self, more: "Usage") -> "Usage":
         """A sum with a part of unknown cost has an unknown cost."""
         costs = [c for c in (self.cost, more.cost) if c is not None]
         if any(u.cost is None and (u.input or u.output) for u in (self, more)):

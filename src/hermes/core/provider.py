@@ -1,7 +1,5 @@
 """What the loop and a model endpoint exchange: a request, and the response as it arrives."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -54,7 +52,7 @@ class Provider(Protocol):
     def target(self) -> Target: ...
 
     def stream(
-        self, request: Request, sink: ResponseSink
+        self, request: Request, sink: "ResponseSink"
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Fill `sink`, yielding display events once per network read.
 

@@ -1,7 +1,5 @@
 """The protocols of durable storage: sessions, search, maintenance."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -152,7 +150,7 @@ class Store(Protocol):
     def ledger(self) -> Ledger: ...
 
     @property
-    def objects(self) -> Objects: ...
+    def objects(self) -> "Objects": ...
 
     async def wait_until_open(self) -> tuple[str, ...]:
         """Returns what the user should be told, one sentence each."""

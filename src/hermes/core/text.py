@@ -1,10 +1,9 @@
 """Text that every wire and every store accepts, and lists of words kept in files."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +28,20 @@ def replace_invalid(text: str) -> str:
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
+def clean_value(value: Any, clean_other: Callable[[Any], Any] = lambda other: other) -> Any:
+    """The value with every text in it, names included, passed through `replace_invalid`; what is
+    neither text nor a container is passed through `clean_other`."""
+    match value:
+        case str():
+            return replace_invalid(value)
+        case dict():
+            return {replace_invalid(str(k)): clean_value(v, clean_other) for k, v in value.items()}
+        case list() | tuple():
+            return [clean_value(v, clean_other) for v in value]
+        case _:
+            return clean_other(value)
+
+
 def format_plural(number: int, thing: str, things: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
@@ -43,7 +56,7 @@ class WordLists:
     """The lists of one file. `[name]` begins a list; the rows of a table have columns, separated by
     bars."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: "Path") -> None:
         parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
         self._rows = {name: rows.splitlines() for name, _, rows in parts}
 

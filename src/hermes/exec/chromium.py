@@ -1,7 +1,5 @@
 """Starts an installed Chromium under a supervisor and connects to it over two private pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os
@@ -149,7 +147,8 @@ async def run_browser(
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
     printed = _LastOutput(home)
-    inside = {**_select_environment(env), "HOME": str(home), "TMPDIR": str(home)}
+    inside = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
+    inside |= {"HOME": str(home), "TMPDIR": str(home)}
     text = _build_command(executable, home, bare=os.geteuid() == 0)
     tier = await probe_tier() if policy else None
     command = CommandSpec(text, home, inside, _UNLIMITED_SECONDS, policy, tier)
@@ -164,10 +163,6 @@ async def run_browser(
         finally:
             task.cancel()
             await asyncio.wait([task])
-
-
-def _select_environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
 
 
 def _build_command(executable: str, home: Path, *, bare: bool) -> str:
@@ -222,7 +217,7 @@ async def _connect_pipes(
         read_transport.close()
 
 
-async def _await_greeting(pipe: BrowserPipe, printed: _LastOutput) -> None:
+async def _await_greeting(pipe: BrowserPipe, printed: "_LastOutput") -> None:
     """Wait until it answers; if it does not, raise ToolError with what it printed."""
     pipe.writer.write(b'{"id":1,"method":"Browser.getVersion"}\0')
     answer = asyncio.ensure_future(pipe.reader.readuntil(b"\0"))

@@ -45,10 +45,11 @@ def load_builtin_index() -> Index:
 
 def describe_provider(spec: ProviderSpec, module: str = "") -> ProviderEntry:
     """The index entry of a row."""
+    local_server = spec.auth == "none" and not spec.embedded
     return ProviderEntry(
         **{name: getattr(spec, name) for name in _COPIED},
         logs_in=spec.oauth is not None,
-        local_address=spec.base_url if spec.local_server else "",
+        local_address=spec.base_url if local_server else "",
         reference_for=spec.wire if spec.wire_reference else "",
         module="" if module == spec.name.replace("-", "_") else module,
     )

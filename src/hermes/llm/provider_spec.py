@@ -187,11 +187,6 @@ class ProviderSpec(Struct, frozen=True):
     """How to ask it about a model, in order."""
     docs: str = ""
 
-    @property
-    def local_server(self) -> bool:
-        """Whether it is a server that users run themselves."""
-        return self.auth == "none" and not self.embedded
-
     def quirks_for(self, model: str) -> Quirks:
         quirks = self.quirks
         name = model.lower()

@@ -1,7 +1,5 @@
 """The egress proxy of started programs: HTTP, with a list of domains and the SSRF checks."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets
@@ -21,6 +19,7 @@ from hermes.net.tls_hello import read_server_name
 from hermes.net.url import ParsedUrl, parse_url, split_host_port
 
 SOCKET_NAME = "egress.sock"
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _MAX_HEAD = 32 * 1024
 _BLOCK_SIZE = 64 * 1024
 _HELLO_SIZE = 16 * 1024
@@ -318,9 +317,6 @@ class _ProxyServer:
                 up.cancel()
         except* OSError:
             pass
-
-
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _IdleTimer:

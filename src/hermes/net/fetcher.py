@@ -1,7 +1,5 @@
 """Fetches web pages; everything that fetches goes through here."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -169,7 +167,7 @@ def _redirect_request(
 
 
 async def _read_page(
-    response: aiohttp.ClientResponse, url: ParsedUrl, request: _FetchRequest
+    response: "aiohttp.ClientResponse", url: ParsedUrl, request: _FetchRequest
 ) -> FetchedPage:
     headers = response.headers
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -189,7 +187,7 @@ def _accepts_type(kind: str, accept: tuple[str, ...]) -> bool:
     )
 
 
-async def _read_body(response: aiohttp.ClientResponse, url: ParsedUrl, limit: int) -> bytes:
+async def _read_body(response: "aiohttp.ClientResponse", url: ParsedUrl, limit: int) -> bytes:
     """Raises EgressError as soon as it is too large, compressed or not."""
     received = decompressed = 0
     length = response.content_length

@@ -57,9 +57,6 @@ def _set_limits() -> None:
             resource.setrlimit(what, (value, value))
 
 
-# -- HTML ------------------------------------------------------------------------------------------
-
-
 def _read_html(html: str, url: str) -> dict[str, Any]:
     parser = PlainTextParser(url)
     parser.feed(html)
@@ -176,9 +173,6 @@ class PlainTextParser(HTMLParser):
 def _is_hidden(attributes: dict[str, str | None]) -> bool:
     style = (attributes.get("style") or "").replace(" ", "").lower()
     return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style
-
-
-# -- PDF -------------------------------------------------------------------------------------------
 
 
 def _read_pdf(data: bytes) -> dict[str, Any]:

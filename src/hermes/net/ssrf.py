@@ -96,9 +96,6 @@ def _refusal_text(host: str) -> str:
     )
 
 
-# -- connecting ------------------------------------------------------------------------------------
-
-
 async def connect_route(route: CheckedRoute) -> socket.socket:
     """A connected, non-blocking socket to the first address that answers."""
     host = route.url.host

@@ -1,7 +1,5 @@
 """Routes: one row per endpoint, the services of its handler, and the router that finds it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -36,7 +34,7 @@ class RouteServices(Struct, frozen=True):
     turns: TurnRunner
     responses: ResponseStore
     runs: RunRegistry
-    routes: tuple[Route, ...]
+    routes: "tuple[Route, ...]"
     """All routes of the server, for those that describe it."""
 
 

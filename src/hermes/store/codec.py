@@ -10,7 +10,7 @@ from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
 from hermes.core.taint import Taint
-from hermes.core.text import replace_invalid
+from hermes.core.text import clean_value, replace_invalid
 
 Column = str | int | float | bytes | None
 
@@ -27,7 +27,8 @@ def encode_message(message: Message) -> bytes:
             return body
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
         pass
-    return _encoder.encode(_clean_value(msgspec.to_builtins(message, builtin_types=(bytes,))))
+    plain = msgspec.to_builtins(message, builtin_types=(bytes,))
+    return _encoder.encode(clean_value(plain, _clean_other))
 
 
 def decode_messages(bodies: Sequence[bytes]) -> list[Message]:
@@ -54,19 +55,10 @@ def decode_message(body: bytes, seq: int) -> Message:
         ) from error
 
 
-def _clean_value(value: Any) -> Any:
-    match value:
-        case str():
-            return replace_invalid(value)
-        case dict():
-            return {replace_invalid(str(k)): _clean_value(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_clean_value(v) for v in value]
-        case bool() | None | float() | bytes():
-            return value
-        case int():
-            return value if -(1 << 63) <= value < (1 << 63) else float(value)
-    return replace_invalid(str(value))
+def _clean_other(value: Any) -> Any:
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < (1 << 63) else float(value)
+    return value if isinstance(value, float | bytes | None) else replace_invalid(str(value))
 
 
 _SESSION_FIELDS = (

@@ -1,7 +1,5 @@
 """Care of the database file: backups, unused space, integrity, salvage."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +51,13 @@ class SqliteMaintenance:
         return await self._database.replace_file(lambda: salvage_database(path, process))
 
 
-def _run_integrity_check(db: Connection) -> list[str]:
+def _run_integrity_check(db: "Connection") -> list[str]:
     """Leaves out the search index, which can be rebuilt."""
     found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     return [] if found == ["ok"] else found
 
 
-def _vacuum_if_worthwhile(db: Connection, process: ProcessLock) -> None:
+def _vacuum_if_worthwhile(db: "Connection", process: ProcessLock) -> None:
     """Rewrites the file when a quarter of it is unused and no other process would have to wait;
     otherwise new messages fill the space."""
     import apsw

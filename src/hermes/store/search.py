@@ -1,7 +1,5 @@
 """Search in messages: queries of plain words and quoted phrases, ranked hits with snippets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -42,7 +40,7 @@ class SqliteSearch:
     async def _query_all(self, query: str, limit: int) -> list[SearchHit]:
         is_alive = cache(self._database.process.is_alive)
 
-        def query_once(db: Connection, *, catch_up: bool = True) -> list[SearchHit] | None:
+        def query_once(db: "Connection", *, catch_up: bool = True) -> list[SearchHit] | None:
             if catch_up and search_index.has_pending(db):
                 return None
             return _query_index(db, query, limit, is_alive)
@@ -64,7 +62,7 @@ _ROWS = (
 
 
 def _query_index(
-    db: Connection, query: str, limit: int, is_alive: Callable[[str], bool]
+    db: "Connection", query: str, limit: int, is_alive: Callable[[str], bool]
 ) -> list[SearchHit]:
     """The best hits. Ranking happens inside FTS5; only the winners are read."""
     import apsw

@@ -1,7 +1,5 @@
 """The thread that writes: jobs waiting at the same moment are committed together."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +26,7 @@ class WriterThread(DatabaseThread):
     """All jobs waiting at one moment become one transaction; callers get their results only after
     the commit. A job that fails undoes its own changes and no others."""
 
-    def __init__(self, path: Path, connect: Callable[[], Connection], upkeep: Upkeep) -> None:
+    def __init__(self, path: Path, connect: "Callable[[], Connection]", upkeep: Upkeep) -> None:
         super().__init__(path, connect)
         self._upkeep = upkeep
 
@@ -90,7 +88,7 @@ class WriterThread(DatabaseThread):
             return error
         return None
 
-    def _run_in_transaction(self, db: Connection, job: Job, *, nested: bool) -> bool:
+    def _run_in_transaction(self, db: "Connection", job: Job, *, nested: bool) -> bool:
         """Run the job; whether the transaction is still open."""
         import apsw
 

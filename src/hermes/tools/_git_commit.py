@@ -50,8 +50,8 @@ async def run_with_git_overlay(
     if rejected is None:
         return result
     if isinstance(rejected, NoRepository):
-        failed = result.error or _has_failed(result)
-        return _note_read_only(result, str(rejected)) if failed else result
+        status = result.data.get("exit_status") if isinstance(result.data, dict) else 0
+        return _note_read_only(result, str(rejected)) if result.error or status != 0 else result
     note = f"git's changes to the repository were not kept: {rejected}"
     return _append_note(result, note, error=True)
 
@@ -66,10 +66,6 @@ async def _merge_when_ended(overlay: GitOverlay, ended: asyncio.Event) -> Change
     except ChangesRejected as rejected:
         return rejected
     return None
-
-
-def _has_failed(result: ToolResult) -> bool:
-    return isinstance(result.data, dict) and result.data.get("exit_status") != 0
 
 
 def _note_read_only(result: ToolResult, why: str) -> ToolResult:

@@ -1,9 +1,6 @@
 """Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
-from __future__ import annotations
-
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,10 +25,6 @@ class Params(Struct, frozen=True):
     patch: str | None = None
 
 
-def _list_locks(p: Params, cwd: Path) -> tuple[str, ...]:
-    return tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p))
-
-
 def _list_paths(p: Params) -> list[str]:
     if not p.patch:
         if not p.path:
@@ -47,7 +40,7 @@ def _list_paths(p: Params) -> list[str]:
     "(*** Begin Patch ...) to several files, all or none.",
     risk="write",
     brings=BOTH,
-    key=_list_locks,
+    key=lambda p, cwd: tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p)),
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
@@ -60,7 +53,7 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     return await asyncio.to_thread(_write_changes, files)
 
 
-def _compute_changes(p: Params, workspace: Workspace) -> FileChanges:
+def _compute_changes(p: Params, workspace: Workspace) -> "FileChanges":
     from hermes.tools._edit.file_changes import FileChanges
 
     files = FileChanges(workspace)
@@ -74,6 +67,6 @@ def _compute_changes(p: Params, workspace: Workspace) -> FileChanges:
     return files
 
 
-def _write_changes(files: FileChanges) -> ToolResult:
+def _write_changes(files: "FileChanges") -> ToolResult:
     files.commit()
     return files.build_result()

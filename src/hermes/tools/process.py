@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, structs
@@ -60,17 +59,13 @@ class ProcessInput(Struct, frozen=True):
     """Whether the process reads commands."""
 
 
-def _choose_lock(p: Params, cwd: Path) -> str | None:
-    return f"process {p.id}" if p.id else None
-
-
 @tool(
     "Background processes: poll gives new output; log all, by lines, the last ones unless offset; "
     "write goes to stdin.",
     risk="exec",
     sends=False,
     asks_itself=True,  # input is approved once the process is known: see _require_approval
-    key=_choose_lock,
+    key=lambda p, _: f"process {p.id}" if p.id else None,
     timeout=MAX_TIMEOUT + 10,
 )
 async def process(p: Params, ctx: ToolContext) -> ToolResult:

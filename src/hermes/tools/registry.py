@@ -3,8 +3,6 @@
 # `tools/NAME.py` defines the tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET.
 # Modules with a leading underscore, and this one, define no tools.
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -55,7 +53,7 @@ class Tools(Mapping[str, Tool[Any]]):
     def __contains__(self, name: object) -> bool:
         return name in self._modules
 
-    def without(self, names: Collection[str]) -> Tools:
+    def without(self, names: Collection[str]) -> "Tools":
         return Tools({name: m for name, m in self._modules.items() if name not in names})
 
     def list_specs(self, *, few: bool = False) -> tuple[ToolSpec, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.app.model_probe import ModelTrial
-from hermes.cli.model import test_report
+from hermes.cli.model import show
 from hermes.core.message import Target
 
 
@@ -18,4 +18,4 @@ from hermes.core.message import Target
 )
 def test_where_the_model_is(base_url: str, place: str) -> None:
     trial = ModelTrial(Target("acme", "acme-large", "chat"), base_url, key="")
-    assert test_report._format_trial(trial)[0] == f"acme:acme-large {place} (chat)"
+    assert show._format_trial(trial)[0] == f"acme:acme-large {place} (chat)"

@@ -78,9 +78,6 @@ def build_summary(body: str, sources: Sequence[Source]) -> Message:
     return Message("user", (Text(intro), Text(make_inert(body))), kind="summary")
 
 
-# -- checks -----------------------------------------------------------------------
-
-
 def find_faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
     """What is wrong with a summary, a phrase each; empty: it is good."""
     found: list[str] = []
@@ -116,9 +113,6 @@ def _mentions_text(body: str, text: str) -> bool:
 def _quote_start(text: str) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else text[:199] + "…")
-
-
-# -- without a model ---------------------------------------------------------------------------
 
 
 def build_digest(middle: Middle, limit: int) -> str:

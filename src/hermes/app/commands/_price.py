@@ -1,7 +1,5 @@
 """The cost of changing the model or its settings mid-conversation: the history is read again."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from hermes.agent.compression.token_estimate import TokenGauge, request_overhead
@@ -14,7 +12,7 @@ _MIN_TOKENS = 1024
 """No provider caches a shorter prompt."""
 
 
-def describe_reread_cost(session: Session, before: Agent) -> str:
+def describe_reread_cost(session: "Session", before: "Agent") -> str:
     """A sentence with a space before it; empty when the next request begins like the last."""
     after, history = session.agent, session.transcript.history
     endpoint = after.providers[0].endpoint

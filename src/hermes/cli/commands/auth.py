@@ -189,7 +189,7 @@ def _describe_next_step(args: Namespace, provider: NamedProvider) -> str:
 
 
 def _show_credentials(args: Namespace) -> int:
-    from hermes.cli.auth.show import show_list, show_status
+    from hermes.cli.auth.keys import show_list, show_status
 
     setup = load_checked_setup(args.profile)
     provider = find_configured_provider(setup.config, args.words[0]) if args.words else None

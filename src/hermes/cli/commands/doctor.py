@@ -1,7 +1,5 @@
 """`hermes doctor`: checks this installation and repairs it."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -46,13 +44,13 @@ def run(argv: list[str], profile: str) -> int:
     return EXIT_FAILED if any(check.state == "failed" for check in checks) else 0
 
 
-def _format_check(check: Check) -> list[str]:
+def _format_check(check: "Check") -> list[str]:
     mark = {"ok": "ok    ", "note": "note  ", "failed": "FAILED"}[check.state]
     details = [f"          {line}" for line in check.details]
     return [f"{mark}  {check.name}: {check.text}", *details]
 
 
-async def _run_checks(args: Namespace) -> list[Check]:
+async def _run_checks(args: Namespace) -> "list[Check]":
     from hermes.cli.doctor import connectivity, home, machine
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError

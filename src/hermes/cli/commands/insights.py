@@ -70,9 +70,6 @@ async def _read_totals(home: Path, groups: Sequence[By], since: float) -> UsageB
         return {by: await store.ledger.sum_calls(by, since) for by in groups}
 
 
-# -- for programs --------------------------------------------------------------------------
-
-
 def _report_object(found: UsageByGroup, args: Namespace, since: float) -> dict[str, Any]:
     head: dict[str, Any] = {
         "days": args.days,
@@ -96,9 +93,6 @@ def _usage_object(row: UsageRow) -> dict[str, Any]:
         "seconds_per_call": round(row.seconds / row.calls, 3) if row.calls else 0.0,
     }
     return data | ({"uses": round(row.uses)} if row.uses else {})
-
-
-# -- for people ----------------------------------------------------------------------------
 
 
 def _print_report(found: UsageByGroup, args: Namespace) -> None:

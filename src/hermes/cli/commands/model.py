@@ -82,7 +82,7 @@ def _show_model(args: Namespace) -> int:
 
 
 def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
-    from hermes.cli.model.choices import list_models
+    from hermes.cli.model.selection import list_models
     from hermes.cli.terminal.picker import PickerRow, pick_row
 
     other = PickerRow("another address", "your own endpoint")
@@ -120,7 +120,7 @@ def _report_model(args: Namespace, provider: str, model: str, missing: str = "")
 
 
 def _add_custom(args: Namespace) -> int:
-    from hermes.cli.model.custom import add_endpoint
+    from hermes.cli.model.setup import add_endpoint
 
     selection = add_endpoint(_load_for_change(args), args)
     return _report_model(args, selection.provider, selection.model)
@@ -128,7 +128,7 @@ def _add_custom(args: Namespace) -> int:
 
 def _test_model(args: Namespace) -> int:
     from hermes.cli.model.selection import parse_selection
-    from hermes.cli.model.test_report import report_test
+    from hermes.cli.model.show import report_test
     from hermes.llm.endpoints.endpoint import ModelChoice
 
     harden_process()
@@ -144,8 +144,7 @@ def _list_models(args: Namespace) -> int:
     """The models of a provider; without one, the embedded models."""
     if not args.name:
         return _list_embedded_models(args)
-    from hermes.cli.model.choices import list_models
-    from hermes.cli.model.selection import find_provider_name
+    from hermes.cli.model.selection import find_provider_name, list_models
 
     setup = load_checked_setup(args.profile)
     name = find_provider_name(setup.config, args.name)

@@ -1,7 +1,5 @@
 """The controller of the interactive terminal: keys in front, a conversation behind."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time
@@ -71,8 +69,6 @@ class Repl:
         """Has the user edit this text; the draft returns afterwards."""
         self.editor.edit_instead(text)
         self.screen.refresh()
-
-    # -- actions of keys -------------------------------------------------------------------
 
     def send_or_answer(self) -> None:
         text, question = self.editor.text, self.state.question
@@ -175,8 +171,6 @@ class Repl:
     def clear_hint(self) -> None:
         self.state.hint = ""
 
-    # -- inside ----------------------------------------------------------------------------
-
     def _submit_message(self, text: str, *, queued: bool) -> None:
         self.editor.remember(text)
         self.editor.clear()
@@ -216,7 +210,7 @@ class Repl:
             self.state.picker.search(self.screen.search.text)
 
 
-def _list_commands() -> tuple[Command, ...]:
+def _list_commands() -> "tuple[Command, ...]":
     from hermes.app.commands import load_commands
 
     return load_commands()

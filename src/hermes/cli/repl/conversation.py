@@ -1,6 +1,5 @@
 """The session behind the screen: what is sent to it, and how its events come back."""
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -43,7 +42,6 @@ class Conversation:
             session, view, refresh=refresh, steer=self._steer_turn, edit_text=edit_text
         )
         self._channel: Channel | None = None
-        self._reader: asyncio.Task[None] | None = None
         self._background_results: list[tuple[BackgroundPrompt, TurnResult]] = []
         """Prompts that ended in the background while an answer was being written here."""
         runtime.background_prompts.on_done = self._on_background_end
@@ -54,7 +52,7 @@ class Conversation:
         self.session = self.questions.session = session
         session.interactions.user_present = True
         self._channel = session.subscribe_events()
-        self._reader = self.runtime.spawn_task(self._read_events(self._channel), "the terminal")
+        self.runtime.spawn_task(self._read_events(self._channel), "the terminal")
         self._view.reset()
         self._state.facts.restart(session.transcript.history.messages)
         self._view.folder = session.transcript.meta.cwd
@@ -93,8 +91,6 @@ class Conversation:
         self._attach_session(session)
         if old is not session:
             await old.close()
-
-    # -- sending ---------------------------------------------------------------------------
 
     def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
@@ -158,8 +154,6 @@ class Conversation:
     def _show_queue(self) -> None:
         self._state.queue = [shown for shown, _ in self._queue]
         self._refresh()
-
-    # -- events ----------------------------------------------------------------------------
 
     async def _read_events(self, channel: Channel) -> None:
         async for event in channel:

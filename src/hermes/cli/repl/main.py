@@ -1,7 +1,5 @@
 """The interactive terminal as a program: the prompt first, everything else behind it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -103,7 +101,7 @@ async def _run_screen(args: Namespace, term: str, early: EarlyPrompt) -> int | N
     return repl.code or 0
 
 
-async def _serve_prompt(repl: Repl, args: Namespace) -> str | None:
+async def _serve_prompt(repl: "Repl", args: Namespace) -> str | None:
     """What `serve_prompt` returns, or the error that ended it."""
     import asyncio
 
@@ -122,7 +120,7 @@ async def _serve_prompt(repl: Repl, args: Namespace) -> str | None:
         return f"hermes: {error}"
 
 
-def _load_session_loop(args: Namespace) -> Setup:
+def _load_session_loop(args: Namespace) -> "Setup":
     """Imports what a session needs and reads the configuration; runs on a thread."""
     from hermes.cli.repl.session_loop import load_configuration
 

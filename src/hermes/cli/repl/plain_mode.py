@@ -1,7 +1,5 @@
 """Plain mode: the conversation line by line, for screen readers and dumb terminals."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from argparse import Namespace
@@ -56,7 +54,7 @@ def _exit_on_signal(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _read_lines(runner: asyncio.Runner, conversation: PlainConversation) -> int:
+def _read_lines(runner: asyncio.Runner, conversation: "PlainConversation") -> int:
     """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
     keys = "Type exit or press Ctrl-D to quit, /help for commands."
     print(f"hermes with {conversation.model}. {keys}")

@@ -1,13 +1,10 @@
 """Behind the prompt: opens the session while the user types, then handles what is entered."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.enums import EditingMode
@@ -17,6 +14,7 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.project_trust import check_context_files
+from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.scrollback import Scrollback
@@ -32,9 +30,6 @@ from hermes.core.errors import HermesError
 from hermes.core.message import user_message
 from hermes.core.taint import BOTH
 from hermes.version import VERSION
-
-if TYPE_CHECKING:
-    from hermes.cli.repl.controller import Repl
 
 log = logging.getLogger(__name__)
 

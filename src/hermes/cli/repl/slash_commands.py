@@ -1,15 +1,13 @@
 """Slash commands on the screen: those of the registry, those of the terminal, and the picker."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hermes.app.commands import CommandContext, Reply, run_command
 from hermes.app.commands._lookup import list_own_sessions
+from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.session_picker import SessionPicker
@@ -20,9 +18,6 @@ from hermes.cli.repl.questions import confirmation_question
 from hermes.cli.terminal.text import strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.core.store import SessionMeta
-
-if TYPE_CHECKING:
-    from hermes.cli.repl.controller import Repl
 
 SURFACE = "terminal"
 _LISTED_SESSIONS = 200

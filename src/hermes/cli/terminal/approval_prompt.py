@@ -1,19 +1,15 @@
 """Questions on the terminal, line by line: approvals of tool calls and questions of the model."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes.app.interactions import Interactions
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.core.events import Answer, Approval, Question
-
-if TYPE_CHECKING:
-    from hermes.app.interactions import Interactions
 
 _SHOWN_CHARS = 1500
 _LINE_BYTES = 4096

@@ -1,7 +1,5 @@
 """The output of a turn: as text, as one JSON object, or as one JSON line per event."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,8 +107,8 @@ RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
 
 async def show_turn(
     renderer: Renderer,
-    session: Session,
-    channel: Channel,
+    session: "Session",
+    channel: "Channel",
     ask: Callable[[events.Approval | events.Question], None],
 ) -> TurnResult:
     """Shows a turn to its end and passes its questions on."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from hermes.core.text import replace_invalid
+from hermes.core.text import clean_value
 
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
 """What is counted of a call, in reports `input_tokens` and so on."""
@@ -101,7 +101,7 @@ def to_json(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        return orjson.dumps(_clean_strings(value)).decode()
+        return orjson.dumps(clean_value(value)).decode()
 
 
 def print_report(data: Any, lines: Iterable[str], *, json: bool) -> int:
@@ -109,18 +109,6 @@ def print_report(data: Any, lines: Iterable[str], *, json: bool) -> int:
     for line in (to_json(data),) if json else lines:
         print(line)
     return 0
-
-
-def _clean_strings(value: Any) -> Any:
-    match value:
-        case str():
-            return replace_invalid(value)
-        case dict():
-            return {replace_invalid(str(key)): _clean_strings(item) for key, item in value.items()}
-        case list():
-            return [_clean_strings(item) for item in value]
-        case _:
-            return value
 
 
 def format_call(name: str, arguments: str) -> str:

@@ -1,7 +1,5 @@
 """Stored conversations as Markdown, for people to read and to keep in a file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -9,12 +7,11 @@ from typing import TYPE_CHECKING, TextIO
 from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
 from hermes.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import StoredMessage
+from hermes.core.store import Store, StoredMessage
 from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
-    from hermes.core.store import Store
 
 _ROLE_NAMES = {"user": "You", "assistant": "Hermes", "tool": "Tool"}
 
@@ -56,7 +53,7 @@ def fence_text(text: str) -> str:
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
-async def export_session(store: Store, session: Session, cwd: Path, name: str) -> str:
+async def export_session(store: Store, session: "Session", cwd: Path, name: str) -> str:
     """Writes a session to a new file that only its owner can read; the sentence says where.
 
     ConfigError: nothing was written.

@@ -55,8 +55,6 @@ class BackgroundProcesses:
         self.keep = keep
         self._connections: dict[str, SupervisorConnection] = {}
 
-    # -- finding ------------------------------------------------------------------------------
-
     def list_all(self, owner: ProcessOwner) -> list[ProcessState]:
         """All commands the owner can see, oldest first."""
         names = background_records.list_ids(self.root)
@@ -87,8 +85,6 @@ class BackgroundProcesses:
             record = structs.replace(state.record, session=child)
             with suppress(OSError):
                 background_records.write_record(state.folder, record)
-
-    # -- acting -------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -219,8 +215,6 @@ class BackgroundProcesses:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-    # -- connecting to a supervisor -----------------------------------------------------------
 
     def _reload_state(self, state: ProcessState) -> ProcessState:
         return background_records.load_state(state.folder) or state

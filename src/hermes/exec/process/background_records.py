@@ -140,9 +140,6 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     temporary.replace(path)
 
 
-# -- output ----------------------------------------------------------------------------------
-
-
 def _list_segments(folder: Path) -> list[tuple[int, int, Path]]:
     """The log's files in order: (position of the first byte, size, file)."""
     found = []
@@ -222,9 +219,6 @@ def _join_pieces(pieces: list[tuple[int, bytes]], begin: int, end: int) -> str:
     return to_plain_text(b"".join(parts).decode("utf-8", "replace"))
 
 
-# -- typed input -----------------------------------------------------------------------------
-
-
 def read_typed(folder: Path) -> str | None:
     """All input typed so far; None when it was too much to keep."""
     try:
@@ -242,9 +236,6 @@ def record_typed(folder: Path, text: str) -> None:
     if before is not None:
         data = (before + text).encode("utf-8", "replace")
         replace_file(folder / INPUT_FILE, data[: MAX_TYPED + 1])
-
-
-# -- cleaning up -----------------------------------------------------------------------------
 
 
 def remove_old(root: Path, *, days: float = 7.0, most: int = 100) -> None:

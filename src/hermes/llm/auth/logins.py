@@ -1,7 +1,5 @@
 """Logins as credentials: finding one, deciding who may see its token, and keeping it valid."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +53,7 @@ def can_reach_model(spec: ProviderSpec | None, model: str) -> bool:
 class Logins:
     """The logins one endpoint is called with, opened on first use."""
 
-    def __init__(self, row: OAuthSpec | None, transport: Transport) -> None:
+    def __init__(self, row: OAuthSpec | None, transport: "Transport") -> None:
         self._row = row
         self._transport = transport
         self._open: dict[str, Login] = {}
@@ -81,7 +79,7 @@ class Logins:
             found[self._row.account_header] = key.id
         return found
 
-    def _open_login(self, key: Credential) -> Login:
+    def _open_login(self, key: Credential) -> "Login":
         found = self._open.get(key.login)
         if found is None:
             from hermes.llm.auth.oauth.login import Login

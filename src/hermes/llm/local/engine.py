@@ -1,7 +1,5 @@
 """Runs embedded models: one child process per model file, started by the first call."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -150,7 +148,7 @@ class _EngineExchange(Exchange):
 
     __slots__ = ("_engine",)
 
-    def __init__(self, response: aiohttp.ClientResponse, engine: LocalEngine) -> None:
+    def __init__(self, response: "aiohttp.ClientResponse", engine: LocalEngine) -> None:
         super().__init__(response, ENGINE_NAME)
         self._engine = engine
 

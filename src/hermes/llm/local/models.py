@@ -43,12 +43,8 @@ class _Catalog(Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[LocalModel, ...]
 
 
-def _load_catalog() -> _Catalog:
-    text = Path(__file__).with_name("models.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _Catalog)
-
-
-_CATALOG = _load_catalog()
+_FILE = Path(__file__).with_name("models.toml")
+_CATALOG = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), _Catalog)
 DEFAULT = _CATALOG.default
 MODELS = _CATALOG.models
 

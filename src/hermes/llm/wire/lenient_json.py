@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from hermes.core.text import replace_invalid
+from hermes.core.text import clean_value
 
 
 def decode_json(data: bytes | str) -> Any:
@@ -21,7 +21,8 @@ def decode_json(data: bytes | str) -> Any:
     if isinstance(data, bytes):
         data = data.decode("utf-8-sig", "replace")
     try:
-        return _clean_value(json.loads(data, strict=False, parse_constant=lambda _constant: None))
+        value = json.loads(data, strict=False, parse_constant=lambda _constant: None)
+        return clean_value(value, _clean_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -30,9 +31,10 @@ def encode_json(value: Any) -> bytes:
     """The JSON without lone surrogates, NUL and NaN."""
     try:
         out = orjson.dumps(value)
-        return out if b"\\u0000" not in out else orjson.dumps(_clean_value(value))
+        return out if b"\\u0000" not in out else orjson.dumps(clean_value(value, _clean_number))
     except (TypeError, RecursionError):
-        return json.dumps(_clean_value(value), ensure_ascii=False, separators=(",", ":")).encode()
+        clean = clean_value(value, _clean_number)
+        return json.dumps(clean, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def is_object(text: str) -> bool:
@@ -50,15 +52,5 @@ def to_text(value: Any) -> str:
     return "" if value is None else encode_json(value).decode()
 
 
-def _clean_value(value: Any) -> Any:
-    match value:
-        case str():
-            return replace_invalid(value)
-        case dict():
-            return {replace_invalid(str(k)): _clean_value(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_clean_value(v) for v in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
+def _clean_number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,7 +1,5 @@
 """The fields of a request around its messages, as all wires build them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -71,7 +69,7 @@ class TurnOpening(Struct, frozen=True):
     answered: bool = False
     is_bare: bool = False
 
-    def after_group(self, group: Message) -> TurnOpening:
+    def after_group(self, group: Message) -> "TurnOpening":
         if group.role == "user":
             return self if any(isinstance(p, ToolReturn) for p in group.parts) else TurnOpening()
         if self.answered:

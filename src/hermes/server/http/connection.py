@@ -1,7 +1,5 @@
 """Client connections, limited in number and in the time a request may take to arrive."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter
@@ -45,7 +43,7 @@ class Acceptor(web.ConnectionFactory):
         self._by_address: Counter[str] = Counter()
         self.total = 0
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> "Connection":
         return self.make_connection(Connection)
 
     def admit_connection(self, address: str) -> bool:

@@ -35,9 +35,6 @@ class StoredAnswer(Struct):
     final: bool = True
     """Whether the answer is stored for retries."""
 
-    def build_response(self) -> web.Response:
-        return web.json_reply(self.body, self.status, self.headers)
-
 
 class IdempotencyKeys:
     """Runs requests once per key; answers are stored for a day."""
@@ -59,7 +56,8 @@ class IdempotencyKeys:
             pending = self.pending[request_hash] = asyncio.get_running_loop().create_future()
             task = self._answer_pending(call.principal.name, request_hash, work, pending)
             self._spawn(task, f"request {request_hash[:8]}")
-        return (await asyncio.shield(pending)).build_response()
+        answer = await asyncio.shield(pending)
+        return web.json_reply(answer.body, answer.status, answer.headers)
 
     async def _find_answer(self, owner: str, request_hash: str) -> StoredAnswer | None:
         found = await self._objects.get(KIND, request_hash, owner=owner)

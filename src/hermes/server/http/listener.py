@@ -172,9 +172,6 @@ def render_health_response() -> bytes:
     return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode() + body
 
 
-# -- the socket and its host names -----------------------------------------------------------
-
-
 def _open_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

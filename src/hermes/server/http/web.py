@@ -6,28 +6,16 @@ Importing all of aiohttp.web takes 10 ms more, for its router, static files and 
 from collections.abc import Mapping
 from typing import TypeVar
 
-from aiohttp.helpers import RequestKey
-from aiohttp.http import HttpVersion11
-from aiohttp.http_exceptions import PayloadEncodingError
-from aiohttp.web_exceptions import HTTPException
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
-from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import Response, StreamResponse
+from aiohttp.helpers import RequestKey as RequestKey
+from aiohttp.http import HttpVersion11 as HttpVersion11
+from aiohttp.http_exceptions import PayloadEncodingError as PayloadEncodingError
+from aiohttp.web_exceptions import HTTPException as HTTPException
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestPayloadError as RequestPayloadError
+from aiohttp.web_request import BaseRequest as BaseRequest
+from aiohttp.web_response import Response as Response
+from aiohttp.web_response import StreamResponse as StreamResponse
 from aiohttp.web_server import Server
-
-__all__ = [
-    "BaseRequest",
-    "ConnectionFactory",
-    "HTTPException",
-    "HttpConnection",
-    "HttpVersion11",
-    "PayloadEncodingError",
-    "RequestKey",
-    "RequestPayloadError",
-    "Response",
-    "StreamResponse",
-    "json_reply",
-]
 
 
 def json_reply(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> Response:

@@ -102,9 +102,6 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
     return await services.turns.stream_turn(call, request, encoder)
 
 
-# -- the request -----------------------------------------------------------------------------
-
-
 def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
     tools = client_tools.parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
@@ -158,9 +155,6 @@ def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[s
     return join_texts(*system), parsed
 
 
-# -- the answer ------------------------------------------------------------------------------
-
-
 def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -> ChatCompletion:
     message = AssistantMessage("assistant", result.text)
     if calls := _list_open_calls(result):
@@ -205,9 +199,6 @@ def _build_usage(usage: Usage) -> ChatUsage:
 
 def _create_completion_id() -> str:
     return f"chatcmpl-{secrets.token_hex(12)}"
-
-
-# -- the stream ------------------------------------------------------------------------------
 
 
 class _ChunkEncoder:

@@ -89,9 +89,6 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
     return await services.turns.stream_turn(call, request, encoder)
 
 
-# -- the request -----------------------------------------------------------------------------
-
-
 def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
     tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
@@ -182,9 +179,6 @@ def _parse_tool_use(block: dict[str, Any], call_names: dict[str, str], field: st
     return ToolCall(call_id, name, orjson.dumps(block.get("input") or {}).decode())
 
 
-# -- the answer ------------------------------------------------------------------------------
-
-
 def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> AnthropicMessage:
     message = _create_empty_message(model)
     if with_reasoning and (thinking := result.reasoning):
@@ -233,9 +227,6 @@ def _parse_call_args(call: ToolCall) -> Any:
         return orjson.loads(call.args or "{}")
     except orjson.JSONDecodeError:
         return {}
-
-
-# -- the stream ------------------------------------------------------------------------------
 
 
 class _MessageEncoder:

@@ -102,9 +102,6 @@ async def create_response(call: ApiCall, services: RouteServices) -> web.StreamR
         return await services.turns.stream_turn(call, turn.request, encoder, resources.pop_all())
 
 
-# -- the request -----------------------------------------------------------------------------
-
-
 async def _prepare_turn(
     call: ApiCall, services: RouteServices, body: ResponsesRequest, resources: AsyncExitStack
 ) -> _ResponseTurn:
@@ -218,9 +215,6 @@ def _create_response_object(
     )
 
 
-# -- the answer ------------------------------------------------------------------------------
-
-
 async def _answer_response(
     call: ApiCall, services: RouteServices, body: ResponsesRequest
 ) -> web.Response:
@@ -286,9 +280,6 @@ class _ResponseEncoder:
             await self._turn.save_response(self._services.responses, result.messages)
         finally:
             in_progress.discard(response.id)
-
-
-# -- stored responses ------------------------------------------------------------------------
 
 
 async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -85,9 +85,6 @@ class SessionChatAnswer(Struct, omit_defaults=True):
     hermes: IncompleteTurn | None = None
 
 
-# -- stored sessions -------------------------------------------------------------------------
-
-
 async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List sessions, the most recently used first."""
     limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
@@ -241,9 +238,6 @@ def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str
             case _:
                 continue
     return {"role": message.role, "kind": message.kind, "content": content}
-
-
-# -- turns in a stored session ---------------------------------------------------------------
 
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -1,7 +1,5 @@
 """The events of a session as its client sees them."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from msgspec import structs
@@ -32,7 +30,7 @@ class ClientEvents:
             self._channel.put(TurnEnd(_NEVER_STARTED))
         self._session.stop()
 
-    def __aiter__(self) -> ClientEvents:
+    def __aiter__(self) -> "ClientEvents":
         return self
 
     async def __anext__(self) -> TurnEvent:

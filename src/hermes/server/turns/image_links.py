@@ -95,8 +95,6 @@ class ImageLinkFilter:
             self._last = text[-1]
             self._at_line_start = self._last == "\n"
 
-    # -- code ------------------------------------------------------------------------------------
-
     def _scan_fence(self, text: str, index: int) -> int:
         end = text.find("\n", index) + 1
         if self._at_line_start:
@@ -150,8 +148,6 @@ class ImageLinkFilter:
             return _HOLD_BACK
         self._code = 0
         return index
-
-    # -- text ------------------------------------------------------------------------------------
 
     def _scan_text(self, text: str, index: int) -> int:
         if self._at_line_start and text[index] in "`~":

@@ -115,8 +115,6 @@ class Run:
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
 
-    # -- requests of clients ---------------------------------------------------------------------
-
     async def cancel(self) -> None:
         if self.state.has_ended:
             return
@@ -157,8 +155,6 @@ class Run:
             data["applied"] = applied
         await self._record_frames([self._encode_frame("approval.responded", data)])
         return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else applied)
-
-    # -- the turn --------------------------------------------------------------------------------
 
     async def run_to_end(self) -> None:
         """Run the turn to its end; an error ends the run as failed."""

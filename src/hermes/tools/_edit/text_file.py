@@ -1,7 +1,5 @@
 """Reads a file as text that can be written back byte for byte: encoding, mark, line ends."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import re
@@ -80,7 +78,7 @@ class Lines(Struct, frozen=True):
     ends: list[str]
 
     @classmethod
-    def split(cls, text: str) -> Lines:
+    def split(cls, text: str) -> "Lines":
         end = _LINE_END if "\n" in text else _CARRIAGE_RETURN
         ends = end.findall(text)
         rows = end.split(text)

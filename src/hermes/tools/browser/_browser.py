@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -26,13 +27,13 @@ from hermes.net.cdp_bridge import open_bridge
 from hermes.net.egress_proxy import Refusal, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.ssrf import SsrfGuard
 from hermes.tools._services import BROWSER_SETTINGS, require_web
-from hermes.tools.browser._driver import start_driver
 from hermes.tools.browser._tabs import Tabs
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright, ProxySettings
 
     from hermes.exec.sandbox import SandboxPolicy
+
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ _ACTION_TIMEOUT = 40.0
 """Seconds after which a page that does not answer is closed."""
 _START_TIMEOUT = 45.0
 _END_TIMEOUT = 1.0
+_STOP_TIMEOUT = 10.0
+_ENV_FUNCTION = "get_driver_env"
 _DRIVER_ENV = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
 _RELAY_URL = "http://127.0.0.1:3128"
 _BLOCKED_REASON = re.compile(
@@ -49,6 +52,10 @@ _BLOCKED_REASON = re.compile(
 """The reason in Playwright's log why an element could not be used."""
 _ENDED = (
     "The browser ended; its pages, cookies and logins are lost. browser_navigate starts another."
+)
+_MISSING = (
+    "No browser was started: Playwright is not installed. Install the extra `browser` "
+    "(pip install 'hermes-runtime[browser]')."
 )
 _running: WeakSet[Browser] = WeakSet()
 browser_tool = partial(tool, toolset="browser", risk="network", exclusive=True)
@@ -283,3 +290,36 @@ def describe_error(error: Exception) -> str:
     caller, _, rest = text.strip().partition(": ")
     text = rest if rest and "." in caller else text.strip()
     return text.removeprefix("Error: ")[:500]
+
+
+@asynccontextmanager
+async def start_driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        raise ToolError(_MISSING) from None
+    _replace_driver_env(dict(env))
+    playwright = async_playwright()
+    # Shielded: a half-started driver cannot be stopped.
+    started = asyncio.ensure_future(playwright.start())
+    try:
+        yield await asyncio.shield(started)
+    finally:
+        await asyncio.wait([started], timeout=_STOP_TIMEOUT)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await playwright.__aexit__()
+
+
+def _replace_driver_env(env: dict[str, str]) -> None:
+    """Replace the function that makes the driver's environment wherever it was imported: it hands
+    over our whole environment, keys included, and Playwright has no parameter for it."""
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith("playwright._impl")]
+    importers = [m for m in modules if hasattr(m, _ENV_FUNCTION)]
+    if not importers:
+        raise ToolError(
+            "No browser was started: this version of Playwright would pass secrets to its driver. "
+            "Install the version that the extra `browser` names."
+        )
+    for module in importers:
+        setattr(module, _ENV_FUNCTION, lambda: env)

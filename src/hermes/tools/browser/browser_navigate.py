@@ -1,7 +1,5 @@
 """Opens a URL in the session's browser."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -40,7 +38,7 @@ async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
         return await show_page(browser, page, summary=summary)
 
 
-async def _open_url(browser: Browser, page: Page, url: str) -> Response | None:
+async def _open_url(browser: Browser, page: "Page", url: str) -> "Response | None":
     """Open the URL; a page that keeps loading is shown as far as it has come."""
     from playwright.async_api import TimeoutError as Late
 

@@ -1,14 +1,12 @@
 """The screen: one prompt_toolkit application below a scrollback that only ever grows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -16,6 +14,7 @@ from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
@@ -37,10 +36,6 @@ from hermes.cli.repl.input.paste_detection import PasteDetectingInput
 from hermes.cli.repl.markdown.styled_text import cell_width, fit_text
 from hermes.cli.repl.state import ANSWER_SECONDS, ScreenState
 from hermes.config.env import terminal_reflows
-
-if TYPE_CHECKING:
-    from prompt_toolkit.key_binding import KeyBindingsBase
-
 
 _FRAMES_PER_SECOND = 30
 _BATCH_CHARS = 64 << 10
@@ -164,8 +159,6 @@ class Screen:
     def columns(self) -> int:
         return max(20, terminal_size().columns)
 
-    # -- writing ---------------------------------------------------------------------------
-
     def write(self, lines: list[str]) -> None:
         """Adds final lines above the prompt."""
         self._pending.extend(lines)
@@ -251,8 +244,6 @@ class Screen:
             self.output.write_raw(self._take_batch())
         self.output.in_frame = False
         self.output.flush()
-
-    # -- layout ----------------------------------------------------------------------------
 
     def _build_layout(self) -> Layout:
         state = self.state

@@ -1,7 +1,5 @@
 """Completion in the prompt: /commands with their help, and @files and @folders that exist."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -71,7 +69,7 @@ class WorkspaceFiles:
 class PromptCompleter(Completer):
     """Runs on a thread of its own: listing a large folder takes time."""
 
-    def __init__(self, commands: Callable[[], tuple[Command, ...]]) -> None:
+    def __init__(self, commands: "Callable[[], tuple[Command, ...]]") -> None:
         self._commands = commands
         self.files: WorkspaceFiles | None = None
 

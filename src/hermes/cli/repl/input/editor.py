@@ -1,7 +1,5 @@
 """The text in the prompt: its buffer, history, completion, pasted chips, and a draft set aside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 class PromptEditor:
     """What the user is writing. While something else is edited, the draft is kept and returns."""
 
-    def __init__(self, history_file: Path, commands: Callable[[], tuple[Command, ...]]) -> None:
+    def __init__(self, history_file: Path, commands: "Callable[[], tuple[Command, ...]]") -> None:
         self.cwd = Path()
         self.chips = PasteChips()
         self.completer = PromptCompleter(commands)

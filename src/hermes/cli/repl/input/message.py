@@ -1,7 +1,5 @@
 """From the text in the prompt to a message: pasted text, images and @references."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +84,7 @@ def find_dropped_image(text: str, cwd: Path) -> Path | None:
 
 def compose_message(
     text: str, images: list[Path], cwd: Path, *, typed: str | None = None
-) -> tuple[Message, list[str]]:
+) -> "tuple[Message, list[str]]":
     """The message, and a sentence for each thing that could not be attached.
 
     Reads files, so it does not belong on the event loop. Only `typed` text refers to files: text

@@ -71,8 +71,6 @@ class Markdown:
             lines += wrap_line([("", text)], self._columns()) if raw else self._format_block(text)
         return [self._paint_line(line) for line in lines]
 
-    # -- lines -----------------------------------------------------------------------------
-
     def _add_line(self, text: str, out: list[str]) -> None:
         text = strip_controls(text).rstrip()
         if self._fence:
@@ -138,8 +136,6 @@ class Markdown:
             mark, text = ("☐" if task[1] == " " else "☑"), task[2]
         head = [("", " " * depth), (join_styles(Style.MARK), f"{mark} ")]
         return wrap_line(parse_inline(text), width, head, " " * (depth + len(mark) + 1))
-
-    # -- tables ----------------------------------------------------------------------------
 
     def _is_table_row(self, text: str) -> bool:
         """Whether the line is a row, or may turn out to be the head of a table."""

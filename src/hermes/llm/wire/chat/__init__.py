@@ -1,7 +1,5 @@
 """The Chat Completions protocol: request addresses, and the decoding of answers."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -311,7 +309,7 @@ class Decoder(BaseDecoder):
 
 def _open_text_decoder(
     sink: ResponseSink, quirks: Quirks
-) -> SchemaDecoder | TextCallDecoder | None:
+) -> "SchemaDecoder | TextCallDecoder | None":
     """The decoder of text that may contain calls; None: it does not."""
     match quirks.calling:
         case "schema" if quirks.tools:
