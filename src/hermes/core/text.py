@@ -1,7 +1,7 @@
 """Text that every wire and every store accepts, and lists of words kept in files."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,9 @@ class WordLists:
     def __init__(self, file: "Path") -> None:
         parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
         self._rows = {name: rows.splitlines() for name, _, rows in parts}
+
+    def list_tables(self) -> Iterable[tuple[str, list[str]]]:
+        return self._rows.items()
 
     def get_words(self, name: str) -> frozenset[str]:
         return frozenset(" ".join(self._rows[name]).split())

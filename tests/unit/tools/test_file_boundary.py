@@ -17,7 +17,7 @@ from hermes.core.errors import ToolError
 from hermes.core.escalation import FileAccess
 from hermes.core.message import ToolCall
 from hermes.core.tool import Tool, ToolContext, UserAccess, Verdict
-from hermes.exec.sandbox.path_rules import list_names
+from hermes.exec.path_rules import list_names
 from hermes.tools._files import descriptors
 from hermes.tools.patch import patch
 from hermes.tools.read_file import read_file

@@ -239,8 +239,8 @@ class Approvals:
         return Escalation.give(asked.resolve_paths(self._cwd), asked.why) if asked.asks else None
 
     def _explain_refusal(self, asked: Access, *, elsewhere: bool) -> str:
+        from hermes.exec.path_rules import explain_denial
         from hermes.exec.sandbox import explain_ungrantable
-        from hermes.exec.sandbox.path_rules import explain_denial
 
         if elsewhere:
             return _OTHER_BACKEND

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from hermes.exec.command_policy.types import Argv
 from hermes.exec.command_policy.words import LISTS, UNKNOWN
+from hermes.exec.path_rules import explain_denial
 
 _PLAIN_DEVICE = re.compile(
     r"/dev/(?:(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx)$|fd/|pts/|shm/)"
 )
 _VITAL = LISTS.get_words("vital folders")
 _SECRET_NAMES = LISTS.get_words("names that hold credentials")
-_SECRET_PAIRS = LISTS.compile_pattern("paths that hold credentials", r"/(?:{})(?:[-/.]|$)")
+_SECRET_PATHS = re.compile(r"/(?:private/)?etc/(?:passwd|ssh)(?:[-/.]|$)|/run/secrets(?:/|$)")
 _HOLDS_SECRETS = re.compile(
     r"/|/(?:home|root|Users|etc|proc|run)|.*/\.(?:config|local|local/share|docker)"
 )
@@ -109,7 +110,7 @@ class PathZones:
         """Why reading a path needs a person without a sandbox; empty when it does not."""
         paths = self._resolve_both(word, folder)
         for path in paths:
-            if self._is_secret(path):
+            if _SECRET_PATHS.match(path) or self._is_secret(Path(path)):
                 return f"it reads {word}, which holds credentials"
             if path.startswith("/dev/") and not _PLAIN_DEVICE.match(path):
                 return f"it reads the device {word}"
@@ -120,10 +121,9 @@ class PathZones:
                 return f"it reads everything below {word}, which holds credentials"
         return "" if paths else "it reads files that are known only at run time"
 
-    def _is_secret(self, path: str) -> bool:
-        if not _SECRET_NAMES.isdisjoint(path.split("/")):
-            return not any(_is_inside(path, w) for w in self._workspaces) or "/.ssh" in path
-        return _SECRET_PAIRS.search(path) is not None
+    def _is_secret(self, path: Path) -> bool:
+        denied = explain_denial(path, Path(self.user_home), write=False)
+        return bool(denied) or not _SECRET_NAMES.isdisjoint(path.parts)
 
 
 def resolve_links(path: str) -> str:

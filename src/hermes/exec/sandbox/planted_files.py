@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.exec.launcher.placeholders import PLACEHOLDER, is_bare_repository
-from hermes.exec.sandbox.path_rules import list_names
+from hermes.exec.path_rules import list_names
 
 _ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
 _PROTECTED_IF_PRESENT = [

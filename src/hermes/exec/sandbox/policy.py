@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
-from hermes.exec.sandbox.path_rules import find_agent_paths, list_names
+from hermes.exec.path_rules import find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE
 

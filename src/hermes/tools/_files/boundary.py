@@ -41,7 +41,7 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
     root = find_real_path(workspace.cwd)
     if not path.is_relative_to(root):
         return ""
-    from hermes.exec.sandbox import path_rules
+    from hermes.exec import path_rules
     from hermes.exec.sandbox.planted_files import find_git_references
 
     user_home = find_user_home(workspace)

@@ -33,7 +33,7 @@ def resolve_path(raw: str, cwd: Path) -> Path:
 
 def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
     """Raise ToolError when file tools may not read (or write) this real path, whoever allows it."""
-    from hermes.exec.sandbox.path_rules import explain_denial
+    from hermes.exec.path_rules import explain_denial
 
     reason = _explain_own_home(path, workspace, write=write)
     if reason := reason or explain_denial(path, find_user_home(workspace), write=write):
@@ -92,7 +92,7 @@ def is_regular(status: os.stat_result) -> bool:
 def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     """Why a path in the agent's home is denied: everything but saved outputs or, when the working
     folder is inside that home, its settings, secrets, history and instructions."""
-    from hermes.exec.sandbox.path_rules import belongs_to_agent
+    from hermes.exec.path_rules import belongs_to_agent
 
     for home in {find_real_path(workspace.home), *_list_other_homes(path)}:
         if not path.is_relative_to(home):

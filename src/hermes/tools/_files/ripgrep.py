@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.exec.sandbox.path_rules import list_names as list_rule_names
+from hermes.exec.path_rules import list_names as list_rule_names
 from hermes.tools._files.paths import find_program
 from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.exec.sandbox.path_rules import list_names
+from hermes.exec.path_rules import list_names
 from hermes.tools._files.globs import IgnoreRules
 from hermes.tools._files.paths import check_access, is_regular
 
