@@ -60,6 +60,9 @@ class WordLists:
         parts = (part.partition("]\n") for part in file.read_text("utf-8").split("\n[")[1:])
         self._rows = {name: rows.splitlines() for name, _, rows in parts}
 
+    def get_lines(self, name: str) -> list[str]:
+        return self._rows[name]
+
     def list_tables(self) -> Iterable[tuple[str, list[str]]]:
         return self._rows.items()
 
