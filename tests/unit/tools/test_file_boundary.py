@@ -135,6 +135,51 @@ async def test_what_programs_outside_obey_is_written_only_with_a_word(
     assert all(path.rpartition("/")[2] in reason for reason, _ in person.asked)
 
 
+def move(source: str, target: str) -> dict[str, str]:
+    hunk = f"*** Update File: {source}\n*** Move to: {target}\n@@\n-one\n+two"
+    return {"patch": f"*** Begin Patch\n{hunk}\n*** End Patch"}
+
+
+DETOURS: dict[str, tuple[Tool[Any], dict[str, str]]] = {
+    "moved there": (patch, move("a.txt", ".envrc")),
+    "moved to a hook": (patch, move("a.txt", ".git/hooks/post-commit")),
+    "moved to where settings lead": (patch, move("a.txt", "tools/hooks/pre-commit")),
+    "moved away": (patch, move("CLAUDE.md", "b.txt")),
+    "deleted": (patch, {"patch": "*** Begin Patch\n*** Delete File: CLAUDE.md\n*** End Patch"}),
+    "the second of two": (
+        patch,
+        {
+            "patch": "*** Begin Patch\n*** Add File: z\n+x\n*** Add File: .mcp.json\n+{}\n*** End Patch"
+        },
+    ),
+    "by a link to a folder": (write_file, {"path": "hooks/post-commit", "content": "x"}),
+    "by a link to a file": (write_file, {"path": "notes", "content": "x"}),
+    "by dots": (write_file, {"path": "./.git/../.git/hooks/x", "content": "x"}),
+    "by quotes": (write_file, {"path": "'.git/hooks/x'", "content": "x"}),
+    "by spaces": (write_file, {"path": " .envrc ", "content": "x"}),
+    "a file for a folder": (write_file, {"path": "tools/hooks", "content": "x"}),
+    "another repository": (write_file, {"path": "sub/.git/config", "content": "x"}),
+    "a repository elsewhere": (write_file, {"path": "sub/.git", "content": "gitdir: ../evil"}),
+    "attributes": (write_file, {"path": ".git/info/attributes", "content": "x"}),
+}
+
+
+@pytest.mark.parametrize("way", DETOURS)
+async def test_no_detour_leads_to_them(confined: ToolContext, way: str) -> None:
+    work = confined.workspace.cwd
+    for folder in (".git/hooks", "sub", "tools"):
+        (work / folder).mkdir(parents=True)
+    (work / ".git/config").write_text("[core]\n\thooksPath = tools/hooks\n")
+    (work / "hooks").symlink_to(".git/hooks")
+    (work / "notes").symlink_to("AGENTS.md")
+    for name in ("a.txt", "CLAUDE.md"):
+        (work / name).write_text("one\n")
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    tool, args = DETOURS[way]
+    assert await refusal(tool, confined, **args)
+    assert before == {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+
+
 async def test_ordinary_files_are_written_without_a_question(confined: ToolContext) -> None:
     for path in ("README.md", "src/agents.py", "docs/vscode.md", "tools/hooks.py", ".gitignore"):
         await call(write_file, confined, path=path, content="x")
