@@ -140,18 +140,14 @@ def move(source: str, target: str) -> dict[str, str]:
     return {"patch": f"*** Begin Patch\n{hunk}\n*** End Patch"}
 
 
+TWO = "*** Add File: z\n+x\n*** Add File: .mcp.json\n+{}"
 DETOURS: dict[str, tuple[Tool[Any], dict[str, str]]] = {
     "moved there": (patch, move("a.txt", ".envrc")),
     "moved to a hook": (patch, move("a.txt", ".git/hooks/post-commit")),
     "moved to where settings lead": (patch, move("a.txt", "tools/hooks/pre-commit")),
     "moved away": (patch, move("CLAUDE.md", "b.txt")),
     "deleted": (patch, {"patch": "*** Begin Patch\n*** Delete File: CLAUDE.md\n*** End Patch"}),
-    "the second of two": (
-        patch,
-        {
-            "patch": "*** Begin Patch\n*** Add File: z\n+x\n*** Add File: .mcp.json\n+{}\n*** End Patch"
-        },
-    ),
+    "the second of two": (patch, {"patch": f"*** Begin Patch\n{TWO}\n*** End Patch"}),
     "by a link to a folder": (write_file, {"path": "hooks/post-commit", "content": "x"}),
     "by a link to a file": (write_file, {"path": "notes", "content": "x"}),
     "by dots": (write_file, {"path": "./.git/../.git/hooks/x", "content": "x"}),
