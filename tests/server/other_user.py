@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import subprocess
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,6 +25,20 @@ def connect_as(uid: int, url: str) -> socket.socket:
     made.settimeout(20)
     made.connect((urlsplit(url).hostname, urlsplit(url).port))
     return made
+
+
+def curl_as(uid: int, *args: str) -> int:
+    """The status that a program of this user gets; 0: no answer."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can start programs of other users")
+    curl = shutil.which("curl", path="/usr/bin:/bin")
+    if not curl:
+        pytest.skip("needs curl")
+    command = [curl, "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "60", *args]
+    ran = subprocess.run(
+        command, user=uid, group=uid, extra_groups=[], env={}, cwd="/", stdout=subprocess.PIPE
+    )
+    return int(ran.stdout)
 
 
 def get_status(uid: int, url: str, path: str, *headers: str) -> int:

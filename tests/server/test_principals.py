@@ -66,6 +66,11 @@ async def test_saved_outputs_belong_to_a_conversation_of_a_key(tmp_path: Path) -
                 )
             answer = await a.chat(order, key=ANN, headers=here)
             assert "59999" in answer.json["choices"][0]["message"]["content"]
+        for key, headers in ((BOB, {}), (BOB, {"X-Hermes-Session-Id": "third"}), (ANN, {})):
+            order = f"terminal cat {saved} || grep -rh 59999 {saved.parents[1]}; ls {saved.parent}"
+            answer = await a.chat(order, key=key, headers=headers)
+            said = answer.json["choices"][0]["message"]["content"]
+            assert "59999" not in said and saved.name not in said.replace(str(saved), "")
 
 
 def _make_call(order: str) -> Reply:

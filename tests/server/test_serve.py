@@ -18,7 +18,7 @@ import pytest
 from tests.kit import Gate, Home, call, run_hermes, say, start_hermes
 from tests.kit.home import KEY
 from tests.kit.server import Provider
-from tests.server.other_user import NOBODY, get_status
+from tests.server.other_user import NOBODY, curl_as, get_status
 
 pytestmark = pytest.mark.e2e
 
@@ -156,6 +156,27 @@ async def test_without_a_key_only_the_same_user_is_let_in(home: Home) -> None:
     async with serve(home) as s:
         key = f"Authorization: Bearer {SECRET}"
         assert await asyncio.to_thread(get_status, NOBODY, s.url, "/v1/models", key) == 200
+
+
+async def test_a_program_of_another_user_gets_nothing_from_a_keyless_server(
+    home: Home, provider: Provider
+) -> None:
+    """Not even with the headers that a proxy would add, nor does it start any work."""
+    chat = json.dumps({"model": "x", "messages": [{"role": "user", "content": "hi"}]})
+    asks = [
+        ["/v1/models"],
+        ["/api/sessions"],
+        ["/v1/chat/completions", "-H", "Content-Type: application/json", "-d", chat],
+        ["/v1/models", "-H", "X-Forwarded-For: 127.0.0.1", "-H", "Forwarded: for=127.0.0.1"],
+        ["/v1/models", "-H", "Authorization: Bearer "],
+        ["/v1/models", "-u", "root:root"],
+    ]
+    async with serve(home, key="") as s:
+        for path, *more in asks:
+            assert await asyncio.to_thread(curl_as, NOBODY, f"{s.url}{path}", *more) == 401, more
+        assert await asyncio.to_thread(curl_as, NOBODY, f"{s.url}/health") == 200
+        assert await asyncio.to_thread(curl_as, 0, f"{s.url}/v1/models") == 200
+    assert not provider.requests
 
 
 REFUSED = {

@@ -26,8 +26,8 @@ from hermes.tools.write_file import write_file
 from tests.kit.tools import in_workspace
 from tests.unit.tools.calls import call, refusal, text
 
-TRIES = int(os.environ.get("HERMES_TEST_TRIES", "150"))
-"""How often a race is run; 10,000 for a measurement."""
+TRIES = 150
+"""How often a race is run, each time."""
 SWAPPER = """
 import ctypes, os, sys
 libc, names = ctypes.CDLL(None), [os.fsencode(name) for name in sys.argv[1:]]
@@ -135,6 +135,47 @@ async def test_what_programs_outside_obey_is_written_only_with_a_word(
     assert all(path.rpartition("/")[2] in reason for reason, _ in person.asked)
 
 
+def move(source: str, target: str) -> dict[str, str]:
+    hunk = f"*** Update File: {source}\n*** Move to: {target}\n@@\n-one\n+two"
+    return {"patch": f"*** Begin Patch\n{hunk}\n*** End Patch"}
+
+
+TWO = "*** Add File: z\n+x\n*** Add File: .mcp.json\n+{}"
+DETOURS: dict[str, tuple[Tool[Any], dict[str, str]]] = {
+    "moved there": (patch, move("a.txt", ".envrc")),
+    "moved to a hook": (patch, move("a.txt", ".git/hooks/post-commit")),
+    "moved to where settings lead": (patch, move("a.txt", "tools/hooks/pre-commit")),
+    "moved away": (patch, move("CLAUDE.md", "b.txt")),
+    "deleted": (patch, {"patch": "*** Begin Patch\n*** Delete File: CLAUDE.md\n*** End Patch"}),
+    "the second of two": (patch, {"patch": f"*** Begin Patch\n{TWO}\n*** End Patch"}),
+    "by a link to a folder": (write_file, {"path": "hooks/post-commit", "content": "x"}),
+    "by a link to a file": (write_file, {"path": "notes", "content": "x"}),
+    "by dots": (write_file, {"path": "./.git/../.git/hooks/x", "content": "x"}),
+    "by quotes": (write_file, {"path": "'.git/hooks/x'", "content": "x"}),
+    "by spaces": (write_file, {"path": " .envrc ", "content": "x"}),
+    "a file for a folder": (write_file, {"path": "tools/hooks", "content": "x"}),
+    "another repository": (write_file, {"path": "sub/.git/config", "content": "x"}),
+    "a repository elsewhere": (write_file, {"path": "sub/.git", "content": "gitdir: ../evil"}),
+    "attributes": (write_file, {"path": ".git/info/attributes", "content": "x"}),
+}
+
+
+@pytest.mark.parametrize("way", DETOURS)
+async def test_no_detour_leads_to_them(confined: ToolContext, way: str) -> None:
+    work = confined.workspace.cwd
+    for folder in (".git/hooks", "sub", "tools"):
+        (work / folder).mkdir(parents=True)
+    (work / ".git/config").write_text("[core]\n\thooksPath = tools/hooks\n")
+    (work / "hooks").symlink_to(".git/hooks")
+    (work / "notes").symlink_to("AGENTS.md")
+    for name in ("a.txt", "CLAUDE.md"):
+        (work / name).write_text("one\n")
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    tool, args = DETOURS[way]
+    assert await refusal(tool, confined, **args)
+    assert before == {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+
+
 async def test_ordinary_files_are_written_without_a_question(confined: ToolContext) -> None:
     for path in ("README.md", "src/agents.py", "docs/vscode.md", "tools/hooks.py", ".gitignore"):
         await call(write_file, confined, path=path, content="x")
@@ -171,10 +212,23 @@ def race(confined: ToolContext) -> Iterator[tuple[ToolContext, Path]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="exchanges names in one step")
 @pytest.mark.parametrize("engine", ["ripgrep", "fallback"])
 async def test_a_search_is_not_led_out(race: tuple[ToolContext, Path], engine: str) -> None:
-    ctx, _ = race
+    await search(race[0], engine, TRIES)
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="exchanges names in one step")
+@pytest.mark.parametrize("part", range(20))
+async def test_ten_thousand_searches_are_not_led_out(
+    race: tuple[ToolContext, Path], part: int
+) -> None:
+    await search(race[0], "ripgrep" if part < 14 else "fallback", 250)
+
+
+async def search(ctx: ToolContext, engine: str, tries: int) -> None:
+    """Two searches a try, for lines and for names."""
     if engine == "fallback":
         ctx = in_workspace(ctx, child_env={**ctx.workspace.child_env, "PATH": "/nowhere"})
-    for _ in range(TRIES):
+    for _ in range(tries):
         assert "SECRET" not in await text(search_files, ctx, pattern="needle")
         names = await text(search_files, ctx, pattern="*.txt", kind="names")
         assert "SECRET" not in names

@@ -178,7 +178,8 @@ class FileChanges:
 
     def list_influences(self) -> list[str]:
         """The changes that a person must see before they are written, and why."""
-        changed = ((f.path, explain_influence(f.path, self._workspace)) for f in self._list_shown())
+        paths = [file.path for file in self._files.values() if file.after != file.before]
+        changed = ((path, explain_influence(path, self._workspace)) for path in paths)
         return [f"it changes {path}: {reason}" for path, reason in changed if reason]
 
     def _list_shown(self) -> list[_FileState]:
