@@ -340,7 +340,7 @@ postgres -D data -k "$PWD" -p 5433 -c fsync=off >> log 2>&1 &
 until pg_isready -q -h "$PWD" -p 5433; do kill -0 $! || { cat log; exit 1; }; sleep 0.1; done
 psql -qX -h "$PWD" -p 5433 -U me postgres -c "create table t as select 'hello, world' as a"
 psql -AtX -h 127.0.0.1 -p 5433 -U me postgres -c "select a || ' 42' from t" || { cat log; exit 1; }
-kill %1
+kill %1; wait
 """
 
 SERVERS = [
@@ -349,7 +349,7 @@ SERVERS = [
         "true",
         {"hello.txt": HELLO, "test_web.py": _WEB_TEST},
         "python3 -m http.server --bind 127.0.0.1 8765 2>/dev/null & "
-        "python3 test_web.py $!; kill %1",
+        "python3 test_web.py $!; kill %1; wait",
     ),
     Project(
         "web-node",
@@ -360,7 +360,7 @@ SERVERS = [
             "test_web.py": _WEB_TEST,
             "test.js": 'fetch("http://127.0.0.1:8765/").then((r) => r.text()).then(console.log);\n',
         },
-        "node server.js & python3 test_web.py $! && node test.js; kill %1",
+        "node server.js & python3 test_web.py $! && node test.js; kill %1; wait",
         needs=("npm",),
     ),
     Project(

@@ -135,7 +135,7 @@ def _install_hermes(user: OrdinaryUser) -> None:
     user.give(sources)
     user.give(user.home / ".local")
     python = _find_python(user)
-    user.run(f"{uv} venv --quiet --seed --python {python} {user.program}")
+    user.run(f"{python} -m venv {user.program}")
     install = f"install --quiet --require-hashes -r {lock}"
     user.run(
         f"{uv} pip {install} --python {user.program} || {user.program}/bin/python -m pip {install}"
@@ -163,8 +163,9 @@ def _find_registries() -> dict[str, str]:
         )
     if shutil.which("npm"):
         found.setdefault("npm_config_registry", _ask(["npm", "config", "get", "registry"]))
-    if found["PIP_INDEX_URL"]:
-        found.setdefault("UV_DEFAULT_INDEX", found["PIP_INDEX_URL"])
+    found.setdefault("UV_DEFAULT_INDEX", found["PIP_INDEX_URL"])
+    for variable in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"):  # for uv, and for npm
+        found.setdefault(variable, found["PIP_CERT"])
     return {name: value for name, value in found.items() if value}
 
 
