@@ -52,7 +52,7 @@ _LOST_WITHOUT_NAMESPACES = (
     "private /tmp and home: they are an ordinary folder",
     "ports of commands from other programs of this machine; they may take any above 1023",
 )
-_LOST_BEFORE_5_6 = "sockets that other programs open in visible folders while a command runs"
+_LOST_BEFORE_5_6 = "Unix sockets of other programs in visible folders (Linux before 5.6)"
 _LOST_ALL = ("anything: commands can do what this user can, so all but reading needs approval",)
 _ATTEMPTS = {
     "write_outside": "write outside the workspace",
