@@ -132,7 +132,7 @@ def exchange():
 for work in (swap, exchange):
     threading.Thread(target=work, daemon=True).start()
 reached = 0
-for n in range(600):
+for n in range(ROUNDS):
     with socket.socket(socket.AF_UNIX if n % 2 else socket.AF_INET) as client:
         client.settimeout(2)
         os.dup2(client.fileno(), FD)
@@ -149,7 +149,9 @@ class Place:
         for folder in (self.work / ".git", self.home, self.seen, base / "agent"):
             folder.mkdir(parents=True)
         scripts = {"server": SERVER, "client": CLIENT, "together": TOGETHER}
-        for name, text in (scripts | {"processes": PROCESSES, "swaps": SWAPS}).items():
+        for name, text in (
+            scripts | {"processes": PROCESSES, "swaps": SWAPS.replace("ROUNDS", "200")}
+        ).items():
             (self.work / f"{name}.py").write_text(text)
         self.processes = BackgroundProcesses(base / "processes")
 
@@ -318,6 +320,55 @@ server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 server.bind(address)
 server.listen(100)
 print(sum(not socket.socket().connect_ex(address) for _ in range(50)))
+"""
+
+
+async def test_a_connection_that_waits_does_not_reach_whoever_comes_later(place: Place) -> None:
+    if place.tier.level == 1:
+        pytest.skip("the machine's ports are elsewhere")
+    (place.work / "pending.py").write_text(PENDING)
+    port = _free_port()
+    text = _python("pending.py", port)
+    process = await place.processes.start(place.spec(text, "one"), _owner("one"))
+    while not (place.work / "closed").exists() and process.running:
+        process = await place.processes.wait(process, 0.05)
+    with listening(port) as tcp:
+        (place.work / "go").touch()
+        process = await place.processes.wait(process, 90)
+        assert process.end and process.end.status == 0
+        assert not was_reached(tcp)
+
+
+PENDING = """
+import os, socket, sys, time
+address = ("127.0.0.1", int(sys.argv[1]))
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(address)
+server.listen(0)
+clients = [socket.socket() for _ in range(4)]
+for option in (23, 30, 34):
+    try:
+        clients[0].setsockopt(6, option, 1)
+        sys.exit("data may open a connection")
+    except OSError:
+        pass
+for client in clients:
+    client.setblocking(False)
+    client.connect_ex(address)
+server.close()
+open("closed", "w").close()
+until = time.monotonic() + 90
+while not os.path.exists("go") and time.monotonic() < until:
+    time.sleep(0.02)
+begin = time.monotonic()
+while time.monotonic() < begin + 2.5:
+    for client in clients:
+        try:
+            client.send(b"x")
+        except OSError:
+            pass
+    time.sleep(0.1)
 """
 
 

@@ -70,6 +70,22 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         assert not r.runtime.background_commands.list_running(r.session.transcript.meta)
 
 
+async def test_a_server_in_the_background_and_its_test(tmp_path: Path) -> None:
+    client = "until curl -sf http://127.0.0.1:8931/answer; do sleep 0.1; done"
+    client = f"timeout 90 bash -c '{client}'"
+    code = f"import subprocess; print(subprocess.getoutput({client!r}))"
+    steps = [
+        call(start("echo 42 > answer; python3 -m http.server 8931")),
+        call(("c2", "terminal", {"command": client})),
+        call(("c3", "execute_code", {"code": code})),
+        say("it works"),
+    ]
+    async with rig(tmp_path, steps, options=CONFINED, check=False) as r:
+        await last(r)
+        parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
+        assert [part.text.strip() for part in parts[1:]] == ["42", "42"]
+
+
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hermes.tools._background._SETTLE_SECONDS", 10.0)
     monkeypatch.setattr("hermes.tools._background._QUIET_SECONDS", 0.4)

@@ -56,7 +56,7 @@ _LOST_WITH_SEATBELT = (
     "anything, perhaps: this confinement has never been tried on a Mac",
 )
 _PORTABLE_ATTEMPTS = ("write_outside", "read_hidden", "reach_network", "signal_agent")
-_LOST_BEFORE_5_6 = "sockets that other programs open in visible folders while a command runs"
+_LOST_BEFORE_5_6 = "Unix sockets of other programs in visible folders (Linux before 5.6)"
 _LOST_ALL = ("anything: commands can do what this user can, so all but reading needs approval",)
 _ATTEMPTS = {
     "write_outside": "write outside the workspace",

@@ -18,7 +18,7 @@ from hermes.exec.sandbox.limits import limit_instructions
 from hermes.exec.sandbox.network import wrap_in_relay
 from hermes.exec.sandbox.planted_files import FILES_AT_HOME
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
-from hermes.exec.sandbox.protected_paths import PathGuards, list_bound_sockets, plan_guards
+from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 
 MountKind: TypeAlias = Literal["scratch", "hide", "mask", "empty", "write", "read", "link"]
 _NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
@@ -125,9 +125,6 @@ def _plan_mounts(
     # Git refuses to work when settings that it includes exist and cannot be read.
     included = (p for p in guards.link_placeholders if not p.endswith(_NAMES_AT_HOME))
     mounts |= dict.fromkeys(included, "empty")
-    for path in map(os.path.realpath, list_bound_sockets()):
-        if path not in mounts and os.path.lexists(path) and _is_shown(path, mounts):
-            mounts[path] = "mask"
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
     return mounts | dict.fromkeys(map(os.path.realpath, policy.writable), "write")

@@ -1,13 +1,11 @@
 """Decides how each protected path is guarded, given what the file system looks like now."""
 
-# ruff: noqa: PTH115, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH115, PTH118, PTH120
 from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -111,33 +109,3 @@ def _guard_path(root: str, names: list[str], found: _GuardSets, links: int) -> N
         if not stat.S_ISDIR(mode) and position < len(names) - 1:
             break
     found.read_only.add(here)
-
-
-def list_bound_sockets() -> list[str]:
-    """Unix sockets that processes of this machine listen on: each would lead out of a mount
-    namespace."""
-    try:
-        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()[1:]
-    except OSError:
-        return []
-    named = {f"/{path}" for line in lines if (path := line.partition(" /")[2])}
-    for line in lines:
-        _, _, name = line.partition(" 01 ")  # listening
-        inode, _, path = name.strip().partition(" ")
-        if path and path[0] not in "/@":
-            named.update(_locate_socket(inode, path))
-    return sorted(named)
-
-
-@lru_cache(maxsize=64)
-def _locate_socket(inode: str, path: str) -> tuple[str, ...]:
-    """Where a socket with a relative name is: presumably in its process's current folder."""
-    found = set()
-    with os.scandir("/proc") as entries:
-        for process in (entry.path for entry in entries if entry.name.isdigit()):
-            with suppress(OSError):
-                mine = (os.readlink(f"{process}/fd/{fd}") for fd in os.listdir(f"{process}/fd"))
-                if f"socket:[{inode}]" in mine:
-                    found.add(os.path.join(os.readlink(f"{process}/cwd"), path))
-    return tuple(found)
