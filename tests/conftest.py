@@ -111,7 +111,11 @@ _LONGEST = (
 _HEAVY = (*_LONGEST[:5], "flow/test_backend_docker")
 """Minutes of kills and fuzzing, a browser, toolchains, a daemon: `make e2e` runs them, `make test`
 does not."""
-_PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
+_PARTS = {
+    "e2e/test_escapes.py": r"tier\d",
+    "e2e/test_session_sockets.py": r"tier\d",
+    "server/test_fuzz.py": r"\[\d+\]",
+}
 """Files that several workers share, and what a case's name says about its share."""
 
 

@@ -214,7 +214,8 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
         below: list[tuple[bytes, int]] = []
         for point in sorted(p for p in set(points) if p.startswith(folder + b"/")):
             if not any(point.startswith(other + b"/") for other, _ in below):
-                below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
+                with contextlib.suppress(OSError):  # in a folder that we may not enter
+                    below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
         lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
         options = b"lowerdir=/proc/self/fd/%d:%b,userxattr" % (lower, empty)
         done = load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0

@@ -130,17 +130,21 @@ class _Supervisors:
         self, supervisor: tuple[int, socket.socket], session: bytes, fds: Sequence[int]
     ) -> None:
         pid, waiting = supervisor
+        network = self._provide_network(session)
         with waiting:
-            self.sessions[pid] = session
-            network = self._provide_network(session)
             socket.send_fds(waiting, [session + bytes([len(fds)])], [*fds, *network])
+        if pid in self.sessions:
+            self.sessions[pid] = session
 
     def _provide_network(self, session: bytes) -> list[int]:
-        """The namespaces of the session's network; none for commands without a session."""
+        """The namespaces of the session's network; none for a command without a session, which
+        makes its own, or where the kernel refuses."""
         if session.isspace() or sys.platform != "linux":
             return []
-        if not self._networks.get(session):
-            self._networks[session] = open_network()
+        if session not in self._networks:
+            self._networks[session] = []
+            with contextlib.suppress(OSError):
+                self._networks[session] = open_network()
         return self._networks[session]
 
 

@@ -3,8 +3,8 @@
 # A filter cannot see the address that a call names, and before Linux 7.1 no Landlock rule confines
 # sockets in the file system. So seccomp reports these calls, and the supervisor makes them: on the
 # caller's socket, with an address that it has read once and checked. With namespaces, whatever is
-# in the session's network namespace belongs to the session. Without them, a listening socket does
-# when a process below one of the session's supervisors has it open; bound to loopback only.
+# in the session's network namespace belongs to the session. Without them, a socket does when a
+# process below one of the session's supervisors has it open, and ports are bound to loopback only.
 
 # ruff: noqa: PTH115, PTH116, PTH123, PTH208
 from __future__ import annotations
@@ -14,7 +14,6 @@ import errno
 import os
 import select
 import socket
-import stat
 import struct
 import time
 from collections.abc import Iterator
@@ -65,24 +64,26 @@ class SocketGrants:
         self._diagnosis = diagnosis
         self._holders: dict[int, str] = {}
 
-    def allows_file(self, caller: SyscallCaller, fd: int) -> bool:
-        """Whether the socket file open at `fd` belongs to the session, or to the proxy."""
+    def check_file(self, caller: SyscallCaller, fd: int) -> None:
+        """Raise ConnectionRefusedError unless the socket that is bound to the file open at `fd` is
+        the session's, or the proxy's."""
         found = os.fstat(fd)
-        if not stat.S_ISSOCK(found.st_mode):
-            return False
-        if isinstance(self.proxy, bytes) and os.path.samestat(found, os.stat(self.proxy)):
-            return True
+        if isinstance(self.proxy, bytes):
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(found, os.stat(self.proxy)):
+                    return
         self._diagnosis = self._diagnosis or open_diagnosis()
         inode = _find_bound_socket(self._diagnosis, *_identify_file(caller.pid, fd))
-        return bool(inode) and (self.in_namespace or self._session_holds({inode}))
+        if not inode or not (self.in_namespace or self._session_holds({inode})):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
-    def allows_port(self, port: int) -> bool:
-        """Whether everybody who listens on this port of the machine belongs to the session."""
+    def check_port(self, port: int) -> None:
+        """Raise ConnectionRefusedError unless the session, and nobody else, listens on this port of
+        the machine."""
         self._diagnosis = self._diagnosis or open_diagnosis()
         listeners = _find_listeners(self._diagnosis, port)
-        if not listeners:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
-        return self._session_holds(listeners)
+        if not listeners or not self._session_holds(listeners):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
     def _session_holds(self, inodes: set[int]) -> bool:
         missing = {f"socket:[{inode}]": inode for inode in inodes}
@@ -128,8 +129,7 @@ def _connect_socket(
         raise PermissionError(errno.EPERM, "not needed")
     if family == socket.AF_UNIX and raw[2:3] not in (b"", b"\0"):
         with _open_in_root(caller.pid, _read_path(raw)) as fd:
-            if not grants.allows_file(caller, fd):
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
+            grants.check_file(caller, fd)
             caller.check_alive()
             _try_connect(theirs, _FAMILY.pack(family) + b"/proc/self/fd/%d\0" % fd)
     elif grants.in_namespace or family == socket.AF_UNSPEC:
@@ -143,15 +143,12 @@ def _connect_socket(
             return
         if any(host) and not _is_loopback(host):
             raise OSError(errno.ENETUNREACH, "not granted")
-        # The second time, because somebody else may have opened the port in between. A connection
-        # that is still being attempted could reach whoever opens it later.
-        if grants.allows_port(port):
-            with _disconnected_on_error(theirs):
-                _try_connect(theirs, raw, completely=True)
-                if grants.allows_port(port):
-                    return
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
-        raise ConnectionRefusedError(errno.ECONNREFUSED, "outside")
+        # Twice, because somebody else may have opened the port in between. A connection that is
+        # still being attempted could reach whoever opens it later.
+        grants.check_port(port)
+        with _disconnected_on_error(theirs):
+            _try_connect(theirs, raw, completely=True)
+            grants.check_port(port)
 
 
 def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False) -> None:
