@@ -412,7 +412,7 @@ class Approvals:
         from hermes.app.approvals import model_review as smart
 
         case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
-        return await smart.agrees(self._seams.models, case)
+        return await smart.agrees_to_run(self._seams.models, case)
 
     async def _ask_person(self, question: _Question) -> Verdict:
         answer = await self._seams.person(self._build_event(question))
@@ -429,11 +429,11 @@ class Approvals:
             choices = ("once", "session", "deny")
         elif question.grants:
             choices = ("once", "session", "always", "deny")
-        call = question.call
+        call, folder = question.call, question.folder
         return Approval(
             call.id,
             call,
-            question.reason,
+            _join_reasons(question.reason, folder and f"for the session: everything in {folder}"),
             question.command,
             choices,
             self._book.render_rules(question.grants, question.access),
