@@ -97,6 +97,7 @@ _LONGEST = (
     "flow/browser",
     "e2e/test_store_kill",
     "e2e/test_escapes",
+    "e2e/test_obedience",
     "flow/test_backend_docker",
     "e2e/test_oneshot",
     "e2e/test_wires",
@@ -108,7 +109,12 @@ _LONGEST = (
 """They begin first: none of them is to be what everybody waits for at the end."""
 _HEAVY = (*_LONGEST[:4], "flow/test_backend_docker")
 """Minutes of kills and fuzzing, a browser, a daemon: `make e2e` runs them, `make test` does not."""
-_PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
+_PARTS = {
+    "e2e/test_escapes.py": r"tier\d",
+    "e2e/test_obedience.py": r"tier\d",
+    "server/test_fuzz.py": r"\[\d+\]",
+    "unit/tools/test_file_boundary.py": r"\[\d+\]",
+}
 """Files that several workers share, and what a case's name says about its share."""
 
 

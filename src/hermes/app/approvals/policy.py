@@ -471,11 +471,13 @@ def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
 def describe_steering(paths: Iterable[str]) -> str:
     """What a command that may write to these paths could make other programs do later; empty when
     nothing there steers any."""
+    from hermes.exec.sandbox.path_rules import explain_influence
     from hermes.exec.sandbox.planted_files import find_plantable_paths
 
     names: list[str] = []
-    for path in paths:
-        found = find_plantable_paths(Path(path), Path.home(), ()).protected
+    for path in map(Path, paths):
+        names += [path.name] if explain_influence(path, path.parent, Path.home()) else []
+        found = find_plantable_paths(path, Path.home(), ()).protected
         names += [str(p.relative_to(path)) for p in found if os.path.lexists(p)]
     if not names:
         return ""
