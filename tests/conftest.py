@@ -99,6 +99,7 @@ _LONGEST = (
     "e2e/test_store_kill",
     "e2e/test_toolchains",
     "e2e/test_escapes",
+    "e2e/test_obedience",
     "flow/test_backend_docker",
     "e2e/test_oneshot",
     "e2e/test_wires",
@@ -113,8 +114,10 @@ _HEAVY = (*_LONGEST[:5], "flow/test_backend_docker")
 does not."""
 _PARTS = {
     "e2e/test_escapes.py": r"tier\d",
+    "e2e/test_obedience.py": r"tier\d",
     "e2e/test_session_sockets.py": r"tier\d",
     "server/test_fuzz.py": r"\[\d+\]",
+    "unit/tools/test_file_boundary.py": r"\[\d+\]",
 }
 """Files that several workers share, and what a case's name says about its share."""
 

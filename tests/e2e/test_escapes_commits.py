@@ -387,7 +387,7 @@ async def test_settings_that_are_included_may_be_missing(
     world: World, tier: None, path: str
 ) -> None:
     world.outside(f"git config include.path {path}")
-    script = "git status --porcelain && echo more >> file && git commit -qam more"
+    script = "git status --porcelain && echo more >> file && git add -A && git commit -qm more"
     assert await world.inside(script) == ""
     assert world.outside("git log -1 --format=%s").strip() == "more"
     planted = f"mkdir -p .git/../missing/deeper; {CONFIG} > .git/{path}"

@@ -138,6 +138,7 @@ async def test_paths_outside_the_workspace(tmp_path: Path, tier: SandboxTier) ->
         ("deep/.git/config", "deep/.git/config"),
         (".envrc", ".envrc"),
         (".vscode/x", ".vscode"),
+        ("HEAD", "HEAD, config, hooks"),
     ],
 )
 async def test_the_question_says_that_a_folder_has_files_which_others_obey(
@@ -147,6 +148,8 @@ async def test_the_question_says_that_a_folder_has_files_which_others_obey(
     there = tmp_path / "there"
     (there / name).parent.mkdir(parents=True)
     (there / name).touch()
+    if name == "HEAD":  # a bare repository
+        subprocess.run(["git", "init", "-q", "--bare", str(there)], check=True)
     (tmp_path / "plain").mkdir()
     steps = [
         run("make docs", write=[str(there)]),
@@ -159,6 +162,20 @@ async def test_the_question_says_that_a_folder_has_files_which_others_obey(
     assert f"That includes {shown}: git and other programs " in steering.summary
     assert steering.choices == ("once", "deny")
     assert "That includes" not in plain.summary and "always" in plain.choices
+
+
+async def test_the_question_says_that_a_file_itself_is_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    for name in ("user/.local/bin", "other/.vscode"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "user" / ".vimrc").touch()
+    names = ["user/.local/bin", "other/.vscode", "user/.vimrc"]
+    steps = [run("make", f"c{n}", write=[str(tmp_path / name)]) for n, name in enumerate(names)]
+    async with rig(tmp_path, [*steps, say("done")], options=ASK) as r:
+        asked = await answering(r, "deny")
+    assert ["That includes" in question.summary for question in asked] == [True] * 3
 
 
 async def test_a_hidden_file_is_shown(tmp_path: Path, tier: SandboxTier) -> None:

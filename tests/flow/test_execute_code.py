@@ -110,7 +110,7 @@ async def test_where_nothing_confines_it_nobody_means_no(
     async with rig(tmp_path, steps, options=Options()) as r:
         await r.turn()
         text = (await result_of(r)).text
-        assert text.startswith("Not run: ") and "nothing confines" in text
+        assert text.startswith("Not run: ") and "outside the sandbox" in text
         assert not (r.home.work / "made").exists()
 
 

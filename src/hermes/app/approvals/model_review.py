@@ -54,7 +54,7 @@ class _Opinion(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Literal["yes", "no"]
 
 
-async def agrees(models: ModelAccess, case: Case) -> bool:
+async def agrees_to_run(models: ModelAccess, case: Case) -> bool:
     """Whether the model says yes, in so many words."""
     command = case.command
     if len(command) > LONGEST or reveal_hidden(command) != command or _ADDRESSED.search(command):

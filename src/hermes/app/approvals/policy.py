@@ -412,7 +412,7 @@ class Approvals:
         from hermes.app.approvals import model_review as smart
 
         case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
-        return await smart.agrees(self._seams.models, case)
+        return await smart.agrees_to_run(self._seams.models, case)
 
     async def _ask_person(self, question: _Question) -> Verdict:
         answer = await self._seams.person(self._build_event(question))
@@ -429,11 +429,11 @@ class Approvals:
             choices = ("once", "session", "deny")
         elif question.grants:
             choices = ("once", "session", "always", "deny")
-        call = question.call
+        call, folder = question.call, question.folder
         return Approval(
             call.id,
             call,
-            question.reason,
+            _join_reasons(question.reason, folder and f"for the session: everything in {folder}"),
             question.command,
             choices,
             self._book.render_rules(question.grants, question.access),
@@ -471,11 +471,13 @@ def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
 def describe_steering(paths: Iterable[str]) -> str:
     """What a command that may write to these paths could make other programs do later; empty when
     nothing there steers any."""
+    from hermes.exec.sandbox.path_rules import explain_influence
     from hermes.exec.sandbox.planted_files import find_plantable_paths
 
     names: list[str] = []
-    for path in paths:
-        found = find_plantable_paths(Path(path), Path.home(), ()).protected
+    for path in map(Path, paths):
+        names += [path.name] if explain_influence(path, path.parent, Path.home()) else []
+        found = find_plantable_paths(path, Path.home(), ()).protected
         names += [str(p.relative_to(path)) for p in found if os.path.lexists(p)]
     if not names:
         return ""

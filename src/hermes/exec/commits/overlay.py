@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
 from hermes.exec.launcher.placeholders import PLACEHOLDER
+from hermes.exec.sandbox.planted_files import find_git_references
 from hermes.exec.sandbox.policy import PathOverlay
 from hermes.exec.snapshots.shadow_repo import find_git
 
@@ -29,6 +30,7 @@ _READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "wo
 """Shown from the repository itself, read-only."""
 _OBJECTS_NAME = "objects-of-the-repository"
 _SETTINGS_NAME = "settings-of-the-user"
+_IGNORED_NAME = "names-that-are-held"
 _MAX_AGE = 86400.0
 _DEFAULT_IDENTITY = {"user.name": "Hermes", "user.email": "hermes@localhost"}
 _COPIED_SETTINGS = (
@@ -209,7 +211,9 @@ def git_environment(copy: OverlayCopy) -> dict[str, str]:
 
 
 def write_identity(copy: OverlayCopy, env: Mapping[str, str]) -> None:
-    """Copy the user's name and the like from settings that are hidden from the command."""
+    """Copy the user's name and the like from settings that are hidden from the command. Names that
+    the sandbox holds while it runs, so that nobody creates them, are ignored: git cannot add
+    them."""
     found = dict(_DEFAULT_IDENTITY)
     argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _COPIED_SETTINGS]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -220,6 +224,10 @@ def write_identity(copy: OverlayCopy, env: Mapping[str, str]) -> None:
             key, _, value = entry.partition("\n")
             if key and value:
                 found[key] = value
+    found["core.excludesfile"] = str(copy.git / _IGNORED_NAME)
+    held = find_git_references(copy.workspace, Path(env.get("HOME") or "/"))
+    names = [f"/{path.relative_to(copy.workspace)}\n" for path in held if not path.exists()]
+    (copy.folder / _IGNORED_NAME).write_text("".join(names))
     lines = []
     for key, value in found.items():
         section, _, name = key.partition(".")

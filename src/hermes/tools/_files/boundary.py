@@ -19,7 +19,7 @@ async def require_readable(path: Path, ctx: ToolContext) -> None:
     if may_read(path, ctx.workspace):
         return
     folder = path if os.path.isdir(path) else path.parent  # noqa: ASYNC240, PTH112
-    reason = f"it reads {path}, outside the working folder; for the session: all below {folder}"
+    reason = f"it reads {path}, outside the working folder"
     await _require_approval(reason, FileAccess(folder=str(folder)), ctx)
 
 
