@@ -471,7 +471,7 @@ def build_grants(prefixes: Prefixes, access: Access) -> list[CommandRule]:
 def describe_steering(paths: Iterable[str]) -> str:
     """What a command that may write to these paths could make other programs do later; empty when
     nothing there steers any."""
-    from hermes.exec.sandbox.path_rules import explain_influence
+    from hermes.exec.path_rules import explain_influence
     from hermes.exec.sandbox.planted_files import find_plantable_paths
 
     names: list[str] = []
