@@ -1,7 +1,5 @@
 """One table of the paths that tools must not read or write, and what it says about a path."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from functools import lru_cache

@@ -4,8 +4,6 @@
 # as long as the supervisor lives, so others find out from the kernel instead of by process number.
 
 # ruff: noqa: PTH104, PTH108
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

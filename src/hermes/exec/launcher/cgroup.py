@@ -2,8 +2,6 @@
 them."""
 
 # ruff: noqa: PTH102, PTH106, PTH120, PTH123
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 # what to do; here it is carried out, and a step that fails keeps the command from running.
 
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208, PTH211
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -4,8 +4,6 @@
 # creates those of a command without a key, remembers which key it asked for, and lets the kernel
 # continue calls that name one of them: numbers are not in memory, so nobody can exchange them.
 
-from __future__ import annotations
-
 import errno
 
 from hermes.exec.launcher.file_broker import LeaveToKernel

@@ -3,8 +3,6 @@
 # One launcher per agent forks one supervisor per command, ahead of time. The launcher's environment
 # is empty, so a command that reads the environment of its parents finds no secret.
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,8 +1,6 @@
 """Occupies protected names that do not exist, so that no command can create them while it runs."""
 
 # ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH115, PTH211
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Finds processes by their ancestors, and signals them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the agent and its launcher tell each other: messages, instructions, names of files."""
 
-from __future__ import annotations
-
 import struct
 from typing import Literal, TypeAlias, TypedDict
 

@@ -1,7 +1,5 @@
 """Pseudo terminals for commands."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

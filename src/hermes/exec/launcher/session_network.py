@@ -1,8 +1,6 @@
 """The network that the commands of a session share in namespaces: loopback and nothing else."""
 
 # ruff: noqa: PTH123
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

@@ -7,8 +7,6 @@
 # process below one of the session's supervisors has it open, and ports are bound to loopback only.
 
 # ruff: noqa: PTH115, PTH116, PTH123, PTH208
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

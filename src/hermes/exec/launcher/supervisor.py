@@ -4,8 +4,6 @@
 # twice or by leaving the process group. It ends them all when the agent closes the connection,
 # which also happens when the agent dies. See `background_supervisor` for background commands.
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import marshal

@@ -6,8 +6,6 @@
 # the check and the call. Other calls are for the other brokers.
 
 # ruff: noqa: PTH101, PTH115
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

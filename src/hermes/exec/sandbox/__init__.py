@@ -1,7 +1,5 @@
 """Confines commands of the model by means of the operating system, as strongly as it can."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tier 1: builds a bubblewrap command line that shows a command only what its policy allows."""
 
 # ruff: noqa: PTH120
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -1,7 +1,5 @@
 """Tier 2: builds Landlock rules and a seccomp filter for a command without namespaces."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence

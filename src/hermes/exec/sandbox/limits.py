@@ -1,8 +1,6 @@
 """Translates resource limits into the form in which the launcher applies them."""
 
 # ruff: noqa: PTH116
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Connects a confined command to the egress proxy it was granted."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import cache

@@ -1,8 +1,6 @@
 """Finds paths in a workspace that programs outside the sandbox obey: no command may plant them."""
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH118, PTH120, PTH208
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What a command may see and change, and how strongly this machine can enforce it."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator

@@ -1,8 +1,6 @@
 """Decides how each protected path is guarded, given what the file system looks like now."""
 
 # ruff: noqa: PTH115, PTH118, PTH120
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import dataclass, field

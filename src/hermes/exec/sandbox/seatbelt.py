@@ -1,7 +1,5 @@
 """Tier 2 on macOS: writes the Seatbelt profile under which `sandbox-exec` starts a command."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Builds seccomp filters: the system calls that a sandboxed command may not make."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

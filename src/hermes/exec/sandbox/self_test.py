@@ -2,8 +2,6 @@
 
 # Passed to an interpreter as text, so it imports nothing of ours.
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,8 +4,6 @@
 # command starts, and the command replaces this process, so its exit status is what the caller sees.
 # Commands of a session share their loopback, so each has a port of its own, and serves nobody else.
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
