@@ -119,7 +119,7 @@ def ordinary_user() -> Iterator[OrdinaryUser]:
         _install_hermes(user)
         yield user
     finally:
-        subprocess.run(["userdel", name], check=False)
+        subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
         shutil.rmtree(account.pw_dir, ignore_errors=True)
 
 

@@ -155,7 +155,8 @@ def build_policy(
         [path for path in _list_existing(user_home, names) if not path.is_relative_to(workspace)]
         for names in (CACHES, RENEWABLE)
     )
-    links = [p for top in (*programs, *caches) for p in _list_links(top, caches, renewable)]
+    apart = [str(path) for path in caches], [str(path) for path in renewable]
+    links = [path for top in (*programs, *caches) for path in _list_links(str(top), *apart)]
     return SandboxPolicy(
         mode,
         workspace,
@@ -166,7 +167,7 @@ def build_policy(
         network,
         tuple(programs),
         caches=(*caches, *renewable),
-        home_links=tuple((str(p.relative_to(user_home)), p) for p in dict.fromkeys(links)),
+        home_links=tuple((p[len(str(user_home)) + 1 :], Path(p)) for p in dict.fromkeys(links)),
     )
 
 
@@ -218,20 +219,18 @@ def _resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _list_links(
-    path: Path, caches: Collection[Path], renewable: Collection[Path]
-) -> Iterator[Path]:
+def _list_links(path: str, caches: Collection[str], renewable: Collection[str]) -> Iterator[str]:
     """The largest trees at `path` that leave each cache a folder of its own."""
     if path in renewable:
         return
-    if not any(cache.is_relative_to(path) for cache in (*caches, *renewable)):
+    if path not in caches and not any(c.startswith(path + "/") for c in (*caches, *renewable)):
         yield path
         return
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if path not in caches or entry.is_dir():  # files there are locks and marks
-                yield from _list_links(path / entry.name, caches, renewable)
+                yield from _list_links(entry.path, caches, renewable)
 
 
 def _list_existing(folder: Path, names: Iterable[str]) -> list[Path]:
-    return [folder / name for name in names if os.path.exists(folder / name)]  # noqa: PTH110 - Path's raises
+    return [folder / name for name in names if os.path.exists(f"{folder}/{name}")]  # noqa: PTH110 - Path's raises
