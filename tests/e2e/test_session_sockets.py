@@ -406,7 +406,31 @@ async def test_each_command_has_its_own_way_to_the_proxy(place: Place) -> None:
 
 
 async def test_processes_share_memory(place: Place) -> None:
-    assert (await place.py("processes.py")).split("\n") == ["[1, 4, 9]", "4", "[5]", "6"]
+    out = await place.py("processes.py")
+    assert out == "[1, 4, 9]\n4\n[5]\n6", out
+
+
+async def test_connections_that_no_process_holds_do_not_hide_their_server(place: Place) -> None:
+    """Such as one that is being closed; here they are on their way from a process to itself."""
+    (place.work / "passed_on.py").write_text(PASSED_ON)
+    assert await place.py("passed_on.py") == "40 connected"
+
+
+PASSED_ON = """
+import socket
+server = socket.socket(socket.AF_UNIX)
+server.bind("server.sock")
+server.listen(9)
+ours, theirs = socket.socketpair()
+clients = []
+for _ in range(40):
+    clients.append(socket.socket(socket.AF_UNIX))
+    clients[-1].connect("server.sock")
+    accepted, _ = server.accept()
+    socket.send_fds(ours, [b"x"], [accepted.fileno()])
+    accepted.close()
+print(len(clients), "connected")
+"""
 
 
 async def test_memory_of_other_programs_is_out_of_reach(place: Place) -> None:

@@ -71,7 +71,7 @@ class SocketGrants:
                 if os.path.samestat(found, os.stat(self.proxy)):
                     return
         self._diagnosis = self._diagnosis or open_diagnosis()
-        inode = _find_bound_socket(self._diagnosis, *_identify_file(caller.pid, fd))
+        inode = _find_listener(self._diagnosis, *_identify_file(caller.pid, fd))
         if not inode or not (self.in_namespace or self._session_holds({inode})):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
@@ -315,10 +315,11 @@ def _identify_file(pid: int, fd: int) -> tuple[int, int]:
     raise ConnectionRefusedError(errno.ECONNREFUSED, "on no mount of the caller")
 
 
-def _find_bound_socket(diagnosis: socket.socket, inode: int, device: int) -> int:
-    """The number of the Unix socket that is bound to this file; 0: there is none."""
+def _find_listener(diagnosis: socket.socket, inode: int, device: int) -> int:
+    """The number of the Unix socket that listens at this file; 0: none does. Those of its
+    connections have the same file, and perhaps no process yet."""
     wanted = struct.pack("=II", inode & 0xFFFFFFFF, device)
-    request = _UNIX_REQUEST.pack(socket.AF_UNIX, 0xFFFFFFFF, 0, _SHOW_FILE, -1)
+    request = _UNIX_REQUEST.pack(socket.AF_UNIX, 1 << _LISTENING, 0, _SHOW_FILE, -1)
     found = 0
     for message in _dump_sockets(diagnosis, request):
         at = _UNIX_SOCKET.size
