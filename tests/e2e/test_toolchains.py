@@ -124,10 +124,7 @@ async def test_a_server_in_the_background_is_tested(
     user: OrdinaryUser,
     tier: int,
     installed: set[str],
-    request: pytest.FixtureRequest,
 ) -> None:
-    if tier == 2:
-        request.applymarker(pytest.mark.xfail(reason="tier 2 has no loopback and shared memory"))
     install(user, project, installed)
     place = Workplace(user, tier, project.name)
     place.write(project.files)

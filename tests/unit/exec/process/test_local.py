@@ -20,7 +20,7 @@ from hermes.exec.process.ansi import to_plain_text
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command, stop_left_running
 from hermes.exec.process.output_capture import OutputCapture
 from tests.kit.deadlines import Deadline
-from tests.kit.processes import living, parent_of, until
+from tests.kit.processes import alive, living, parent_of, until
 
 LINUX = sys.platform == "linux"
 needs_proc = pytest.mark.skipif(not LINUX, reason="needs /proc and a subreaper")
@@ -246,7 +246,7 @@ async def test_a_killed_launcher_is_replaced_and_running_commands_go_on(
         supervisor = parent_of(supervisor)
     launcher = parent_of(supervisor)
     os.killpg(launcher, signal.SIGKILL)
-    await until(lambda: os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT | os.WNOHANG))
+    await until(lambda: not alive(launcher))
     outcome, out = await sh("echo again")
     assert (outcome, out.text()) == (CommandResult(0), "again\n")
     assert living(mark) and not running.done()
