@@ -66,13 +66,13 @@ def judge_large_commands() -> None:
 
 async def time_file_tools(base: Path) -> None:
     """A file read and changed by a tool, and by plain Python in a thread."""
-    from tests.kit.tools import tool_context
 
     from hermes.tools.patch import patch
     from hermes.tools.read_file import read_file
 
     file = base / "work" / "file.py"
-    ctx = tool_context(base / "work", base / "home")
+    place = Workspace(base / "work", base / "home", base / "home" / "outputs", {})
+    ctx = ToolContext(ToolCall("c", "tool"), "s", place, Services(), UserAccess(), Toolbox({}))
 
     async def edit() -> None:
         file.write_text("a = 1\nb = 2\n" * 50 + "c = 3\n")
