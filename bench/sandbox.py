@@ -67,6 +67,9 @@ def judge_large_commands() -> None:
 async def time_file_tools(base: Path) -> None:
     """A file read and changed by a tool, and by plain Python in a thread."""
 
+    from hermes.core.message import ToolCall
+    from hermes.core.services import Services
+    from hermes.core.tool import Toolbox, ToolContext, UserAccess, Workspace
     from hermes.tools.patch import patch
     from hermes.tools.read_file import read_file
 
