@@ -70,6 +70,15 @@ SHAPES = [
         "mv hooks old; mkdir hooks; mv tools gone; mkdir tools",
     ),
     Shape(
+        "hooks and programs that included settings name",
+        "git init -q . && mkdir tools && touch tools/clean.py tools/ship.sh && "
+        "git config include.path ../team && git config -f team core.hooksPath checks && "
+        "git config -f team include.path more && git config -f more filter.f.clean "
+        "'python3 tools/clean.py' && git config -f more alias.ship '!sh tools/ship.sh'",
+        ("team", "more", "checks/pre-commit", "tools/clean.py", "tools/ship.sh"),
+        "mv tools gone; mkdir tools",
+    ),
+    Shape(
         "a bare repository",
         "git init -q --bare .",
         ("config", "hooks/post-receive"),

@@ -433,6 +433,24 @@ print(len(clients), "connected")
 """
 
 
+async def test_an_address_of_another_family_is_an_error_and_no_more(place: Place) -> None:
+    (place.work / "families.py").write_text(FAMILIES)
+    assert (await place.py("families.py")).split() == ["-1", "-1", "-1", "on"]
+
+
+FAMILIES = """
+import ctypes, socket, struct
+bind = ctypes.CDLL(None).bind
+inet = struct.pack("=H", 2) + struct.pack("!H4s8x", 4444, socket.inet_aton("127.0.0.1"))
+inet6 = struct.pack("=HH4x", 10, 0) + bytes(15) + bytes([1]) + bytes(4)
+local = socket.socket(socket.AF_UNIX)
+print(bind(local.fileno(), inet, len(inet)))
+print(bind(local.fileno(), inet6, len(inet6)))
+print(bind(socket.socket().fileno(), inet6, len(inet6)))
+print("on")
+"""
+
+
 async def test_memory_of_other_programs_is_out_of_reach(place: Place) -> None:
     """System V segments, which everybody finds by number or key."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -384,6 +384,7 @@ async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
         run("cd evil && git push o HEAD:main", "c4"),
         run("git -C evil push o HEAD:main", "c5"),
         run("git push -q origin main", "c6"),
+        run("git push -q origin main; cat /etc/hostname", "c7"),
         say("done"),
     ]
     async with rig(tmp_path, steps, options=ASK) as r:
@@ -395,13 +396,13 @@ async def test_a_remembered_push_runs_no_hooks_of_other_repositories(
         r.session.interactions.user_present = True
         turn = r.begin("go")
         asked: list[Approval] = []
-        for answer in ("session", "deny", "deny"):
+        for answer in ("session", "deny", "deny", "deny"):
             event = await r.until(lambda e: isinstance(e, Approval) and e not in asked)
             assert isinstance(event, Approval)
             asked.append(event)
             r.session.interactions.answer_approval(event.id, answer)
         await turn
-        assert [a.call.id for a in asked] == ["c1", "c4", "c5"]
+        assert [a.call.id for a in asked] == ["c1", "c4", "c5", "c7"]
         assert not (r.home.work / ".git" / "hooks" / "pre-push").exists()
     assert not proof.exists()
 

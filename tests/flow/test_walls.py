@@ -157,6 +157,7 @@ async def test_other_failures_are_not_blamed_on_the_sandbox(
         "ls /nowhere",
         "echo x > missing/x",
         "echo /bin/bash: line 1: x: Permission denied; false",
+        "echo FileNotFoundError: x; false",
     ):
         assert "the sandbox" not in await run_one(tmp_path, text)
 

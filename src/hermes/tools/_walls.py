@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NO_NETWORK = re.compile(
     r"could not resolve host|name resolution|name or service not known|network is unreachable"
-    r"|getaddrinfo|EAI_AGAIN|ENOTFOUND|dial tcp: lookup|failed to lookup address|dns error"
+    r"|getaddrinfo|\bEAI_AGAIN\b|\bENOTFOUND\b|dial tcp: lookup|failed to lookup address|dns error"
     r"|nodename nor servname|(?:socket|connect\w*|urlopen).{0,80}operation not permitted",
     re.IGNORECASE,
 )

@@ -49,7 +49,7 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
     files = await asyncio.to_thread(_compute_changes, p, ctx.workspace)
     if reasons := files.list_influences():
-        await require_agreement(reasons, files.diff, ctx)
+        await require_agreement(reasons, files.show_whole_diff(), ctx)
     return await asyncio.to_thread(_write_changes, files)
 
 

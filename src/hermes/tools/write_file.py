@@ -51,7 +51,7 @@ async def _require_agreement(path: Path, data: bytes, reason: str, ctx: ToolCont
 
     changes = FileChanges(ctx.workspace)
     await asyncio.to_thread(changes.replace_file, path, data)
-    await require_agreement([f"it changes {path}: {reason}"], changes.diff, ctx)
+    await require_agreement([f"it changes {path}: {reason}"], changes.show_whole_diff(), ctx)
 
 
 def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:

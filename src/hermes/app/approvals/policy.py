@@ -142,6 +142,7 @@ class Approvals:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
         if tool.asks_itself:
             return YES
+        remembered = tool.name
         match tool.risk:
             case "exec":
                 return await self._check_command(call, tool, params, taint)
@@ -150,6 +151,7 @@ class Approvals:
                 free = inside and self.safety.mode != "read-only" and not self.safety.confirms_all
                 if self.safety.yolo or free:
                     return CHANGES
+                remembered = tool.name if inside or not keys else ""
                 reason = f"it writes {', '.join(keys)}" if keys else f"{tool.name} makes changes"
                 reason = _join_reasons(reason, _STEERED if taint.untrusted and not inside else "")
             case _:
@@ -161,7 +163,7 @@ class Approvals:
         question = _Question(
             call,
             reason,
-            tool="" if tool.asks else tool.name,
+            tool="" if tool.asks else remembered,
             file=params if isinstance(params, FileAccess) else None,
         )
         return await self._ask_somebody(question, taint)
@@ -315,6 +317,8 @@ class Approvals:
         """Whether rules or earlier answers give these commands this access."""
         if self.safety.packages and access == _REGISTRIES and downloads_packages(judged.acting):
             return True
+        if access.unconfined and len(judged.acting) < len(judged.commands):
+            return False  # what only reads would read outside the walls too
         by_git = any(argv[0] == "git" for argv in judged.acting)
         if access.unconfined and by_git and not (self._cwd / ".git").exists():
             return False  # a repository that a confined command makes here would be obeyed

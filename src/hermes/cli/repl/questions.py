@@ -195,7 +195,7 @@ def describe_approval(approval: Approval) -> list[Line]:
     if approval.command:
         lines += highlight_source(approval.command, "bash")
     elif approval.diff:
-        lines += highlight_source(approval.diff, "diff")
+        lines += highlight_source(approval.diff, "diff", most=approval.diff.count("\n") + 1)
     else:
         lines += highlight_source(approval.call.args, "json")
     if approval.summary:
@@ -223,12 +223,12 @@ def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQu
     return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
 
 
-def highlight_source(source: str, language: str) -> list[Line]:
+def highlight_source(source: str, language: str, most: int = _SHOWN_LINES) -> list[Line]:
     """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
     rows = reveal_hidden(source).replace("\t", "    ").split("\n")
     rows = [strip_controls(row) for row in rows]
     highlighter = Highlighter(language)
-    half, hidden = _SHOWN_LINES // 2, max(0, len(rows) - _SHOWN_LINES)
+    half, hidden = most // 2, max(0, len(rows) - most)
     shown = rows if not hidden else [*rows[:half], *rows[-half:]]
     lines: list[Line] = []
     for row in shown:

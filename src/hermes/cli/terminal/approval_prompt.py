@@ -86,9 +86,8 @@ def _format_question(question: Approval | Question) -> list[str]:
         numbered = [f"  {n}. {strip_controls(text)}" for n, text in enumerate(question.choices, 1)]
         return [f"? {strip_controls(question.text)}", *numbered]
     lines = [f"? {question.call.name} wants to run:"]
-    lines.append(
-        _cut_middle(strip_controls(question.command or question.diff or question.call.args))
-    )
+    shown = strip_controls(question.command or question.diff or question.call.args)
+    lines.append(shown if question.diff else _cut_middle(shown))
     if question.summary:
         lines.append(f"  reason: {strip_controls(question.summary)}")
     if "always" in question.choices:

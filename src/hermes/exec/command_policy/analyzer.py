@@ -39,6 +39,7 @@ _EFFECTS = LISTS.get_table("effects without a sandbox")
 _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
 _NOT_REMEMBERED = SHELLS | WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
+_GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
 _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
 _GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
@@ -203,8 +204,8 @@ class CommandAnalyzer:
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
             return "git uses another repository, folder or setting than the project's own"
-        if words[1:2] == ("push",) and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
-            return "it publishes commits to another repository"
+        if words[1:2] in _GIT_TRANSFERS and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
+            return "git exchanges commits with another repository"
         return ""
 
 

@@ -78,6 +78,10 @@ def enable_sync_wakeup(listener: int) -> None:
         fcntl.ioctl(listener, _SET_SYNC_WAKEUP, 1)
 
 
+_MALFORMED = (TypeError, ValueError, AttributeError, IndexError, struct.error)
+"""What an address raises that is of another family than its socket."""
+
+
 def answer_request(listener: int, grants: BrokerGrants) -> bool:
     """Receive one request and answer it. False when no process is left that could send one."""
     poll = select.poll()
@@ -129,8 +133,8 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
                 os.close(fd)
     except file_broker.LeaveToKernel:
         flags = _CONTINUE
-    except OSError as error:
-        failure = error.errno or errno.EPERM
+    except (OSError, *_MALFORMED) as error:
+        failure = getattr(error, "errno", None) or errno.EINVAL
     with contextlib.suppress(OSError):
         fcntl.ioctl(listener, _NOTIF_SEND, bytearray(_RESPONSE.pack(ident, value, -failure, flags)))
     return True

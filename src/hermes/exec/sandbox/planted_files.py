@@ -26,9 +26,11 @@ FILES_AT_HOME = [name for name in _STEERING_AT_HOME if not name.endswith("/")]
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?(hookspath|path|fsmonitor|sshcommand|editor|pager|external"
-    r"|textconv|clean|smudge|process|command|cmd|driver|helper|program)[ \t]*=[ \t]*(\S[^\n]*)",
+    r"|textconv|clean|smudge|process|command|cmd|driver|helper|program|[\w-]+(?=[ \t]*=[ \t]*\"?!))"
+    r"[ \t]*=[ \t]*(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_MAX_INCLUDED = 50
 _MAX_BYTES = 256 * 1024
 _MAX_FOLDERS = 600
 _MAX_DEPTH = 4
@@ -145,8 +147,11 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
     common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
     outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config"]
     protected += [folder for folder in (git, common) if _is_within(root, folder)]
-    for file in (f"{common}/config", f"{git}/config.worktree", *outer):
+    files = [f"{common}/config", f"{git}/config.worktree", *outer]
+    for file in files:
         for key, path in _settings_with_paths(file, root, user_home):
+            if key == "path" and path not in files and len(files) < _MAX_INCLUDED:
+                files.append(path)
             if not _is_within(root, path) or _is_within(f"{root}/.git", path):
                 continue
             if key == "hookspath":
@@ -172,11 +177,12 @@ def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple
             words = shlex.split(value.replace("\\\\", "\\"), comments=True)
         except ValueError:
             words = value.split()
-        word = (words or [""])[0].lstrip("!")
-        if word.startswith("~/"):
-            word = user_home + word[1:]
-        if word:
-            yield key, _join_path(os.path.dirname(file) if key == "path" else root, word)
+        if key in ("path", "hookspath"):
+            words = words[:1]
+        for word in (word.lstrip("!") for word in words):
+            place = user_home + word[1:] if word.startswith("~/") else word
+            if place:
+                yield key, _join_path(os.path.dirname(file) if key == "path" else root, place)
 
 
 def _find_homes(root: str, user_home: str) -> list[str]:

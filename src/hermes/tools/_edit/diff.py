@@ -18,6 +18,8 @@ class Diff(Struct, frozen=True):
     text: str
     added: int
     removed: int
+    is_whole: bool = True
+    """Whether every changed line is in the text."""
 
 
 def make_diff(old: str, new: str, names: tuple[str, str]) -> Diff:
@@ -31,11 +33,12 @@ def make_diff(old: str, new: str, names: tuple[str, str]) -> Diff:
     header = [f"--- {names[0]}", f"+++ {names[1]}"]
     if max(len(a), len(b)) > _MAX_COMPARED_LINES:
         header.append(f"[{len(a)} lines became {len(b)}; too many to show]")
-        return Diff("\n".join(header), len(b), len(a))
+        return Diff("\n".join(header), len(b), len(a), is_whole=False)
     rows = list(_format_hunks(a, b, skip))
     added = sum(row.startswith("+") for row in rows)
     removed = sum(row.startswith("-") for row in rows)
-    return Diff("\n".join(limit_rows([*header, *rows])), added, removed)
+    shown = limit_rows([*header, *rows])
+    return Diff("\n".join(shown), added, removed, is_whole=shown == [*header, *rows])
 
 
 def limit_rows(rows: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolResult, Workspace
 from hermes.tools._edit.atomic_write import Draft, reject_link_outside, reject_redaction_marks
-from hermes.tools._edit.diff import Diff, limit_rows, make_diff
+from hermes.tools._edit.diff import MAX_LINES, Diff, limit_rows, make_diff
 from hermes.tools._edit.replace import EditResult, replace_text
 from hermes.tools._edit.syntax import find_syntax_error
 from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
@@ -168,13 +168,16 @@ class FileChanges:
                 f"{', '.join(left)}."
             )
 
-    @property
-    def diff(self) -> str:
-        """The diffs of all files, as far as they can be shown."""
-        rows = [
-            row for file in self._list_shown() for row in self._diff_file(file).text.split("\n")
-        ]
-        return "\n".join(limit_rows(rows))
+    def show_whole_diff(self) -> str:
+        """The diffs of all files. Raises ToolError when they are too long for a person to see."""
+        diffs = [self._diff_file(file) for file in self._list_shown()]
+        text = "\n".join(diff.text for diff in diffs)
+        if not all(diff.is_whole for diff in diffs) or text.count("\n") >= MAX_LINES:
+            raise ToolError(
+                "The user must see this change, and it is too long to be shown: nothing was "
+                f"changed. Make it in steps of fewer than {MAX_LINES} lines of 1,000 characters."
+            )
+        return text
 
     def list_influences(self) -> list[str]:
         """The changes that a person must see before they are written, and why."""
