@@ -143,6 +143,8 @@ ATTEMPTS = """
 <iframe name=hidden></iframe><iframe src="http://169.254.169.254/latest/meta-data/"></iframe>
 <script>
 const late = (p, ms) => Promise.race([p, new Promise(r => setTimeout(r, ms))]);
+const pause = () => new Promise(r => setTimeout(r, 200));
+const again = (u, n) => fetch(u).catch(e => n ? pause().then(() => again(u, n - 1)) : 0);
 const socket = u => new Promise(r => { const s = new WebSocket(u); s.onopen = s.onerror = r; });
 const rtc = () => new Promise(r => {
     const pc = new RTCPeerConnection({iceServers: [{urls: 'stun:127.0.0.1:UDP'},
@@ -160,7 +162,7 @@ window.finished = Promise.allSettled([
     fetch('BAD/fetch', {mode: 'no-cors'}), fetch('http://[::1]:PORT/six', {mode: 'no-cors'}),
     fetch('http://0.0.0.0:PORT/zero', {mode: 'no-cors'}), fetch('http://2130706433:PORT/'),
     fetch('http://127.1:PORT/short', {mode: 'no-cors'}), fetch('/moved', {mode: 'no-cors'}),
-    fetch('/alive'), socket('ws://127.0.0.1:PORT/ws'), socket('wss://127.0.0.1:PORT/wss'),
+    again('/alive', 100), socket('ws://127.0.0.1:PORT/ws'), socket('wss://127.0.0.1:PORT/wss'),
     new Promise(r => work.onmessage = r), late(rtc(), 1500),
     late(typeof WebTransport === 'undefined' ? 0 :
         new WebTransport('https://127.0.0.1:UDP/').ready, 1500),
