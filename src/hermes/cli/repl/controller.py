@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hermes.cli.repl.display.screen import Screen
 from hermes.cli.repl.input.editor import PromptEditor
 from hermes.cli.repl.input.key_bindings import bind_keys
-from hermes.cli.repl.state import ScreenState
+from hermes.cli.repl.state import EnteredMessage, ScreenState
 
 if TYPE_CHECKING:
     from hermes.app.commands import Command
@@ -38,8 +38,7 @@ class Repl:
         self.code: int | None = None
         """The exit status, set when the program is to end."""
         self.left = asyncio.Event()
-        self._inbox: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
-        """Messages that were entered, and whether each is to be queued."""
+        self._inbox: asyncio.Queue[EnteredMessage] = asyncio.Queue()
         self.view: EventView | None = None
         self.conversation: Conversation | None = None
         self.offered_session = ""
@@ -59,11 +58,17 @@ class Repl:
             if app.is_running and not app.is_done:
                 app.exit()
 
-    async def next_message(self) -> tuple[str, bool]:
-        """The message that was entered next, and whether it is to be queued."""
-        text, queued = await self._inbox.get()
-        self.state.entered.pop(0)
-        return text, queued
+    async def next_message(self) -> EnteredMessage:
+        """The message that was entered next; it can be taken back until it is accepted."""
+        while (message := await self._inbox.get()).withdrawn:
+            pass
+        return message
+
+    def accept_message(self, message: EnteredMessage) -> bool:
+        """Whether the message is to be sent; from now on it cannot be taken back."""
+        if message in self.state.entered:
+            self.state.entered.remove(message)
+        return not message.withdrawn
 
     def edit_text(self, text: str) -> None:
         """Has the user edit this text; the draft returns afterwards."""
@@ -125,7 +130,12 @@ class Repl:
         self.quit(0)
 
     def take_back_message(self) -> bool:
-        text = self.conversation.take_back_message() if self.conversation is not None else None
+        if self.state.entered:
+            message = self.state.entered.pop()
+            message.withdrawn = True
+            text: str | None = message.text
+        else:
+            text = self.conversation.take_back_message() if self.conversation is not None else None
         if text is None:
             return False
         self.editor.fill(text)
@@ -181,8 +191,9 @@ class Repl:
         self._put_message(text, queued=queued)
 
     def _put_message(self, text: str, *, queued: bool) -> None:
-        self.state.entered.append(text)
-        self._inbox.put_nowait((text, queued))
+        message = EnteredMessage(text, queued)
+        self.state.entered.append(message)
+        self._inbox.put_nowait(message)
 
     def _drop_offer(self) -> None:
         self.state.offered_title = self.offered_session = ""

@@ -21,6 +21,7 @@ from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.completer import WorkspaceFiles
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.repl.slash_commands import SlashCommands
+from hermes.cli.repl.state import EnteredMessage
 from hermes.cli.session_start import find_interrupted_session, open_session
 from hermes.cli.terminal.download import ensure_available, find_missing_model
 from hermes.cli.terminal.text import one_line
@@ -115,20 +116,24 @@ class SessionLoop:
     async def handle_messages(self) -> None:
         """Handles what is entered, in order; a failure is shown, and the next message taken."""
         while True:
-            text, queued = await self._repl.next_message()
+            entered = await self._repl.next_message()
             try:
-                await self._handle_message(text, queued=queued)
+                await self._handle_message(entered)
             except HermesError as error:
                 self._scrollback.show_problem(str(error))
             except Exception as error:  # the prompt stays, whatever a command does
                 log.exception("what was entered could not be handled")
                 text = f"That failed ({type(error).__name__}). Nothing stored was lost."
                 self._scrollback.show_problem(f"{text} Details: hermes logs")
+            finally:
+                self._repl.accept_message(entered)
             self._repl.screen.refresh()
 
-    async def _handle_message(self, text: str, *, queued: bool) -> None:
+    async def _handle_message(self, entered: EnteredMessage) -> None:
+        text = entered.text
         command = parse_command(text)
         if command is not None:
+            self._repl.accept_message(entered)
             await self._commands.run(*command)
             return
         await self._commands.start_fresh_session()
@@ -138,10 +143,12 @@ class SessionLoop:
         message, problems = await asyncio.to_thread(
             compose_message, expanded, images, self._cwd, typed=typed
         )
+        if not self._repl.accept_message(entered):
+            return
         conversation = self._conversation
         if message != user_message(expanded):
             conversation.session.transcript.absorb_taint(BOTH)
-        send = conversation.enqueue_message if queued else conversation.send_message
+        send = conversation.enqueue_message if entered.queued else conversation.send_message
         send(text, message)
         for problem in problems:
             self._scrollback.show_problem(problem)

@@ -58,6 +58,16 @@ class StatusFacts:
         return parts
 
 
+@dataclass(eq=False)
+class EnteredMessage:
+    """A message that was entered and is not yet sent, queued or run."""
+
+    text: str
+    queued: bool
+    withdrawn: bool = False
+    """Taken back by the user: it is not to be sent."""
+
+
 @dataclass
 class RunningTool:
     label: str
@@ -84,7 +94,7 @@ class ScreenState:
     command: str = ""
     """A slash command that takes a while."""
     command_since: float = 0.0
-    entered: list[str] = field(default_factory=list)
+    entered: list[EnteredMessage] = field(default_factory=list)
     """Messages sent while nothing takes them: at the start, and during a command."""
     queue: list[str] = field(default_factory=list)
     """Messages waiting to be sent, as they are shown."""

@@ -33,7 +33,7 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
         text = " · ".join(filter(None, (label, f"{took} s" if took else "", detail)))
         text = fit_text(text, columns - 3)
         lines.append(_mark_line((Style.MARK, frame), text, colour=colour, style=style))
-    for text in (*state.entered, *state.queue):
+    for text in (*state.queue, *(message.text for message in state.entered)):
         shown = fit_text(one_line(text, columns), columns - 10)
         lines.append(_mark_line((Style.DIM, "queued:"), shown, colour=colour, style=Style.DIM))
     if state.question is not None:
@@ -97,7 +97,7 @@ def key_hints(state: ScreenState) -> str:
     if state.command and not state.running:
         return f"{stop}: stop it · messages wait until it is done"
     if state.running:
-        back = " · ↑: edit queued" if state.queue else ""
+        back = " · ↑: edit queued" if state.queue or state.entered else ""
         return _BUSY_KEYS[state.busy].replace("Esc", stop) + back
     if state.queue:
         return "Enter: send next · ↑: edit it"

@@ -89,12 +89,17 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
         buffer = event.current_buffer
         if not buffer.text and actions.accept_offer():
             return
-        if buffer.complete_state is not None:
+        if _shows_completions(buffer):
             buffer.complete_next()
         elif _is_completable(buffer):
             buffer.start_completion(select_first=True)
         else:
             actions.queue_message()
+
+
+def _shows_completions(buffer: Buffer) -> bool:
+    """False while completions are only being looked up: keys keep their meaning meanwhile."""
+    return buffer.complete_state is not None and bool(buffer.complete_state.completions)
 
 
 def _is_completable(buffer: Buffer) -> bool:
@@ -129,7 +134,7 @@ def _bind_stopping(
     @keys.add("escape", filter=~picking & ~is_searching & not_inserting)
     def press_escape(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.complete_state is not None:
+        if _shows_completions(buffer):
             buffer.cancel_completion()
         elif state.question is not None:
             actions.answer_question(None)
@@ -161,7 +166,10 @@ def _bind_editing(
     @keys.add("up", filter=active)
     def recall_message(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if not (not buffer.text and buffer.complete_state is None and actions.take_back_message()):
+        if _shows_completions(buffer):
+            buffer.complete_previous()
+        elif buffer.text or not actions.take_back_message():
+            buffer.complete_state = None  # a lookup that is not done would take the key
             buffer.auto_up()
 
     keys.add("c-t")(lambda event: actions.show_reasoning())

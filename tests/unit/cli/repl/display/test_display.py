@@ -13,7 +13,7 @@ from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
 from hermes.cli.repl.markdown.styled_text import cell_width, paint_line
 from hermes.cli.repl.questions import PendingQuestion
-from hermes.cli.repl.state import ScreenState, StatusFacts
+from hermes.cli.repl.state import EnteredMessage, ScreenState, StatusFacts
 from hermes.cli.terminal.text import format_recovery
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
@@ -103,9 +103,10 @@ def test_a_recovery_is_told_in_words() -> None:
 
 
 def test_what_waits_takes_a_line_each() -> None:
-    state = ScreenState(ready=True, queue=["one\ntwo\x1b[2J", "x" * 90], entered=["first"])
+    last = EnteredMessage("last", queued=True)
+    state = ScreenState(ready=True, queue=["one\ntwo\x1b[2J", "x" * 90], entered=[last])
     rows = live_lines(state, 40, 24, colour=False)
-    assert rows[:2] == ["queued: first", "queued: one two[2J"]
+    assert rows[0] == "queued: one two[2J" and rows[2] == "queued: last"
     assert len(rows) == 3 and all(cell_width(row) < 40 for row in rows)
 
 
