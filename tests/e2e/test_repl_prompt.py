@@ -63,7 +63,7 @@ async def test_what_is_being_typed_answers_no_question(tmp_path: Path) -> None:
             await t.see("yyy")
             assert "Allow it?" in t.screen and not (home.work / "ran").exists()
             t.type(CTRL_C)
-            await t.see("! interrupted")
+            await t.see("! interrupted", "Enter: send")
             t.type("\x15go on" + ENTER)
             await t.see("so it is")
         result = next(m for m in p.last.json["messages"] if m["role"] == "tool")["content"]
@@ -395,7 +395,7 @@ async def test_an_attached_file_counts_as_read(
         for text, answer in (("hello", "first"), ("see @a.txt", "second")):
             async with terminal(home, args, ready=ready) as t:
                 t.type(text + enter)
-                await t.see(answer)
+                await t.see(answer, ready)
                 t.type("/exit" + enter)
                 await t.leave()
     store = SqliteStore(home.path / "hermes.db")

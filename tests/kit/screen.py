@@ -9,7 +9,7 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pyte
@@ -18,6 +18,8 @@ from tests.kit.home import Home, program
 
 ENTER, ESCAPE, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
 CTRL_C, CTRL_D, CTRL_T, ALT_ENTER = "\x03", "\x04", "\x14", "\x1b\r"
+_FRAME_END = b"\x1b[?2026l"
+"""Ends a picture that the program has drawn as a whole."""
 
 
 class Terminal:
@@ -75,14 +77,36 @@ class Terminal:
         self._master = -1
 
     def _feed(self) -> None:
-        new = bytes(self.raw[self._fed :])
-        self._fed = len(self.raw)
-        self._stream.feed(new)
+        for _ in self._frames():
+            pass
+
+    def _frames(self) -> Iterator[None]:
+        """Draws what has come in, one picture after the other."""
+        while self._fed < len(self.raw):
+            end = self.raw.find(_FRAME_END, self._fed)
+            end = len(self.raw) if end < 0 else end + len(_FRAME_END)
+            new = bytes(self.raw[self._fed : end])
+            self._fed = end
+            self._stream.feed(new)
+            yield
 
     @property
     def screen(self) -> str:
         self._feed()
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    def _shows(self, text: str) -> bool:
+        """Whether it is in the picture, also where the end of a line cuts it in two."""
+        lines = [line.rstrip() for line in self._screen.display]
+        columns = self._screen.columns
+        joined = "".join(line if len(line) == columns else line + "\n" for line in lines)
+        return text in "\n".join(lines) or text in joined
+
+    def _has_shown(self, text: str) -> bool:
+        """Whether it is in one of the pictures that have come since the last look, or still there:
+        a hint that lasts a second may be gone when a busy machine looks."""
+        pictures = [self._shows(text) for _ in self._frames()]
+        return any(pictures or [self._shows(text)])
 
     @property
     def scrollback(self) -> list[str]:
@@ -105,17 +129,20 @@ class Terminal:
             raise AssertionError(f"never seen: {what}\n--- screen ---\n{self.screen}") from None
 
     async def see(self, *texts: str, timeout: float = 90) -> None:
-        """Until all of them are on the screen."""
+        """Until all of them have been on the screen."""
         for text in texts:
-            await self.until(lambda t=text: t in self.screen, text, timeout)
+            await self.until(lambda t=text: self._has_shown(t), text, timeout)
 
     async def gone(self, text: str) -> None:
         await self.until(lambda: text not in self.screen, f"no {text}")
 
     async def leave(self, timeout: float = 90) -> int:
         """The exit status, when it has ended by itself."""
-        async with asyncio.timeout(timeout):
-            return await self.process.wait()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.process.wait()
+        except TimeoutError:
+            raise AssertionError(f"still running\n--- screen ---\n{self.screen}") from None
 
     def close(self) -> None:
         if self.process.returncode is None:
