@@ -127,11 +127,16 @@ async def test_git_is_a_wall(tmp_path: Path, tier: SandboxTier, text: str, note:
 
 
 async def test_what_other_programs_obey_is_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "AGENTS.md").write_text("mine\n")
-    for text in ("echo x > AGENTS.md", "rm AGENTS.md", "rm $PWD/AGENTS.md"):
-        result = await run_one(tmp_path, text)
-        assert "the sandbox keeps AGENTS.md read-only" in result and "write_file" in result, result
+    (tmp_path / "work" / "sub" / "inner").mkdir(parents=True)
+    names = ("AGENTS.md", "sub/inner/AGENTS.md")
+    for name in names:
+        (tmp_path / "work" / name).write_text("mine\n")
+    for name in names:
+        move = f"mv {name.partition('/')[0]} x"
+        for text in (f"echo x > {name}", f"rm {name}", f"rm $PWD/{name}", move):
+            result = await run_one(tmp_path, text)
+            assert f"the sandbox keeps {name} read-only" in result, result
+            assert "write_file" in result
 
 
 async def test_ssh_is_not_told_to_ask_for_the_network(tmp_path: Path, tier: SandboxTier) -> None:

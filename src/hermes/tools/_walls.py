@@ -131,12 +131,16 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
 
 
 def _explain_protected(line: str, policy: SandboxPolicy) -> str:
-    """A note about the first of the protected paths of the workspace that the line mentions."""
+    """A note about the innermost protected path of the workspace that the line mentions, or whose
+    folder it does."""
     if not _DENIED.search(line):
         return ""
-    for path in policy.protected:
+    existing = filter(os.path.lexists, policy.protected)
+    for path in sorted(existing, key=lambda path: len(path.parts), reverse=True):
         name = str(path.relative_to(policy.workspace))
-        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", line) and os.path.lexists(path):
+        folders = "|".join(re.escape(str(f)) for f in Path(name).parents if f.name)
+        above = rf"|(?<![\w./-])(?:{folders})/?(?![\w./-])" if folders else ""
+        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]){above}", line):
             if ".git" in path.parts:
                 return f"[the sandbox keeps {name} read-only for this command; {_UNCONFINED}]"
             return (
