@@ -59,9 +59,13 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
-    await require_outside_access(_resolve_paths(p, ctx.workspace.cwd), ctx, reads=True)
+    paths = _resolve_paths(p, ctx.workspace.cwd)
+    await require_outside_access(paths, ctx, reads=True)
     files = await asyncio.to_thread(_compute_changes, p, ctx.workspace)
-    await require_agreement(files.list_changed_paths(), files.show_whole_diff, ctx)
+    changed = files.list_changed_paths()
+    if not {*changed} <= {*paths}:
+        raise ToolError("A folder was just replaced by a link; nothing was changed.")
+    await require_agreement(changed, files.show_whole_diff, ctx)
     return await asyncio.to_thread(_write_changes, files)
 
 
