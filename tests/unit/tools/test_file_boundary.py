@@ -224,6 +224,26 @@ async def test_a_change_outside_tells_nothing_before_the_user_agrees(confined: T
         assert "Not done" in text and "secret" not in text
 
 
+async def test_a_patch_changes_what_was_asked_about(confined: ToolContext) -> None:
+    outside = confined.workspace.cwd.parent
+    for name in ("shown", "other"):
+        (outside / name).mkdir()
+        (outside / name / "f.txt").write_text("old\n")
+
+    class Swapper(Person):
+        async def approve(
+            self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+        ) -> Verdict:
+            (outside / "shown").rename(outside / "away")
+            (outside / "shown").symlink_to("other")
+            return await super().approve(call, tool, params, keys)
+
+    asking = structs.replace(confined, user=UserAccess(Swapper(agrees=True).approve))
+    args = {"path": str(outside / "shown/f.txt"), "old": "old", "new": "new"}
+    assert "nothing was changed" in await refusal(patch, asking, **args)
+    assert (outside / "other/f.txt").read_text() == "old\n"
+
+
 async def test_nobody_is_asked_about_what_cannot_be_written(
     confined: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
