@@ -125,7 +125,7 @@ def planting(names: tuple[str, ...] | list[str], first: str = "") -> str:
     """Writes to each, and in each way replaces it."""
     tries = (
         "mkdir -p $(dirname $f); echo evil >> $f; echo evil > s && mv -f s $f; rm -rf $f; "
-        "ln -f s $f; ln -sf $PWD/s $f; echo evil > $f"
+        "ln -f s $f; ln -sf $PWD/s $f; echo evil > $f; rm -rf $f; echo evil > $f"
     )
     return f"exec 2>/dev/null; {first or 'true'}; for f in {' '.join(names)}; do {tries}; done"
 

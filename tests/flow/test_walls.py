@@ -113,14 +113,20 @@ async def test_a_refused_host_is_named_once_and_not_after_other_commands(
         ("git worktree add ../tree", "keeps .git read-only"),
         ("git worktree add ../tree; echo done", "keeps .git read-only"),
         ("echo x >> .git/config", "keeps .git read-only"),
+        ("git switch other", "the sandbox keeps"),
     ],
 )
 async def test_git_is_a_wall(tmp_path: Path, tier: SandboxTier, text: str, note: str) -> None:
     """Also when the last of several commands ends well."""
     async with rig(tmp_path, [call(command(text)), say("done")], options=ASK) as r:
         git = ["git", "-C", str(r.home.work), "-c", "user.name=n", "-c", "user.email=e"]
-        subprocess.run([*git, "init", "-q"], check=True)
-        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "m"], check=True)
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        for branch in ("main", "other"):
+            (r.home.work / "AGENTS.md").write_text(branch)
+            subprocess.run([*git, "switch", "-q", "-C", branch], check=True)
+            subprocess.run([*git, "add", "AGENTS.md"], check=True)
+            subprocess.run([*git, "commit", "-q", "-m", branch], check=True)
+        subprocess.run([*git, "switch", "-q", "main"], check=True)
         await r.turn()
         (result,) = await results(r)
     assert note in result and "escalate {unconfined: true, why}" in result, result
