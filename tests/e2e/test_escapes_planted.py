@@ -43,6 +43,15 @@ SHAPES = [
         ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md"),
     ),
     Shape(
+        "notes and settings further down",
+        "mkdir -p a/b a/.vscode a/.github c/.husky && touch a/b/AGENTS.md a/.vscode/tasks.json "
+        "a/.envrc a/.github/copilot-instructions.md a/my.code-workspace c/.husky/pre-push "
+        "top.code-workspace mise.toml",
+        ("a/b/AGENTS.md", "a/.vscode/tasks.json", "a/.envrc", "a/.github/copilot-instructions.md",
+         "a/my.code-workspace", "c/.husky/pre-push", "top.code-workspace", "mise.toml"),
+        "mv a/b a/old; mv a/.github a/x; mv a y; mv c z; mkdir -p a/b a/.github c",
+    ),
+    Shape(
         "a repository beside its .git",
         "mkdir meta && git init -q --separate-git-dir=meta/repo .",
         (".git", "meta/repo/config", "meta/repo/hooks/post-commit"),
@@ -95,7 +104,7 @@ SHAPES = [
         ("HEAD",),
         "git init -q --bare sub/x && echo sub/x > commondir; echo ref: refs/heads/m > HEAD",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(params=tiers(), ids=lambda t: f"tier{t.level}")
@@ -116,7 +125,7 @@ def planting(names: tuple[str, ...] | list[str], first: str = "") -> str:
     """Writes to each, and in each way replaces it."""
     tries = (
         "mkdir -p $(dirname $f); echo evil >> $f; echo evil > s && mv -f s $f; rm -rf $f; "
-        "ln -f s $f; ln -sf $PWD/s $f; echo evil > $f"
+        "ln -f s $f; ln -sf $PWD/s $f; echo evil > $f; rm -rf $f; echo evil > $f"
     )
     return f"exec 2>/dev/null; {first or 'true'}; for f in {' '.join(names)}; do {tries}; done"
 

@@ -224,6 +224,9 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"network": ["*.com"]},
         {"network": ["*"]},
         {"network": ["http://a/b"]},
+        {"network": ["ｅxample.org"]},
+        {"network": [f"h{n}.example.org" for n in range(21)]},
+        {"read": [f"../other/{n}" for n in range(21)]},
     ],
     ids=str,
 )
@@ -242,6 +245,26 @@ async def test_what_nobody_can_grant_is_not_asked(
         assert await answering(r, "once") == []
         (text,) = await results(r)
     assert "Not run: this cannot be granted" in text
+
+
+async def test_hosts_that_only_look_familiar_are_marked(tmp_path: Path) -> None:
+    hosts = ["еxample.org", "xn--xample-2of.org", "*.bücher.example:81", "example.org"]
+    steps = [run("make", network=hosts), run("curl https://еxample.org/x", "c2"), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        named, found = await answering(r, "deny")
+    assert (
+        "reach еxample.org (in ASCII: xn--xample-2of.org), xn--xample-2of.org (shown as "
+        "еxample.org), *.bücher.example:81 (in ASCII: *.xn--bcher-kva.example:81), example.org."
+    ) in named.summary
+    assert "xn--xample-2of.org" in found.summary
+
+
+async def test_without_the_sandbox_is_said_once(tmp_path: Path) -> None:
+    """However long the reason is that holds without it."""
+    steps = [run(f"echo x > {'long/' * 60}name", unconfined=True), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        (asked,) = await answering(r, "deny")
+    assert "without the sandbox" in asked.summary and "long" not in asked.summary
 
 
 async def test_a_rule_of_the_user_holds_without_a_sandbox(tmp_path: Path) -> None:

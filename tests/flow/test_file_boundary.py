@@ -94,3 +94,27 @@ async def test_where_nobody_is_asked(tmp_path: Path, yolo: bool) -> None:
         await r.turn()
         assert [error for _, error in returns(r).values()] == [not yolo] * 2
     assert (folder / ".mcp.json").exists() is yolo
+
+
+async def test_a_yes_about_a_file_outside_works_and_a_no_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / ".bashrc").write_text("alias a=b\n")
+    monkeypatch.setenv("HOME", str(user))
+    work(tmp_path, {"in.txt": "x"})
+    steps = [
+        call(("c1", "write_file", {"path": "/usr/bin/x", "content": "x"})),
+        call(("c2", "write_file", {"path": "~/.bashrc", "content": "alias a=b\nalias c=d\n"})),
+        call(("c3", "write_file", {"path": "~/notes", "content": "x"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        start_up, notes = await answering(r, "once")
+        denied, *written = returns(r).values()
+    assert denied[1] and "belongs to the operating system" in denied[0]
+    assert "it is run at every login" in start_up.summary and "+alias c=d" in start_up.diff
+    assert "outside the working folder" in notes.summary and not notes.diff
+    assert not any(error for _, error in written), written
+    assert (user / ".bashrc").read_text() == "alias a=b\nalias c=d\n"

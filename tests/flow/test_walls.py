@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,65 @@ async def test_a_refused_host_is_named_once_and_not_after_other_commands(
     assert "the sandbox refused" not in second
 
 
-async def test_settings_of_git_are_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
-    for text in ("git config a.b c", "git remote add o ../x"):
-        async with rig(tmp_path, [call(command(text)), say("done")], options=ASK) as r:
-            subprocess.run(["git", "init", "-q", str(r.home.work)], check=True)
-            await r.turn()
-            (result,) = await results(r)
-        assert "does not let commands change git's settings" in result, result
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("git config a.b c", "does not let commands change git's settings"),
+        ("git remote add o ../x", "does not let commands change git's settings"),
+        ("git config a.b c; echo done", "does not let commands change git's settings"),
+        ("git worktree add ../tree", "keeps .git read-only"),
+        ("git worktree add ../tree; echo done", "keeps .git read-only"),
+        ("echo x >> .git/config", "keeps .git read-only"),
+        ("git switch other", "the sandbox keeps"),
+    ],
+)
+async def test_git_is_a_wall(tmp_path: Path, tier: SandboxTier, text: str, note: str) -> None:
+    """Also when the last of several commands ends well."""
+    async with rig(tmp_path, [call(command(text)), say("done")], options=ASK) as r:
+        git = ["git", "-C", str(r.home.work), "-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        for branch in ("main", "other"):
+            (r.home.work / "AGENTS.md").write_text(branch)
+            subprocess.run([*git, "switch", "-q", "-C", branch], check=True)
+            subprocess.run([*git, "add", "AGENTS.md"], check=True)
+            subprocess.run([*git, "commit", "-q", "-m", branch], check=True)
+        subprocess.run([*git, "switch", "-q", "main"], check=True)
+        await r.turn()
+        (result,) = await results(r)
+    assert note in result and "escalate {unconfined: true, why}" in result, result
+
+
+async def test_what_other_programs_obey_is_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    (tmp_path / "work" / "sub" / "inner").mkdir(parents=True)
+    names = ("AGENTS.md", "sub/inner/AGENTS.md")
+    for name in names:
+        (tmp_path / "work" / name).write_text("mine\n")
+    for name in names:
+        move = f"mv {name.partition('/')[0]} x"
+        for text in (f"echo x > {name}", f"rm {name}", f"rm $PWD/{name}", move):
+            result = await run_one(tmp_path, text)
+            assert f"the sandbox keeps {name} read-only" in result, result
+            assert "write_file" in result
+
+
+async def test_ssh_is_not_told_to_ask_for_the_network(tmp_path: Path, tier: SandboxTier) -> None:
+    said = "ssh: Could not resolve hostname x: Temporary failure in name resolution"
+    result = await run_one(tmp_path, f"echo {said}; exit 255")
+    assert "escalate {unconfined: true, why}" in result and "network" not in result, result
+
+
+async def test_services_of_the_machine_are_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    """A port or socket is called one only if a program outside listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as local:
+        port = server.getsockname()[1]
+        local.bind(str(tmp_path / "daemon.sock"))
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
+        result = await run_one(tmp_path, f'python3 -c "{code}"')
+        assert f"[port {port} belongs to a program outside the sandbox" in result, result
+        said = f"Cannot connect to the Docker daemon at unix://{tmp_path}/daemon.sock. Is it there?"
+        result = await run_one(tmp_path, f"echo '{said}'; exit 1")
+        assert f"let commands use the socket {tmp_path}/daemon.sock; to ask" in result, result
+    assert "outside" not in await run_one(tmp_path, f'python3 -c "{code}"')
 
 
 async def test_a_file_that_may_not_be_written(tmp_path: Path, tier: SandboxTier) -> None:
@@ -121,7 +174,9 @@ async def test_a_file_that_may_not_be_written(tmp_path: Path, tier: SandboxTier)
         f'python3 -c \'open("{there}/made", "w")\'',
     ):
         result = await run_one(tmp_path, text)
-        assert f"[the sandbox does not let commands write to {there}/made; " in result, result
+        denied = f"[the sandbox does not let commands write to {there}/made; " in result
+        hidden = f"[{there}/made does not exist outside the sandbox either; to create it" in result
+        assert denied or hidden, result
         assert f"escalate {{write: [{there}], why}}]" in result
 
 
@@ -142,8 +197,16 @@ async def test_a_file_that_is_hidden(
     assert "this cannot be approved" in result and "credentials" in result
 
 
-async def test_reading_is_not_called_writing(tmp_path: Path, tier: SandboxTier) -> None:
+async def test_reading_is_not_called_writing(
+    tmp_path: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "user" / ".config").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
     assert "write to" not in await run_one(tmp_path, "cat /etc/shadow")
+    for name in ("missing", ".config/missing"):
+        result = await run_one(tmp_path, f"cat {tmp_path}/user/{name}")
+        assert f"[{tmp_path}/user/{name} does not exist outside the sandbox either" in result
+        assert "write to" not in result
 
 
 async def test_other_failures_are_not_blamed_on_the_sandbox(
@@ -153,6 +216,7 @@ async def test_other_failures_are_not_blamed_on_the_sandbox(
         "false",
         "cat missing",
         "cat /missing/x",
+        "cat /tmp/missing",
         "echo x > /proc/version",
         "ls /nowhere",
         "echo x > missing/x",

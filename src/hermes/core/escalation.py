@@ -6,12 +6,15 @@ import re
 from collections.abc import Collection
 from ipaddress import ip_address
 from pathlib import Path
+from unicodedata import normalize
 
 from msgspec import Struct, structs
 
 PACKAGES = "packages"
 """Stands for the hosts that package managers download from."""
 
+MAX_NAMES = 20
+"""How many hosts or paths a question names at most: nobody reads a longer list."""
 _HOST = re.compile(r"(?:\*\.)?((?:[\w-]+\.)*[\w-]+)(?::\d+)?")
 
 
@@ -49,6 +52,15 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
             and set(other.read or ()) <= {*(self.read or ()), *(self.write or ())}
         )
 
+    def explain_excess(self) -> str:
+        """Why nobody is asked about so many names; empty when a person can read them."""
+        for names, kind in ((self.hosts, "hosts"), (self.write, "paths"), (self.read, "paths")):
+            if names and len(names) > MAX_NAMES:
+                return (
+                    f"{len(names)} {kind} are too many for one question; name at most {MAX_NAMES}"
+                )
+        return ""
+
     def resolve_paths(self, folder: Path) -> Access:
         """The same with absolute paths."""
         return Access(
@@ -64,8 +76,8 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         if self.unconfined:
             parts.append("run without the sandbox and with all your rights")
         if self.network:
-            names = ("the package registries" if h == PACKAGES else h for h in self.hosts)
-            parts.append(f"reach {'the internet' if self.network is True else ', '.join(names)}")
+            names = ", ".join(map(_describe_host, self.hosts))
+            parts.append(f"reach {'the internet' if self.network is True else names}")
         if self.write:
             parts.append(f"write to {', '.join(self.write)}")
         if self.read:
@@ -95,6 +107,7 @@ class FileAccess(Struct, frozen=True):
     """Reading anything below it, if the answer is for the session."""
     diff: str = ""
     """The change that the person must see."""
+    writes: bool = False
 
 
 def explain_bad_host(host: str, allowed: Collection[str]) -> str:
@@ -103,7 +116,8 @@ def explain_bad_host(host: str, allowed: Collection[str]) -> str:
     found = _HOST.fullmatch(host)
     if host == PACKAGES:
         return ""
-    if found is None or (host.startswith("*.") and "." not in found[1]):
+    imitates = normalize("NFKC", host) != host
+    if found is None or imitates or (host.startswith("*.") and "." not in found[1]):
         return f"{host!r} is no host; write name, name:port, *.name.tld or packages"
     if host in allowed or found[1] in allowed:
         return ""
@@ -113,6 +127,29 @@ def explain_bad_host(host: str, allowed: Collection[str]) -> str:
         private = found[1].rpartition(".")[2] in ("localhost", "local", "internal")
     why = "is not on the public internet: that needs web.allow_hosts, or unconfined"
     return f"{host} {why}" if private else ""
+
+
+def _describe_host(host: str) -> str:
+    """The host, and beside other letters than ASCII what they are: some look the same."""
+    if host == PACKAGES:
+        return "the package registries"
+    labels = host.split(".")
+    if not host.isascii():
+        return f"{host} (in ASCII: {'.'.join(map(_encode_label, labels))})"
+    shown = ".".join(map(_decode_label, labels))
+    return host if shown == host else f"{host} (shown as {shown})"
+
+
+def _encode_label(label: str) -> str:
+    return label if label.isascii() else f"xn--{label.casefold().encode('punycode').decode()}"
+
+
+def _decode_label(label: str) -> str:
+    try:
+        found = label.lower().startswith("xn--")
+        return label[4:].encode("ascii").decode("punycode") if found else label
+    except UnicodeError:
+        return label
 
 
 def _resolve_all(paths: tuple[str, ...] | None, folder: Path) -> tuple[str, ...] | None:

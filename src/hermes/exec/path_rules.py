@@ -11,7 +11,7 @@ from hermes.config.paths import CONTEXT_FILES
 from hermes.core.errors import ConfigError
 from hermes.core.text import WordLists
 
-Effect: TypeAlias = Literal["hide", "guard", "ask"]
+Effect: TypeAlias = Literal["hide", "guard", "show", "ask"]
 Scope: TypeAlias = Literal["anywhere", "home", "root", "top"]
 
 
@@ -97,25 +97,28 @@ def _count_parts(path: Path) -> int:
     return len(path.parts)
 
 
-def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:
-    """Why no tool may read (or write) this real path, whoever allows it; empty when one may."""
+def explain_denial(path: Path, user_home: Path, *, write: bool, shown: bool = False) -> str:
+    """Why no tool may read (or write) this real path, whoever allows it; empty when one may.
+    `shown`: a person sees what is written first."""
     parts = _fold_parts(path)
     if parts[:1] == ("proc",) and parts[-1] in _PROCESS_SECRETS:
         return "it holds credentials"
     for effect, reason in _match_rules(parts, user_home):
-        if effect == "hide" or (write and effect == "guard" and parts[-3:] != _FREE_IN_GIT):
+        if effect == "hide" or (write and effect == "show" and not shown):
+            return reason
+        if write and effect == "guard" and parts[-3:] != _FREE_IN_GIT:
             return reason
     return ""
 
 
 def explain_influence(path: Path, workspace: Path, user_home: Path) -> str:
-    """Why a person must see a change to this real path in the workspace: programs outside act upon
-    it. Empty when they do not."""
+    """Why a person must see a change to this real path: programs outside act upon it. Empty when
+    they do not."""
     parts = _fold_parts(path)
     for effect, reason in _match_rules(parts, user_home):
-        if effect == "ask":
+        if effect in ("show", "ask"):
             return reason
-    below = parts[len(workspace.parts) - 1 :]
+    below = parts[len(workspace.parts) - 1 :] if path.is_relative_to(workspace) else ()
     return next((reason for _, reason in _match_at(below, 0, "top")), "")
 
 
@@ -127,7 +130,7 @@ def _fold_parts(path: Path) -> tuple[str, ...]:
 def _match_rules(parts: tuple[str, ...], user_home: Path) -> Iterator[tuple[Effect, str]]:
     anywhere = _index_rules()["anywhere"]
     for at, part in enumerate(parts):
-        if part in anywhere:
+        if part in anywhere or _find_ending(part) in anywhere:
             yield from _match_at(parts, at, "anywhere")
     yield from _match_at(parts, 0, "root")
     for depth in _find_homes(parts, _fold_home(user_home)):
@@ -146,9 +149,16 @@ def _find_homes(parts: tuple[str, ...], user_home: tuple[str, ...]) -> Iterator[
 
 def _match_at(parts: tuple[str, ...], at: int, scope: Scope) -> Iterator[tuple[Effect, str]]:
     if at < len(parts):
-        for names, effect, reason in _index_rules()[scope].get(parts[at], ()):
-            if parts[at : at + len(names)] == names:
-                yield effect, reason
+        rows = _index_rules()[scope]
+        for first in (parts[at], _find_ending(parts[at])):
+            for names, effect, reason in rows.get(first, ()):
+                if parts[at + 1 : at + len(names)] == names[1:]:
+                    yield effect, reason
+
+
+def _find_ending(name: str) -> str:
+    """How a rule writes the names that end like this one."""
+    return "*" + "".join(name.rpartition(".")[1:])
 
 
 @lru_cache(maxsize=8)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox import SandboxPolicy
     from hermes.tools._services import RefusedHost
 
 _NO_NETWORK = re.compile(
@@ -18,71 +21,152 @@ _NO_NETWORK = re.compile(
     r"|nodename nor servname|(?:socket|connect\w*|urlopen).{0,80}operation not permitted",
     re.IGNORECASE,
 )
+_SSH = re.compile(r"^ssh: (?:could not resolve|connect to host)", re.IGNORECASE | re.MULTILINE)
+_MISSING = re.compile(r"no such file or directory|\bENOENT\b", re.IGNORECASE)
 _DENIED = re.compile(
-    r"read-only file system|permission denied|no such file or directory", re.IGNORECASE
+    r"read-only file system|permission denied|resource busy|operation not permitted", re.IGNORECASE
 )
-_LOCKED = re.compile(r"could not lock config file \S*\.git/|could not set '\S+' to", re.IGNORECASE)
-_GIT_SETTINGS = "does not let commands change git's settings"
-_PATH = re.compile(r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]+)""")
-_SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?")
-"""The shell that reports what failed; its own path is not what did."""
+_UNCONNECTED = re.compile(r"refused|connect", re.IGNORECASE)
+_LOCKED = re.compile(
+    r"^(?:error|fatal): could not (?:lock config file \S*\.git/|set '\S+' to)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_GIT_ERROR = re.compile(r"^(?:error|fatal): .+", re.MULTILINE)
+_LOCAL_PORT = re.compile(r"(?:localhost|127\.0\.0\.1|::1)(?=[^\d\n]{1,12}(\d{2,5})\b)")
+_PATH = re.compile(
+    r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]*[\w/])"""
+)
+_SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?|\bunix://")
+"""The shell that reports what failed, whose own path is not what did; and the scheme of sockets."""
 _LAST_LINES = 60
-_PRIVATE = ("/tmp", "/var/tmp", "/run")
+_PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run")))
 _KERNEL = (("proc",), ("sys",), ("dev",))
+_LISTENING = "0A"
+_ASK = "to ask the user: escalate {{{}, why}}"
+_UNCONFINED = _ASK.format("unconfined: true")
 
 
 def explain_walls(
-    text: str, command: CommandSpec, home: Path, refused: Collection[RefusedHost]
+    text: str,
+    command: CommandSpec,
+    home: Path,
+    refused: Collection[RefusedHost],
+    *,
+    failed: bool,
 ) -> Iterator[str]:
     """Notes about the walls that a command with this output ran into; `refused` is what the proxy
-    refused meanwhile. The policy decides what was a wall; the output only says where to look."""
+    refused meanwhile. The policy decides what was a wall; the output only says where to look. After
+    success only what is certain is said: the failure was not that of the last command."""
     policy = command.policy
     if policy is None:
         return
     said = f"{command.text}\n{text}"
     for host in dict.fromkeys(f"{r.host}:{r.port}" for r in refused if r.host in said):
-        yield f"[the sandbox refused {host}; to ask the user: escalate {{network: [{host}], why}}]"
-    if not policy.network and _NO_NETWORK.search(text):
-        yield "[the sandbox has no network; to ask the user: escalate {network: [hosts], why}]"
+        yield f"[the sandbox refused {host}; {_ASK.format(f'network: [{host}]')}]"
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
-        yield f"[the sandbox {_GIT_SETTINGS}; to ask the user: escalate {{unconfined: true, why}}]"
-    yield from _explain_path(text, command, home)
+        yield f"[the sandbox does not let commands change git's settings; {_UNCONFINED}]"
+    elif failed:
+        yield from _explain_network(text, said, policy)
+        notes = (_explain_line(line, command, home) for line in text.splitlines()[-_LAST_LINES:])
+        yield from islice(filter(None, notes), 1)
+    elif by_git := _GIT_ERROR.findall(text):
+        notes = (_explain_protected(line, policy) for line in by_git[-_LAST_LINES:])
+        yield from islice(filter(None, notes), 1)
 
 
-def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:
-    """A note about the first path that the sandbox, and nothing else, kept from the command."""
+def _explain_network(text: str, said: str, policy: SandboxPolicy) -> Iterator[str]:
+    if _SSH.search(text):
+        yield f"[ssh cannot use the proxy of the sandbox; {_UNCONFINED}]"
+    elif not policy.network and _NO_NETWORK.search(text):
+        yield f"[the sandbox has no network; {_ASK.format('network: [hosts]')}]"
+    elif _UNCONNECTED.search(text):
+        named = {int(port) for port in _LOCAL_PORT.findall(said)}
+        if ports := sorted(named & _list_open_ports()) if named else ():
+            yield (
+                f"[port {ports[0]} belongs to a program outside the sandbox, and commands reach "
+                f"only ports of this session's commands; {_UNCONFINED}]"
+            )
+
+
+def _list_open_ports() -> set[int]:
+    """The TCP ports on which programs of this machine listen."""
+    ports: set[int] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        rows = table.read_text("ascii").splitlines()[1:] if table.exists() else ()
+        fields = (row.split() for row in rows)
+        ports |= {int(at.rpartition(":")[2], 16) for _, at, _, s, *_ in fields if s == _LISTENING}
+    return ports
+
+
+def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
+    """A note about the last path in the line, if the sandbox and nothing else kept it from the
+    command."""
     from hermes.exec.sandbox import explain_ungrantable
 
+    missing, denied = bool(_MISSING.search(line)), bool(_DENIED.search(line))
+    policy = command.policy
+    if policy is None or not (missing or denied or _UNCONNECTED.search(line)):
+        return ""
+    found = _PATH.findall(_SPEAKER.sub(" ", line))
+    if not found:
+        return _explain_protected(line, policy)
+    path = Path(os.path.realpath(command.cwd / Path("".join(found[-1])).expanduser()))
+    if path.is_relative_to(policy.workspace):
+        return _explain_protected(line, policy)
+    if _is_socket(path):
+        return f"[the sandbox does not let commands use the socket {path}; {_UNCONFINED}]"
+    wanted = path if os.path.lexists(path) else path.parent
+    wall = _find_wall(path, wanted, policy, missing=missing)
+    if not wall or not (missing or denied):
+        return ""
     user_home = Path(command.env.get("HOME") or "/")
-    for line in text.splitlines()[-_LAST_LINES:]:
-        denial, paths = _DENIED.search(line), _PATH.findall(_SPEAKER.sub("", line))
-        if not denial or not paths:
-            continue
-        path = Path(os.path.realpath(command.cwd / Path("".join(paths[-1])).expanduser()))
-        wanted = path if os.path.lexists(path) else path.parent
-        key = _find_wall(path, wanted, command, missing=denial[0].lower().startswith("no such"))
-        if not key:
-            continue
-        verb = "hides" if key == "read" else "does not let commands write to"
-        if reason := explain_ungrantable(wanted, home, user_home, write=key == "write"):
-            yield f"[the sandbox {verb} {path}; this cannot be approved: {reason}]"
-        else:
-            ask = f"escalate {{{key}: [{wanted}], why}}"
-            yield f"[the sandbox {verb} {path}; to ask the user: {ask}]"
-        return
+    reason = explain_ungrantable(wanted, home, user_home, write=wall != "read")
+    if wall == "missing":
+        create = f"; to create it, ask the user: escalate {{write: [{wanted}], why}}"
+        way = "" if reason or _UNCONNECTED.search(line) else create
+        return f"[{path} does not exist outside the sandbox either{way}]"
+    verb = "hides" if wall == "read" else "does not let commands write to"
+    way = f"this cannot be approved: {reason}" if reason else _ASK.format(f"{wall}: [{wanted}]")
+    return f"[the sandbox {verb} {path}; {way}]"
+
+
+def _explain_protected(line: str, policy: SandboxPolicy) -> str:
+    """A note about the innermost protected path of the workspace that the line mentions, or whose
+    folder it does."""
+    if not _DENIED.search(line):
+        return ""
+    existing = filter(os.path.lexists, policy.protected)
+    for path in sorted(existing, key=lambda path: len(path.parts), reverse=True):
+        name = str(path.relative_to(policy.workspace))
+        folders = "|".join(re.escape(str(f)) for f in Path(name).parents if f.name)
+        above = rf"|(?<![\w./-])(?:{folders})/?(?![\w./-])" if folders else ""
+        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]){above}", line):
+            if ".git" in path.parts:
+                return f"[the sandbox keeps {name} read-only for this command; {_UNCONFINED}]"
+            return (
+                f"[the sandbox keeps {name} read-only for commands, as other programs obey it; "
+                f"change it with write_file or patch; {_UNCONFINED}]"
+            )
+    return ""
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _find_wall(
-    path: Path, wanted: Path, command: CommandSpec, *, missing: bool
-) -> Literal["read", "write", ""]:
+    path: Path, wanted: Path, policy: SandboxPolicy, *, missing: bool
+) -> Literal["read", "write", "missing", ""]:
     """Which access the policy denies; empty when something else than the sandbox does."""
-    policy = command.policy
-    if policy is None or path.is_relative_to(policy.workspace) or path.parts[1:2] in _KERNEL:
+    if path.parts[1:2] in _KERNEL or not os.path.lexists(wanted) or wanted == Path("/"):
         return ""
-    if not os.path.lexists(wanted) or wanted == Path("/"):
-        return ""
-    private = any(wanted.is_relative_to(folder) and wanted != Path(folder) for folder in _PRIVATE)
+    private = any(wanted.is_relative_to(folder) and wanted != folder for folder in _PRIVATE)
     covered = private or not policy.allows_reading(wanted)
     if wanted == path and covered:
         return "read"
-    return "write" if (covered if missing else os.access(wanted, os.W_OK)) else ""
+    if missing:
+        return "missing" if covered and wanted not in _PRIVATE else ""
+    return "write" if os.access(wanted, os.W_OK) else ""

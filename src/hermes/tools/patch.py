@@ -1,6 +1,7 @@
 """Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -8,7 +9,8 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.taint import BOTH
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
-from hermes.tools._files.boundary import require_agreement
+from hermes.tools._edit.atomic_write import reject_link_outside
+from hermes.tools._files.boundary import require_agreement, require_outside_access
 from hermes.tools._files.paths import resolve_path
 
 if TYPE_CHECKING:
@@ -35,21 +37,35 @@ def _list_paths(p: Params) -> list[str]:
     return [raw for change in parse_patch(p.patch) for raw in (change.path, change.new_path) if raw]
 
 
+def _resolve_paths(p: Params, cwd: Path) -> list[Path]:
+    """The real paths. Raises ToolError when one inside the working folder leads out of it."""
+    paths = []
+    for raw in _list_paths(p):
+        paths.append(resolve_path(raw, cwd))
+        reject_link_outside(raw, paths[-1], cwd)
+    return paths
+
+
 @tool(
     "Edit files: replace `old` (unique, or `all`) by `new` in `path`, or apply a V4A `patch` "
     "(*** Begin Patch ...) to several files, all or none.",
     risk="write",
     brings=BOTH,
     key=lambda p, cwd: tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p)),
+    asks_itself=True,
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
         raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
+    paths = _resolve_paths(p, ctx.workspace.cwd)
+    await require_outside_access(paths, ctx, reads=True)
     files = await asyncio.to_thread(_compute_changes, p, ctx.workspace)
-    if reasons := files.list_influences():
-        await require_agreement(reasons, files.show_whole_diff(), ctx)
+    changed = files.list_changed_paths()
+    if not {*changed} <= {*paths}:
+        raise ToolError("A folder was just replaced by a link; nothing was changed.")
+    await require_agreement(changed, files.show_whole_diff, ctx)
     return await asyncio.to_thread(_write_changes, files)
 
 

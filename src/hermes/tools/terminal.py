@@ -134,9 +134,10 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         from hermes.exec.sandbox.limits import describe_hits
 
         notes += describe_hits(outcome.limit_hits)
-    if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
+    if command.tier is not None and command.tier.level < 3:
         refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
-        notes += explain_walls(text, command, ctx.workspace.home, refused)
+        failed = outcome.status != 0
+        notes += explain_walls(text, command, ctx.workspace.home, refused, failed=failed)
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(

@@ -13,7 +13,7 @@ from hermes.tools._edit.atomic_write import (
     reject_link_outside,
     reject_redaction_marks,
 )
-from hermes.tools._files.boundary import explain_influence, require_agreement
+from hermes.tools._files.boundary import require_agreement, require_outside_access
 from hermes.tools._files.paths import check_access, resolve_path
 
 
@@ -26,14 +26,19 @@ def _choose_lock(p: Params, cwd: Path) -> str:
     return str(resolve_path(p.path, cwd))
 
 
-@tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_choose_lock)
+@tool(
+    "Write a file, replacing it if it exists; creates folders.",
+    risk="write",
+    key=_choose_lock,
+    asks_itself=True,
+)
 async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     path = resolve_path(p.path, ctx.workspace.cwd)
     reject_link_outside(p.path, path, ctx.workspace.cwd)
     check_access(path, ctx.workspace, write=True)
     data = p.content.encode("utf-8", "replace")
-    if reason := explain_influence(path, ctx.workspace):
-        await _require_agreement(path, data, reason, ctx)
+    await require_outside_access([path], ctx, reads=False)
+    await require_agreement([path], lambda: _show_diff(path, data, ctx), ctx)
     try:
         # In a thread whatever the size: syncing a disk may take long.
         created, problem = await asyncio.to_thread(_write_draft, path, data, ctx)
@@ -46,12 +51,12 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     )
 
 
-async def _require_agreement(path: Path, data: bytes, reason: str, ctx: ToolContext) -> None:
+def _show_diff(path: Path, data: bytes, ctx: ToolContext) -> str:
     from hermes.tools._edit.file_changes import FileChanges
 
     changes = FileChanges(ctx.workspace)
-    await asyncio.to_thread(changes.replace_file, path, data)
-    await require_agreement([f"it changes {path}: {reason}"], changes.show_whole_diff(), ctx)
+    changes.replace_file(path, data)
+    return changes.show_whole_diff()
 
 
 def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:

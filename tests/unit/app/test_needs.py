@@ -19,6 +19,7 @@ from hermes.core.escalation import Access
         ("docker build .", Access(unconfined=True)),
         ("curl https://a.example/x http://b:81/", Access(network=("a.example", "b:81"))),
         ("wget http://user:pw@a.example/", Access(network=("a.example",))),
+        ("curl " + " ".join(f"http://h{n}.example" for n in range(21)), None),
         ("curl http://localhost:8000/health", None),
         ("curl http://127.0.0.1:8000/health", None),
         ("npm test", None),

@@ -112,7 +112,35 @@ async def test_no_credentials_of_a_home_whoever_agrees(confined: ToolContext, na
 
 STEERING = ["AGENTS.md", "sub/AGENTS.md", "CLAUDE.md", ".mcp.json", ".envrc", ".vscode/tasks.json"]
 STEERING += [".claude/settings.json", ".cursor/rules", ".idea/workspace.xml", ".gitmodules"]
-STEERING += ["tools/hooks/pre-commit", "settings.inc", "agents.MD"]
+STEERING += [
+    "tools/hooks/pre-commit",
+    "settings.inc",
+    "agents.MD",
+    ".devcontainer/devcontainer.json",
+]
+STEERING += [
+    ".zed/tasks.json",
+    "my.code-workspace",
+    "sub/My.Code-Workspace",
+    "mise.toml",
+    ".mise.toml",
+]
+STEERING += [
+    ".pre-commit-config.yaml",
+    ".husky/pre-push",
+    "lefthook.yml",
+    "GEMINI.md",
+    ".windsurfrules",
+]
+STEERING += [".github/copilot-instructions.md", "sub/.github/instructions/x.md", ".clinerules/a.md"]
+STEERING += [
+    ".gemini/settings.json",
+    ".codex/config.toml",
+    ".opencode/plugins/a.ts",
+    ".cursorrules",
+]
+STEERING += [".aider.conf.yml", "CLAUDE.local.md", ".nvim.lua"]
+STEERING += ["~/.bashrc", "~/.profile", "~/.zshenv", "~/.vimrc", "../other/AGENTS.md"]
 
 
 @pytest.mark.parametrize("path", STEERING)
@@ -120,6 +148,7 @@ async def test_what_programs_outside_obey_is_written_only_with_a_word(
     confined: ToolContext, path: str
 ) -> None:
     work = confined.workspace.cwd
+    path = path.replace("~", confined.workspace.child_env["HOME"])
     (work / ".git").mkdir()
     settings = "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = ../settings.inc\n"
     (work / ".git/config").write_text(settings)
@@ -131,7 +160,8 @@ async def test_what_programs_outside_obey_is_written_only_with_a_word(
     await call(write_file, asking, path=path, content="fine\n")
     await call(patch, asking, path=path, old="fine", new="better")
     assert (work / path).read_text() == "better\n"
-    assert [access.diff.split("\n")[-1] for _, access in person.asked] == ["+fine", "+better"]
+    diffs = [access.diff for _, access in person.asked if access.diff]
+    assert [diff.split("\n")[-1] for diff in diffs] == ["+fine", "+better"]
     assert all(path.rpartition("/")[2] in reason for reason, _ in person.asked)
 
 
@@ -177,8 +207,59 @@ async def test_no_detour_leads_to_them(confined: ToolContext, way: str) -> None:
 
 
 async def test_ordinary_files_are_written_without_a_question(confined: ToolContext) -> None:
-    for path in ("README.md", "src/agents.py", "docs/vscode.md", "tools/hooks.py", ".gitignore"):
+    paths = ["README.md", "src/agents.py", "docs/vscode.md", "tools/hooks.py", ".gitignore"]
+    paths += [".github/workflows/ci.yml", ".github/dependabot.yml", ".tool-versions", "workspace"]
+    paths += ["package.json", "Makefile", ".editorconfig", ".config/x.toml", "code-workspace"]
+    for path in paths:
         await call(write_file, confined, path=path, content="x")
+
+
+async def test_a_change_outside_tells_nothing_before_the_user_agrees(confined: ToolContext) -> None:
+    """Not even by the error of a patch that does not apply."""
+    outside = confined.workspace.cwd.parent / "other"
+    outside.mkdir()
+    for name in ("AGENTS.md", "notes.txt"):
+        (outside / name).write_text("a secret word\n")
+        text = await refusal(patch, confined, path=f"../other/{name}", old="a secre word", new="x")
+        assert "Not done" in text and "secret" not in text
+
+
+async def test_a_patch_changes_what_was_asked_about(confined: ToolContext) -> None:
+    outside = confined.workspace.cwd.parent
+    for name in ("shown", "other"):
+        (outside / name).mkdir()
+        (outside / name / "f.txt").write_text("old\n")
+
+    class Swapper(Person):
+        async def approve(
+            self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+        ) -> Verdict:
+            (outside / "shown").rename(outside / "away")
+            (outside / "shown").symlink_to("other")
+            return await super().approve(call, tool, params, keys)
+
+    asking = structs.replace(confined, user=UserAccess(Swapper(agrees=True).approve))
+    args = {"path": str(outside / "shown/f.txt"), "old": "old", "new": "new"}
+    assert "nothing was changed" in await refusal(patch, asking, **args)
+    assert (outside / "other/f.txt").read_text() == "old\n"
+
+
+async def test_nobody_is_asked_about_what_cannot_be_written(
+    confined: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the table of names forbids it or the operating system does."""
+    asking, person = attended(confined)
+    closed = confined.workspace.cwd.parent / "closed"
+    closed.mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda p, mode: Path(p) != closed and access(p, mode))
+    for path in ("/usr/bin/x", "/etc/x", "~/.ssh/x", "../closed/x", "../closed/sub/x"):
+        text = await refusal(write_file, asking, path=path, content="x")
+        assert "Denied" in text or "no permission" in text, text
+        add = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"
+        text = await refusal(patch, asking, patch=add)
+        assert "Denied" in text or "no permission" in text, text
+    assert person.asked == []
 
 
 # Races

@@ -13,6 +13,7 @@ from hermes.tools._edit import atomic_write as _writing
 from hermes.tools.write_file import write_file
 from tests.kit.tools import in_workspace
 from tests.unit.tools.calls import call, refusal, text
+from tests.unit.tools.test_file_boundary import attended
 
 ROOT = os.geteuid() == 0
 
@@ -130,7 +131,7 @@ async def test_links_are_followed_inside_and_not_out(ctx: ToolContext) -> None:
     for path in ("out", "dir/outside"):
         assert f"link to {outside}" in await refusal(write_file, ctx, path=path, content="x")
     assert not outside.exists()
-    await call(write_file, ctx, path=str(outside), content="meant")
+    await call(write_file, attended(ctx)[0], path=str(outside), content="meant")
     assert outside.read_text() == "meant"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
-from hermes.core.escalation import PACKAGES, Access
+from hermes.core.escalation import MAX_NAMES, PACKAGES, Access
 
 Argv: TypeAlias = tuple[str, ...]
 _DOWNLOADS = "it downloads packages"
@@ -67,6 +67,6 @@ def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Acce
         if words[:1] in (("curl",), ("wget",)):
             hosts = [f"{h}:{p}" if p else h for h, p in _URL.findall(" ".join(words))]
             outside = tuple(dict.fromkeys(h for h in hosts if not _LOCAL.fullmatch(h)))
-            if outside:
+            if 0 < len(outside) <= MAX_NAMES:
                 return "it sends requests there", Access(network=outside)
     return None

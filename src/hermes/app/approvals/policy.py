@@ -140,7 +140,7 @@ class Approvals:
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
     ) -> Verdict:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
-        if tool.asks_itself:
+        if tool.asks_itself and tool.risk != "write":
             return YES
         remembered = tool.name
         match tool.risk:
@@ -149,7 +149,8 @@ class Approvals:
             case "write":
                 inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
                 free = inside and self.safety.mode != "read-only" and not self.safety.confirms_all
-                if self.safety.yolo or free:
+                leaves = tool.asks_itself and not inside
+                if self.safety.yolo or free or leaves:
                     return CHANGES
                 remembered = tool.name if inside or not keys else ""
                 reason = f"it writes {', '.join(keys)}" if keys else f"{tool.name} makes changes"
@@ -160,6 +161,8 @@ class Approvals:
                     return YES
                 if verdict := self._judge_fetch(tool, params):
                     return verdict
+                if isinstance(params, FileAccess) and params.writes and taint.untrusted:
+                    reason = _join_reasons(reason, _STEERED)
         question = _Question(
             call,
             reason,
@@ -248,6 +251,8 @@ class Approvals:
             return _OTHER_BACKEND
         if asked.unconfined and self.safety.required:
             return _ALWAYS_CONFINED
+        if reason := asked.explain_excess():
+            return reason
         hosts = asked.network if isinstance(asked.network, tuple) else ()
         reasons = (explain_bad_host(host, self.safety.private_hosts) for host in hosts)
         if reason := next(filter(None, reasons), ""):
@@ -275,8 +280,6 @@ class Approvals:
     ) -> Verdict:
         """One question about everything a command needs beyond its walls, unless a rule or an
         earlier answer grants it."""
-        from hermes.exec.command_policy.types import UNCONFINED
-
         access = escalation.without_reason()
         judged = self._judge(params, self._rules, sandboxed=not access.unconfined)
         if judged.decision == "deny":
@@ -302,7 +305,7 @@ class Approvals:
         tainted = needs_approval(taint, tool, sends=sends) if taint.can_leak else ""
         others = rest.reasons if rest.decision == "ask" else ()
         if access.unconfined:  # which the question says already
-            others = tuple(reason for reason in others if not reason.endswith(UNCONFINED))
+            others = tuple(reason for reason in others if reason not in rest.unconfined_reasons)
         question = _Question(
             call,
             _join_reasons(wish, steering, said, *others, tainted),

@@ -1,6 +1,7 @@
 """Judges a command line by its simple commands."""
 
 import re
+from typing import NamedTuple
 
 from hermes.core.untrusted_text import explain_misleading
 from hermes.exec.command_policy import types
@@ -15,7 +16,7 @@ from hermes.exec.command_policy.read_only import (
     read_plain_line,
 )
 from hermes.exec.command_policy.rules import CommandRules
-from hermes.exec.command_policy.types import UNCONFINED, Argv, Judgement, SimpleCommand
+from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
 from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
 from hermes.exec.command_policy.wrappers import (
     HARMLESS_WRAPPERS,
@@ -44,6 +45,16 @@ _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
 _GIT_RUNS_OPTIONS = LISTS.get_words("git options that run programs or write files")
 
 
+class _Question(NamedTuple):
+    """A reason to ask."""
+
+    reason: str
+    grant: Argv
+    """The prefix whose rule would make it unnecessary."""
+    unconfined: bool
+    """Whether it holds without a sandbox only."""
+
+
 class CommandAnalyzer:
     """Judges one command line."""
 
@@ -55,8 +66,7 @@ class CommandAnalyzer:
         self._commands: list[SimpleCommand] = []
         """All simple commands, also those that others run."""
         self._denials: list[str] = []
-        self._questions: list[tuple[str, Argv]] = []
-        """Reasons to ask, each with the prefix whose rule would make it unnecessary."""
+        self._questions: list[_Question] = []
         self._unreadable = ""
 
     def judge_command(self, command: str, folder: str) -> Judgement:
@@ -79,13 +89,13 @@ class CommandAnalyzer:
         return self._build_judgement(self._find_acting(plain), read_only=read_only)
 
     def _build_judgement(self, acting: tuple[Argv, ...], *, read_only: bool) -> Judgement:
-        reasons = self._denials or [reason for reason, _ in self._questions]
-        shown = (r if len(r) <= _MAX_REASON else f"{r[: _MAX_REASON - 1]}…" for r in reasons)
-        grants = [grant for _, grant in self._questions]
+        reasons = self._denials or [question.reason for question in self._questions]
+        grants = [question.grant for question in self._questions]
         remembered = bool(grants) and all(grants) and not self._denials
         return Judgement(
             "deny" if self._denials else "ask" if reasons else "allow",
-            tuple(dict.fromkeys(shown))[:_MAX_REASONS],
+            tuple(dict.fromkeys(map(_shorten_reason, reasons)))[:_MAX_REASONS],
+            tuple(_shorten_reason(q.reason) for q in self._questions if q.unconfined),
             tuple(display_argv(simple.argv) for simple in self._commands if simple.argv),
             read_only and not reasons,
             tuple(dict.fromkeys(grants)) if remembered else (),
@@ -94,8 +104,10 @@ class CommandAnalyzer:
             acting,
         )
 
-    def _ask(self, reason: str, grant: Argv = ()) -> None:
-        self._questions.append((reason, () if UNKNOWN in "".join(grant) else grant))
+    def _ask(self, reason: str, grant: Argv = (), *, unconfined: bool = False) -> None:
+        reason = f"{reason}, and no sandbox confines it" if unconfined else reason
+        grant = () if UNKNOWN in "".join(grant) else grant
+        self._questions.append(_Question(reason, grant, unconfined))
 
     def _split_text(self, text: str, folder: str | None, layer: int) -> None:
         """Collect the simple commands of a text, and those that they run."""
@@ -174,11 +186,11 @@ class CommandAnalyzer:
         if plain is None:
             effects = filter(None, (_describe_effect(simple.argv) for simple in self._commands))
             unknown = any(UNKNOWN in "".join(simple.argv) for simple in self._commands)
-            self._ask(f"{next(effects, _RUN_TIME if unknown else _NOT_PLAIN)}, {UNCONFINED}")
+            self._ask(next(effects, _RUN_TIME if unknown else _NOT_PLAIN), unconfined=True)
 
     def _check_plain(self, simple: SimpleCommand) -> None:
         if simple.writes:
-            self._ask(f"it writes {simple.writes[0]}, {UNCONFINED}")
+            self._ask(f"it writes {simple.writes[0]}", unconfined=True)
         if is_read_only(simple):
             if reason := explain_private_read(simple, self._path_zones):
                 self._ask(reason)
@@ -190,7 +202,7 @@ class CommandAnalyzer:
         elif not self._allows(words):
             shown = " ".join(display_argv(words[: 2 if words[0] in _WITH_SUBCOMMAND else 1]))
             reason = _describe_effect(words) or f"{shown} may change files"
-            self._ask(f"{reason}, {UNCONFINED}", grant_prefix(words))
+            self._ask(reason, grant_prefix(words), unconfined=True)
         elif reason := self._exceeds_rule(simple):
             self._ask(reason)
 
@@ -207,6 +219,10 @@ class CommandAnalyzer:
         if words[1:2] in _GIT_TRANSFERS and any(re.match(r".*:/|.*@|[./~]", w) for w in words):
             return "git exchanges commits with another repository"
         return ""
+
+
+def _shorten_reason(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 
 def _describe_effect(argv: Argv) -> str:

@@ -8,8 +8,6 @@ from hermes.core.escalation import Access
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 Argv: TypeAlias = tuple[str, ...]
-UNCONFINED = "and no sandbox confines it"
-"""The end of a reason that holds without a sandbox only."""
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -56,6 +54,8 @@ class Judgement(Struct, frozen=True):
 
     decision: Decision
     reasons: tuple[str, ...] = ()
+    unconfined_reasons: tuple[str, ...] = ()
+    """Those of the reasons that hold without a sandbox only."""
     commands: tuple[Argv, ...] = ()
     """The simple commands found; parts known only at run time are shown as `…`."""
     read_only: bool = False

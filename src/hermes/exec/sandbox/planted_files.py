@@ -4,7 +4,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,14 +14,15 @@ from hermes.exec.launcher.placeholders import PLACEHOLDER, is_bare_repository
 from hermes.exec.path_rules import list_names
 
 _ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
-_PROTECTED_IF_PRESENT = [
-    *list_names("ask", scope="anywhere"),
-    *list_names("ask", scope="top"),
-]
+_STEERING = list_names("ask", scope="anywhere")
+_STEERING_NAMES = frozenset(_STEERING)
+_STEERING_ENDINGS = tuple(name[1:] for name in _STEERING if name.startswith("*"))
+_STEERING_PATHS = [name for name in _STEERING if "/" in name]
+_PROTECTED_IF_PRESENT = [*_STEERING, *list_names("ask", scope="top")]
 """Not protected when missing: so many placeholders would show in every listing. New instructions
 for agents are only read once the user has trusted them."""
 _MAX_SUBMODULES = 200
-_STEERING_AT_HOME = list_names("guard", "ask", scope="home")
+_STEERING_AT_HOME = list_names("guard", "show", "ask", scope="home")
 FILES_AT_HOME = [name for name in _STEERING_AT_HOME if not name.endswith("/")]
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
@@ -34,6 +35,8 @@ _MAX_INCLUDED = 50
 _MAX_BYTES = 256 * 1024
 _MAX_FOLDERS = 600
 _MAX_DEPTH = 4
+_MAX_STEERING = 10
+"""How many files and folders further down are protected: each costs every start about 1 ms."""
 _SKIPPED_FOLDERS = frozenset(
     "node_modules __pycache__ site-packages .venv venv .tox .cache".split()
 )
@@ -65,12 +68,13 @@ def find_plantable_paths(
     names = [
         *_ALWAYS_PROTECTED,
         *(n for n in _PROTECTED_IF_PRESENT if os.path.lexists(f"{root}/{n}")),
+        *(n for n in _list_names(root) if n.endswith(_STEERING_ENDINGS)),
     ]
     names += _list_submodules(root)
     if _is_missing(f"{root}/.git") and is_bare_repository(os.fsencode(root)):
         names += ["HEAD", "config", "hooks"]
     protected = [f"{root}/{name}" for name in names]
-    protected += [path for path in _find_nested_repositories(root) if os.path.lexists(path)]
+    protected += [path for path in _find_nested_settings(root) if os.path.lexists(path)]
     kept_missing: list[str] = []
     _follow_git(root, os.fspath(user_home), protected, kept_missing)
     for home in _find_homes(root, os.fspath(user_home)):
@@ -81,7 +85,7 @@ def find_plantable_paths(
         protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
     inner = [
         os.path.dirname(path)
-        for path in _find_nested_repositories(root)
+        for path in _find_nested_settings(root)
         if path.endswith("/.git/config")
     ]
     return PlantablePaths(
@@ -111,25 +115,38 @@ def _list_submodules(root: str) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _find_nested_repositories(root: str) -> tuple[str, ...]:
-    """Files that decide which programs git runs in repositories further down. Only repositories
-    that existed when we first looked: commands may change and remove those they create."""
+def _find_nested_settings(root: str) -> tuple[str, ...]:
+    """Files further down that decide which programs git runs in repositories, or that other
+    programs obey. Only those that existed when we first looked: commands may change and remove what
+    they create."""
     found: list[str] = []
+    steering: list[str] = []
     waiting, looked = [(root, 0)], 0
     while waiting and looked < _MAX_FOLDERS:
         folder, depth = waiting.pop(0)
         looked += 1
         try:
             with os.scandir(folder) as entries:
-                inner = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+                names = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
         except OSError:
             continue
+        inner = [name for name, is_folder in names.items() if is_folder]
         if depth:
             found += _list_settings(f"{folder}/.git", is_folder=".git" in inner)
+            steering += [f"{folder}/{name}" for name in _filter_steering(folder, names)]
         if depth < _MAX_DEPTH:
             candidates = (n for n in inner if n != ".git" and n not in _SKIPPED_FOLDERS)
             waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(candidates)]
-    return tuple(found)
+    return (*found, *steering[:_MAX_STEERING])
+
+
+def _filter_steering(folder: str, names: Collection[str]) -> Iterator[str]:
+    for name in names:
+        if name in _STEERING_NAMES or name.endswith(_STEERING_ENDINGS):
+            yield name
+    for path in _STEERING_PATHS:
+        if path.partition("/")[0] in names and os.path.lexists(f"{folder}/{path}"):
+            yield path
 
 
 def _list_settings(git: str, *, is_folder: bool) -> list[str]:

@@ -15,7 +15,6 @@ from hermes.tools._edit.replace import EditResult, replace_text
 from hermes.tools._edit.syntax import find_syntax_error
 from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
 from hermes.tools._edit.v4a import Change, apply_hunks
-from hermes.tools._files.boundary import explain_influence
 from hermes.tools._files.paths import (
     check_access,
     describe_missing,
@@ -179,11 +178,8 @@ class FileChanges:
             )
         return text
 
-    def list_influences(self) -> list[str]:
-        """The changes that a person must see before they are written, and why."""
-        paths = [file.path for file in self._files.values() if file.after != file.before]
-        changed = ((path, explain_influence(path, self._workspace)) for path in paths)
-        return [f"it changes {path}: {reason}" for path, reason in changed if reason]
+    def list_changed_paths(self) -> list[Path]:
+        return [file.path for file in self._files.values() if file.after != file.before]
 
     def _list_shown(self) -> list[_FileState]:
         """The changed files, without those that are only moved away."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hermes.core.errors import ToolError
@@ -36,24 +37,55 @@ def may_read(path: Path, workspace: Workspace) -> bool:
 
 
 def explain_influence(path: Path, workspace: Workspace) -> str:
-    """Why a person must see a change to this real path; empty: nobody must. Outside the workspace
-    every write needs approval anyway."""
-    root = find_real_path(workspace.cwd)
-    if not path.is_relative_to(root):
-        return ""
+    """Why a person must see a change to this real path; empty: nobody must."""
     from hermes.exec import path_rules
     from hermes.exec.sandbox.planted_files import find_git_references
 
-    user_home = find_user_home(workspace)
-    if reason := path_rules.explain_influence(path, root, user_home):
+    root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
+    reason = path_rules.explain_influence(path, root, user_home)
+    if reason or not path.is_relative_to(root):
         return reason
     led = find_git_references(root, user_home)
     return "git's settings refer to it" if any(path.is_relative_to(p) for p in led) else ""
 
 
-async def require_agreement(reasons: Iterable[str], diff: str, ctx: ToolContext) -> None:
-    """Raise ToolError unless the user agrees to a change that programs outside act upon."""
-    await _require_approval("; ".join(reasons), FileAccess(diff=diff), ctx)
+async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, reads: bool) -> None:
+    """Raise ToolError unless those of these real paths that are outside the workspace may be
+    written. Nobody is asked about what cannot be written anyway. `reads`: the result would tell
+    what is in the files."""
+    root = find_real_path(ctx.workspace.cwd)
+    outside = [path for path in paths if not path.is_relative_to(root)]
+    for path in outside:
+        check_access(path, ctx.workspace, write=True)
+        _check_permission(path)
+    shown = [path for path in outside if explain_influence(path, ctx.workspace)]
+    for path in shown if reads else ():
+        await require_readable(path, ctx)
+    if plain := [str(path) for path in outside if path not in shown]:
+        reason = f"it writes {', '.join(plain)}, outside the working folder"
+        await _require_approval(reason, FileAccess(writes=True), ctx)
+
+
+async def require_agreement(
+    paths: Iterable[Path], show_diff: Callable[[], str], ctx: ToolContext
+) -> None:
+    """Raise ToolError unless the user has seen and agreed to what programs outside act upon."""
+    influences = ((path, explain_influence(path, ctx.workspace)) for path in paths)
+    if reasons := [f"it changes {path}: {reason}" for path, reason in influences if reason]:
+        access = FileAccess(diff=await asyncio.to_thread(show_diff), writes=True)
+        await _require_approval("; ".join(reasons), access, ctx)
+
+
+def _check_permission(path: Path) -> None:
+    """Raise ToolError when the operating system refuses the write, whoever allows it."""
+    folder = path.parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ToolError(
+            f"Cannot write {path}: this user has no permission to write in {folder}. Nothing was "
+            "changed, and nobody was asked. Choose another path, or tell the user."
+        )
 
 
 async def _require_approval(reason: str, access: FileAccess, ctx: ToolContext) -> None:

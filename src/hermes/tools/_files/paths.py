@@ -35,8 +35,9 @@ def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
     """Raise ToolError when file tools may not read (or write) this real path, whoever allows it."""
     from hermes.exec.path_rules import explain_denial
 
+    home = find_user_home(workspace)
     reason = _explain_own_home(path, workspace, write=write)
-    if reason := reason or explain_denial(path, find_user_home(workspace), write=write):
+    if reason := reason or explain_denial(path, home, write=write, shown=True):
         verb = "write" if write else "read"
         raise ToolError(
             f"Denied: file tools may not {verb} {path}: {reason}. Do not try another way; "
