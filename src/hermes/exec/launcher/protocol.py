@@ -8,7 +8,8 @@ FRAME = struct.Struct("!cii")
 STARTED = b"S"
 """(pid, 0)"""
 FAILED = b"F"
-"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
+"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record; or the next)"""
+GRANT_REPLACED = 4
 ENDED = b"E"
 """(exit status or minus the signal, number of processes left behind). The supervisor closes the
 connection after the last of those has ended."""
@@ -43,6 +44,15 @@ STATUS_FD = 60
 """Descriptor on which bubblewrap reports that the command has started, and how it ended."""
 FIRST_FILE_FD = 61
 """First of the descriptors with the contents of `memory_files`."""
+
+
+SESSION_FOLDER = "/sys/kernel"
+"""Where the mount namespace of a session has its private files: a folder that no command can rename
+or replace, and none needs."""
+TMP_FOLDER = f"{SESSION_FOLDER}/tmp"
+"""The /tmp of the commands."""
+GRANTED_FOLDER = f"{SESSION_FOLDER}/granted"
+"""The paths that a person granted to a command, by their number."""
 
 
 class BackgroundPlan(TypedDict):
@@ -85,6 +95,11 @@ class SetupInstructions(TypedDict, total=False):
     covered_links: list[bytes]
     """Protected symbolic links, covered by a mount of their target so that nobody can replace
     them."""
+    granted: list[bytes]
+    """Paths that must be what a person granted: without any link on the way."""
+    tmp: tuple[int, list[bytes]]
+    """The most bytes in the session's /tmp, and the names there that hold what is mounted for the
+    command."""
     private_copies: list[bytes]
     """Folders covered by overlays: what the command writes there vanishes with it."""
     copy_bytes: int

@@ -25,7 +25,7 @@ from hermes.exec.launcher.file_broker import (
 )
 from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
 from hermes.exec.launcher.process_tree import list_descendants, list_processes
-from hermes.exec.launcher.session_network import open_diagnosis
+from hermes.exec.launcher.session_namespaces import open_diagnosis
 
 SOCKET_CALLS: dict[str, tuple[int, int]] = {
     "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),

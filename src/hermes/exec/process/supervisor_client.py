@@ -7,7 +7,16 @@ import socket
 from collections import deque
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, LIMITED, OPERATION, STARTED
+from hermes.exec.launcher.protocol import (
+    ANSWER,
+    ENDED,
+    FAILED,
+    FRAME,
+    GRANT_REPLACED,
+    LIMITED,
+    OPERATION,
+    STARTED,
+)
 
 _ANSWER_SECONDS = 10
 """Seconds to wait for an answer; a supervisor has little else to do."""
@@ -123,5 +132,7 @@ class SupervisorConnection:
 
 
 def _explain_failure(number: int, at_fault: int) -> str:
+    if at_fault == GRANT_REPLACED:
+        return "A path was replaced after it was approved."
     what = ("shell", "working directory", "sandbox", "folder for its record")[at_fault]
     return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
@@ -77,8 +77,11 @@ class SandboxPolicy(Struct, frozen=True):
     machine's loopback, with credentials (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside something hidden."""
+    granted: tuple[Path, ...] = ()
+    """Real paths outside the workspace that a person lets it read. If one is replaced by a link,
+    nothing is run."""
     writable: tuple[Path, ...] = ()
-    """Existing files and folders outside the workspace that it may change."""
+    """The same for those that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
     """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
@@ -88,12 +91,13 @@ class SandboxPolicy(Struct, frozen=True):
     """Folders outside the workspace that can be read. In a sandbox with namespaces a command may
     change them for itself; nobody else sees that."""
     home_links: tuple[tuple[str, Path], ...] = ()
-    """Names in a home, and the paths there that stay visible: where a command gets another home,
+    """Names in a home, and the visible paths that they lead to: where a command gets another home,
     links lead to them."""
 
     def allows_reading(self, path: Path) -> bool:
         """Whether this real path can be read. The innermost path that names it decides."""
-        shown = (self.workspace, *self.readable, *self.visible, *self.caches, *self.writable)
+        shown = (self.workspace, *self.readable, *self.visible, *self.caches)
+        shown += (*self.granted, *self.writable)
         return 0 < _measure_depth(path, shown) >= _measure_depth(path, self.hidden)
 
 
@@ -169,6 +173,37 @@ def build_policy(
         caches=(*caches, *renewable),
         home_links=tuple((p[len(str(user_home)) + 1 :], Path(p)) for p in dict.fromkeys(links)),
     )
+
+
+def add_grants(
+    policy: SandboxPolicy, user_home: Path, *, read: Iterable[Path], write: Iterable[Path]
+) -> SandboxPolicy:
+    """The policy with these real paths, and the names in the home that lead to them."""
+    granted, writable = tuple(read), tuple(write)
+    links = dict(policy.home_links)
+    home = _resolve_path(user_home)
+    for path in (*granted, *writable):
+        if path.is_relative_to(home):
+            links[str(path.relative_to(home))] = path
+    if granted or writable:
+        links |= _list_links_to((*granted, *writable), home)
+    outer = {name for name in links if not any(str(p) in links for p in Path(name).parents)}
+    return structs.replace(
+        policy,
+        granted=granted,
+        writable=writable,
+        home_links=tuple((name, path) for name, path in links.items() if name in outer),
+    )
+
+
+def _list_links_to(paths: Collection[Path], home: Path) -> Iterator[tuple[str, Path]]:
+    """The links at the top of a home that lead to one of these paths, or below it."""
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                target = _resolve_path(Path(entry.path))
+                if any(target.is_relative_to(path) for path in paths):
+                    yield entry.name, target
 
 
 def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write: bool) -> str:
