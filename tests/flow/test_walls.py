@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hermes.app.agents import Options
+from hermes.exec import sandbox_probe
+from hermes.exec.process.local import stop_left_running
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -32,8 +34,8 @@ ASK = Options()
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({}, ["write to the working directory and /tmp only", "have no network", "escalate"]),
-        ({"sandbox": {"mode": "read-only"}}, ["write to /tmp only", "have no network"]),
+        ({}, ["write to the working directory and {tmp} only", "have no network", "escalate"]),
+        ({"sandbox": {"mode": "read-only"}}, ["write to {tmp} only", "have no network"]),
         ({"sandbox": {"network": {"allow": ["packages", "a.example"]}}},
          ["can reach a.example only"]),
         ({"sandbox": {"network": {"allow": ["packages"]}}}, ["network, except package managers"]),
@@ -42,13 +44,38 @@ ASK = Options()
     ids=str,
 )  # fmt: skip
 async def test_the_model_is_told_what_commands_may_do(
-    tmp_path: Path, config: dict[str, Any], said: list[str]
+    tmp_path: Path, tier: SandboxTier, config: dict[str, Any], said: list[str]
 ) -> None:
+    tmp = "/tmp" if tier.level == 1 else "$TMPDIR (new for each command)"
     async with rig(tmp_path, [say("hi")], options=ASK, config=config) as r:
         await r.turn()
         system = r.session.transcript.meta.system
-    assert all(text in system for text in said)
+    assert all(text.format(tmp=tmp) in system for text in said)
     assert ("sandbox" in system) is bool(said)
+
+
+async def test_without_any_sandbox_the_model_is_told_of_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_probe, "_known_tier", SandboxTier(3, "none"))
+    async with rig(tmp_path, [say("hi")], options=ASK) as r:
+        await r.turn()
+        assert "Commands run in" not in r.session.transcript.meta.system
+
+
+async def test_what_the_last_probe_found_is_said_without_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a process that has not probed yet, and where the result is not certain any more."""
+    monkeypatch.setattr(sandbox_probe, "_known_tier", None)
+    monkeypatch.setattr(sandbox_probe, "list_candidates", list)
+    for found in ("Commands run in", "$TMPDIR"):
+        async with rig(tmp_path, [say("hi")], options=ASK) as r:
+            await r.turn()
+            assert (found in r.session.transcript.meta.system) is (found == "$TMPDIR")
+            (record,) = r.home.path.rglob("sandbox.json")
+            record.write_text(record.read_text().replace('"last":3', '"last":2'))
+        monkeypatch.setattr(sandbox_probe, "_known_tier", None)
 
 
 async def run_one(tmp_path: Path, text: str, **more: Any) -> str:
@@ -180,3 +207,35 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
         f'it wants to write to {there}. The model\'s reason is "the user wants it there"'
     )
     assert (there / "made").read_text() == "x\n"
+
+
+async def test_a_nested_repository_gets_no_note(tmp_path: Path, tier: SandboxTier) -> None:
+    result = await run_one(tmp_path, "git init -q nested && ls -A nested")
+    assert result == ".git"
+
+
+async def test_what_ends_with_a_command_is_said(
+    tmp_path: Path, tier: SandboxTier, mark: str
+) -> None:
+    result = await run_one(tmp_path, f"sleep {mark} 60 & (setsid sleep {mark} &); echo started")
+    if tier.level == 1:
+        said = "2 process(es) that it had started were ended with it"
+        assert said in result and "background: true" in result
+    else:
+        assert "2 background process(es) still running" in result
+        await stop_left_running()
+    assert await run_one(tmp_path, "echo a | cat; (echo b); wait") == "a\nb"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["git commit --allow-empty", "git commit -q --allow-empty -m x; git rebase -i --root"],
+)
+async def test_an_editor_that_nobody_could_use_fails_at_once(
+    tmp_path: Path, tier: SandboxTier, text: str
+) -> None:
+    begin = "git init -q nested && cd nested && git config user.name x && git config user.email x"
+    result = await run_one(tmp_path, f"{begin} && {text}")
+    assert "No editor can be opened here" in result and "timed out" not in result, result
+    result = await run_one(tmp_path, f"cd nested && git -c core.editor=true {text[4:]} -m y; :")
+    assert "No editor" not in result

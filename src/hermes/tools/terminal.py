@@ -33,6 +33,14 @@ LIMIT = 40_000
 """Bytes of output a model is shown."""
 MAX_TIMEOUT = 3600.0
 _PROGRESS_EVERY = 0.2
+_NO_EDITOR = dict.fromkeys(
+    ("EDITOR", "VISUAL"),
+    "echo 'No editor can be opened here, because nobody can type into this command. Give the text "
+    "in the command (git commit -m), name a program in GIT_EDITOR or GIT_SEQUENCE_EDITOR, or use "
+    "pty with background, and process to type.' >&2; false",
+)
+"""What programs run where they would wait for a person who edits a file. Not GIT_EDITOR: it would
+win over `git -c core.editor=true`."""
 
 
 class Params(Struct, frozen=True):
@@ -71,6 +79,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     env = ctx.workspace.child_env
     if walls is not None and not walls.network:
         env = OFFLINE_ENVIRONMENT | env
+    if not p.pty and backend is None:
+        env = env | _NO_EDITOR
     session = ctx.session_id if walls else ""
     command = CommandSpec(
         p.command, folder, env, timeout, walls, tier, pty=bool(p.pty), session=session
@@ -137,6 +147,11 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
         refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
         notes += explain_walls(text, command, ctx.workspace.home, refused)
+    if outcome.stopped:
+        notes.append(
+            f"[{outcome.stopped} process(es) that it had started were ended with it; to keep a "
+            "server running: background: true]"
+        )
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(

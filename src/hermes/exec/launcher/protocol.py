@@ -15,6 +15,8 @@ ENDED = b"E"
 connection after the last of those has ended."""
 LIMITED = b"L"
 """Before ENDED: (processes killed for want of memory, processes that could not be started)"""
+STOPPED = b"P"
+"""Before ENDED: (number of processes that were ended with the command, 0)"""
 SESSION_SIZE = 16
 """From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")
@@ -40,6 +42,7 @@ EndCause: TypeAlias = Literal["", "killed", "agent", "sandbox"]
 """Why a command ended: by itself, on request, with the agent; or the sandbox kept it from
 starting."""
 
+STATUS_OPTION = "--json-status-fd"
 STATUS_FD = 60
 """Descriptor on which bubblewrap reports that the command has started, and how it ended."""
 FIRST_FILE_FD = 61
@@ -51,6 +54,8 @@ SESSION_FOLDER = "/sys/kernel"
 or replace, and none needs."""
 TMP_FOLDER = f"{SESSION_FOLDER}/tmp"
 """The /tmp of the commands."""
+PROXY_SOCKET = "/run/egress.sock"
+"""Where a command in namespaces finds the socket of the egress proxy."""
 GRANTED_FOLDER = f"{SESSION_FOLDER}/granted"
 """The paths that a person granted to a command, by their number."""
 

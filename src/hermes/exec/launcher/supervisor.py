@@ -29,7 +29,10 @@ from hermes.exec.launcher.protocol import (
     GRANT_REPLACED,
     HEADER,
     LIMITED,
+    PROXY_SOCKET,
     STARTED,
+    STATUS_OPTION,
+    STOPPED,
     SetupInstructions,
 )
 from hermes.exec.launcher.session_namespaces import GrantReplaced
@@ -209,13 +212,30 @@ def _report_end(
             background.record_end(status, why="sandbox")
         send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
         return
-    left = 0 if none_left or setup.is_wrapped else len(list_descendants(os.getpid()))
+    left = [] if none_left else list_descendants(os.getpid())
+    stopped = 0
+    if setup.is_wrapped:
+        stopped = sum(map(_belongs_to_command, left)) if len(left) > 1 else 0
+        send_signals(left, force=True)
+        left = []
     if background:
-        background.report_end(status, left)
+        background.report_end(status, len(left))
     else:
+        if stopped:
+            send_frame(control, FRAME.pack(STOPPED, stopped, 0))
         if any(hits := setup.count_limit_hits()):
             send_frame(control, FRAME.pack(LIMITED, *hits))
-        send_frame(control, FRAME.pack(ENDED, status, left))
+        send_frame(control, FRAME.pack(ENDED, status, len(left)))
+
+
+def _belongs_to_command(pid: int) -> bool:
+    """Whether a process in namespaces is neither bubblewrap's nor the relay to the proxy."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    return words[1:2] != [STATUS_OPTION.encode()] and PROXY_SOCKET.encode() not in words
 
 
 def _signal_descendants(main: int, signalled: set[int], *, force: bool) -> None:

@@ -42,6 +42,8 @@ class CommandResult(Struct, frozen=True):
     """Processes it left running in the background; they end with the agent."""
     limit_hits: tuple[int, int] = (0, 0)
     """Processes killed for want of memory, and those that could not be started."""
+    stopped: int = 0
+    """Processes it had started that were ended with it, as always in namespaces."""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -82,7 +84,8 @@ async def run_command(
             await child.start(request, command)
             status, left = await asyncio.shield(child.connection.ended)
         await child.await_last_output()
-        return CommandResult(status, left, child.connection.limit_hits)
+        connection = child.connection
+        return CommandResult(status, left, connection.limit_hits, connection.stopped)
     except TimeoutError:
         return CommandResult(None)
     except OSError as error:

@@ -16,6 +16,7 @@ from hermes.exec.launcher.protocol import (
     LIMITED,
     OPERATION,
     STARTED,
+    STOPPED,
 )
 
 _ANSWER_SECONDS = 10
@@ -39,6 +40,8 @@ class SupervisorConnection:
         """The exit status, and the number of processes left running."""
         self.limit_hits = (0, 0)
         """Processes killed for want of memory, and those that could not be started."""
+        self.stopped = 0
+        """Processes that were ended with the command."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
@@ -107,6 +110,8 @@ class SupervisorConnection:
             self.started.set_result(None)
         elif kind == LIMITED:
             self.limit_hits = (first, second)
+        elif kind == STOPPED:
+            self.stopped = first
         elif kind == ENDED and not self.ended.done():
             self.ended.set_result((first, second))
         elif kind == FAILED and not self.ended.done():

@@ -13,7 +13,9 @@ from hermes.exec.launcher.placeholders import is_bare_repository
 from hermes.exec.launcher.protocol import (
     FIRST_FILE_FD,
     GRANTED_FOLDER,
+    PROXY_SOCKET,
     STATUS_FD,
+    STATUS_OPTION,
     TMP_FOLDER,
     SetupInstructions,
 )
@@ -28,14 +30,13 @@ MountKind: TypeAlias = Literal[
     "scratch", "session", "hide", "mask", "empty", "write", "read", "link"
 ]  # fmt: skip
 _TMP = "/tmp"
-_PROXY = "/run/egress.sock"
 _NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
 _SCRATCH_FOLDERS = ("/run", "/var/tmp")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
     --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try --disable-userns
-    --cap-drop ALL --die-with-parent --new-session --proc /proc --dev /dev
+    --cap-drop ALL --new-session --proc /proc --dev /dev
 """.split()
 
 
@@ -54,7 +55,7 @@ def plan_launch(
     inside = dict(env)
     command = list(argv)
     if policy.network:
-        command, proxies = wrap_in_relay(command, policy.network, _PROXY)
+        command, proxies = wrap_in_relay(command, policy.network, PROXY_SOCKET)
         inside |= proxies
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
@@ -95,7 +96,7 @@ def plan_launch(
         "memory_files": files,
         "wrapped": True,
     }
-    fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
+    fixed = [STATUS_OPTION, str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
 
@@ -149,7 +150,7 @@ def _plan_mounts(
     included = (p for p in guards.link_placeholders if not p.endswith(_NAMES_AT_HOME))
     mounts |= dict.fromkeys(included, "empty")
     if policy.network:
-        mounts[_PROXY] = "read"
+        mounts[PROXY_SOCKET] = "read"
     return mounts | dict.fromkeys(map(str, policy.writable), "write")
 
 
@@ -157,7 +158,7 @@ def _find_sources(policy: SandboxPolicy) -> dict[str, str]:
     """Path -> where bubblewrap finds what is mounted there, if not at the path itself."""
     granted = enumerate(map(str, (*policy.granted, *policy.writable)))
     return (
-        {_TMP: TMP_FOLDER, _PROXY: os.path.realpath(policy.network)}
+        {_TMP: TMP_FOLDER, PROXY_SOCKET: os.path.realpath(policy.network)}
         | {path: f"{GRANTED_FOLDER}/{number}" for number, path in granted}
         | {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
     )
