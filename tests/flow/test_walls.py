@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,26 @@ async def test_no_network_is_an_immediate_error_that_says_so(
     assert "escalate {network: [hosts], why}" in result or "not found" in result
 
 
+async def test_a_refused_address_is_named(tmp_path: Path, tier: SandboxTier) -> None:
+    """Whatever the program says about it, and if it says nothing."""
+    for address in ("192.0.2.1", "2001:db8::1"):
+        code = f"import socket; socket.create_connection(({address!r}, 443), 5)"
+        result = await run_one(tmp_path, f'python3 -c "{code}" 2>/dev/null')
+        assert f"[the sandbox has no network (refused: {address}:443); to ask" in result, result
+
+
+async def test_a_port_of_another_program_is_a_wall_and_a_free_one_is_not(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # it does not listen
+        for sock, said in ((other, True), (free, False)):
+            port = sock.getsockname()[1]
+            result = await run_one(tmp_path, f"echo x > /dev/tcp/127.0.0.1/{port}")
+            assert (f"[the sandbox refused port {port}, which" in result) is said, result
+            assert "no network" not in result
+
+
 async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
     async with site() as (port, _), site() as (other, foreign):
         steps = [call(command(f"touch sub/x; {fetch(other)}; exit 1")), say("done")]
@@ -185,6 +206,7 @@ async def test_other_failures_are_not_blamed_on_the_sandbox(
         "echo x > missing/x",
         "echo /bin/bash: line 1: x: Permission denied; false",
         "echo FileNotFoundError: x; false",
+        "echo curl: Could not resolve host: example.org; false",
     ):
         assert "the sandbox" not in await run_one(tmp_path, text)
 

@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from hermes.exec.launcher.protocol import RefusedAddress
     from hermes.exec.process.local import CommandSpec
     from hermes.tools._services import RefusedHost
 
-_NO_NETWORK = re.compile(
-    r"could not resolve host|name resolution|name or service not known|network is unreachable"
-    r"|getaddrinfo|\bEAI_AGAIN\b|\bENOTFOUND\b|dial tcp: lookup|failed to lookup address|dns error"
-    r"|nodename nor servname|(?:socket|connect\w*|urlopen).{0,80}operation not permitted",
-    re.IGNORECASE,
-)
 _DENIED = re.compile(
     r"read-only file system|permission denied|no such file or directory", re.IGNORECASE
 )
@@ -32,21 +27,43 @@ _KERNEL = (("proc",), ("sys",), ("dev",))
 
 
 def explain_walls(
-    text: str, command: CommandSpec, home: Path, refused: Collection[RefusedHost]
+    text: str,
+    command: CommandSpec,
+    home: Path,
+    refused: Collection[RefusedHost],
+    connections: Collection[RefusedAddress],
 ) -> Iterator[str]:
     """Notes about the walls that a command with this output ran into; `refused` is what the proxy
-    refused meanwhile. The policy decides what was a wall; the output only says where to look."""
+    refused meanwhile, `connections` what the sandbox did. The policy decides what was a wall; the
+    output only says where to look."""
     policy = command.policy
     if policy is None:
         return
     said = f"{command.text}\n{text}"
     for host in dict.fromkeys(f"{r.host}:{r.port}" for r in refused if r.host in said):
         yield f"[the sandbox refused {host}; to ask the user: escalate {{network: [{host}], why}}]"
-    if not policy.network and _NO_NETWORK.search(text):
-        yield "[the sandbox has no network; to ask the user: escalate {network: [hosts], why}]"
+    yield from _explain_connections(connections, online=bool(policy.network))
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
         yield f"[the sandbox {_GIT_SETTINGS}; to ask the user: escalate {{unconfined: true, why}}]"
     yield from _explain_path(text, command, home)
+
+
+def _explain_connections(connections: Collection[RefusedAddress], *, online: bool) -> Iterator[str]:
+    """Notes about connections that were refused; those to name servers count without any network
+    only, because a proxy resolves names itself."""
+    local = [c for c in connections if c.host.startswith("127.") or c.host == "::1"]
+    remote = [c for c in connections if c not in local]
+    ask = "to ask the user: escalate"
+    for _, port in local[:1]:
+        owner = "is of a program outside"
+        yield f"[the sandbox refused port {port}, which {owner}; {ask} {{unconfined: true, why}}]"
+    named = ", ".join(f"{host}:{port}" for host, port in remote if host)
+    if remote and not online:
+        what = f"no network (refused: {named})" if named else "no network"
+        yield f"[the sandbox has {what}; {ask} {{network: [hosts], why}}]"
+    elif named:
+        way = "only programs that use the proxy get out"
+        yield f"[the sandbox refused {named}: {way}; {ask} {{unconfined: true, why}}]"
 
 
 def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:

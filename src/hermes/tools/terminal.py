@@ -146,7 +146,7 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes += describe_hits(outcome.limit_hits)
     if outcome.status != 0 and command.tier is not None and command.tier.level < 3:
         refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
-        notes += explain_walls(text, command, ctx.workspace.home, refused)
+        notes += explain_walls(text, command, ctx.workspace.home, refused, outcome.refused)
     if outcome.stopped:
         notes.append(
             f"[{outcome.stopped} process(es) that it had started were ended with it; to keep a "

@@ -23,7 +23,12 @@ from hermes.exec.launcher.placeholders import (
     release_links,
     release_name,
 )
-from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
+from hermes.exec.launcher.protocol import (
+    FIRST_FILE_FD,
+    STATUS_FD,
+    RefusedAddress,
+    SetupInstructions,
+)
 from hermes.exec.launcher.session_namespaces import (
     bind_granted,
     create_namespaces,
@@ -70,6 +75,7 @@ class ChildSetup:
         self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
+        self._grants: syscall_broker.BrokerGrants | None = None
 
     @property
     def is_wrapped(self) -> bool:
@@ -166,9 +172,14 @@ class ChildSetup:
 
     def answer_syscall(self) -> None:
         """Answer one request of the seccomp filter."""
+        assert self._grants
         if not syscall_broker.answer_request(self.listener, self._grants):
             os.close(self.listener)
             self.listener = -1
+
+    def list_refused(self) -> list[RefusedAddress]:
+        """Where the command could not connect to because of the sandbox."""
+        return self._grants.sockets.refused if self._grants else []
 
     def failed_to_start(self, status: int) -> bool:
         """Whether bubblewrap ended with this status because it could not start the command."""

@@ -1,7 +1,7 @@
 """What the agent and its launcher tell each other: messages, instructions, names of files."""
 
 import struct
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 FRAME = struct.Struct("!cii")
 """From supervisor to agent: one of the kinds below and two numbers."""
@@ -17,6 +17,9 @@ LIMITED = b"L"
 """Before ENDED: (processes killed for want of memory, processes that could not be started)"""
 STOPPED = b"P"
 """Before ENDED: (number of processes that were ended with the command, 0)"""
+REFUSED = b"R"
+"""Before ENDED: (number of bytes that follow, 0), then a line for each connection that the sandbox
+refused: address and port."""
 SESSION_SIZE = 16
 """From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")
@@ -58,6 +61,14 @@ PROXY_SOCKET = "/run/egress.sock"
 """Where a command in namespaces finds the socket of the egress proxy."""
 GRANTED_FOLDER = f"{SESSION_FOLDER}/granted"
 """The paths that a person granted to a command, by their number."""
+
+
+class RefusedAddress(NamedTuple):
+    """Where a command wanted to connect to and could not, because of the sandbox."""
+
+    host: str
+    """An IP address; empty: that of a name server."""
+    port: int
 
 
 class BackgroundPlan(TypedDict):

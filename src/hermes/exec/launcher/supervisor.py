@@ -30,6 +30,7 @@ from hermes.exec.launcher.protocol import (
     HEADER,
     LIMITED,
     PROXY_SOCKET,
+    REFUSED,
     STARTED,
     STATUS_OPTION,
     STOPPED,
@@ -221,6 +222,9 @@ def _report_end(
     if background:
         background.report_end(status, len(left))
     else:
+        lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
+        if lines:
+            send_frame(control, FRAME.pack(REFUSED, len(lines), 0) + lines)
         if stopped:
             send_frame(control, FRAME.pack(STOPPED, stopped, 0))
         if any(hits := setup.count_limit_hits()):

@@ -15,7 +15,13 @@ from typing import Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import GRACE_SECONDS, HEADER, SESSION_SIZE, SetupInstructions
+from hermes.exec.launcher.protocol import (
+    GRACE_SECONDS,
+    HEADER,
+    SESSION_SIZE,
+    RefusedAddress,
+    SetupInstructions,
+)
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
@@ -44,6 +50,8 @@ class CommandResult(Struct, frozen=True):
     """Processes killed for want of memory, and those that could not be started."""
     stopped: int = 0
     """Processes it had started that were ended with it, as always in namespaces."""
+    refused: tuple[RefusedAddress, ...] = ()
+    """Where it could not connect to because of the sandbox."""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -84,8 +92,8 @@ async def run_command(
             await child.start(request, command)
             status, left = await asyncio.shield(child.connection.ended)
         await child.await_last_output()
-        connection = child.connection
-        return CommandResult(status, left, connection.limit_hits, connection.stopped)
+        report = child.connection
+        return CommandResult(status, left, report.limit_hits, report.stopped, report.refused)
     except TimeoutError:
         return CommandResult(None)
     except OSError as error:

@@ -15,8 +15,10 @@ from hermes.exec.launcher.protocol import (
     GRANT_REPLACED,
     LIMITED,
     OPERATION,
+    REFUSED,
     STARTED,
     STOPPED,
+    RefusedAddress,
 )
 
 _ANSWER_SECONDS = 10
@@ -42,6 +44,8 @@ class SupervisorConnection:
         """Processes killed for want of memory, and those that could not be started."""
         self.stopped = 0
         """Processes that were ended with the command."""
+        self.refused: tuple[RefusedAddress, ...] = ()
+        """Where it could not connect to because of the sandbox."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
@@ -100,8 +104,14 @@ class SupervisorConnection:
         self._frames += data
         while len(self._frames) >= FRAME.size:
             kind, first, second = FRAME.unpack_from(self._frames)
-            self._frames = self._frames[FRAME.size :]
-            self._on_report(kind, first, second)
+            end = FRAME.size + (first if kind == REFUSED else 0)
+            if len(self._frames) < end:
+                break
+            body, self._frames = self._frames[FRAME.size : end], self._frames[end:]
+            if kind == REFUSED:
+                self.refused = tuple(map(_parse_refusal, body.decode().split("\n")))
+            else:
+                self._on_report(kind, first, second)
         if not data:
             self._on_hang_up()
 
@@ -134,6 +144,11 @@ class SupervisorConnection:
                 answer.exception()
         self._answers.clear()
         self.closed.set_result(None)
+
+
+def _parse_refusal(line: str) -> RefusedAddress:
+    host, _, port = line.partition(" ")
+    return RefusedAddress(host, int(port))
 
 
 def _explain_failure(number: int, at_fault: int) -> str:
