@@ -14,7 +14,7 @@ from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.path_rules import find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
-from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE
+from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
@@ -24,6 +24,11 @@ _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 _KEYS_IN_HOME = (*list_names("hide", scope="anywhere"), *list_names("hide", scope="home"))
+_KEYS_AMONG_TOOLS = [
+    key
+    for key in _KEYS_IN_HOME
+    if any(key.startswith(f"{tool}/") for tool in (*PROGRAMS, *CACHES, *RENEWABLE))
+]
 _KEYS_OF_ROOT = list_names("hide", scope="root")
 SYSTEM_PATHS = tuple(
     Path(path)
@@ -148,8 +153,8 @@ def build_policy(
         for home in (user_home, *_HOME_FOLDERS)
         if home.is_dir() and not home.is_relative_to(workspace) and not _is_system_folder(home)
     ]
-    if user_home not in hidden:
-        hidden += _list_existing(user_home, (*_KEYS_IN_HOME, ".hermes"))
+    keys = _KEYS_AMONG_TOOLS if user_home in hidden else (*_KEYS_IN_HOME, ".hermes")
+    hidden += (*_list_existing(user_home, keys), *_find_versioned_keys(user_home))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
     hidden += _find_private_settings("/etc")
@@ -217,7 +222,8 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     own = (_resolve_path(agent_home), user_home / ".hermes")
     if any(real.is_relative_to(home) or home.is_relative_to(real) for home in own):
         return f"{path} holds the agent's own files"
-    keys = (*_list_existing(user_home, _KEYS_IN_HOME), *_list_existing(Path("/"), _KEYS_OF_ROOT))
+    keys = (*_list_existing(user_home, _KEYS_IN_HOME), *_find_versioned_keys(user_home))
+    keys += tuple(_list_existing(Path("/"), _KEYS_OF_ROOT))
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
     return ""
@@ -265,6 +271,13 @@ def _list_links(path: str, caches: Collection[str], renewable: Collection[str]) 
         for entry in entries:
             if path not in caches or entry.is_dir():  # files there are locks and marks
                 yield from _list_links(entry.path, caches, renewable)
+
+
+def _find_versioned_keys(home: Path) -> Iterator[Path]:
+    for pattern in VERSIONED_CREDENTIALS:
+        folder, _, below = pattern.partition("/*/")
+        with suppress(OSError), os.scandir(home / folder) as versions:
+            yield from _list_existing(home / folder, [f"{v.name}/{below}" for v in versions])
 
 
 def _list_existing(folder: Path, names: Iterable[str]) -> list[Path]:
