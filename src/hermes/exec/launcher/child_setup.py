@@ -23,8 +23,10 @@ from hermes.exec.launcher.placeholders import (
     release_links,
     release_name,
 )
+from hermes.exec.launcher.process_tree import list_below, read_command_line, send_signals
 from hermes.exec.launcher.protocol import (
     FIRST_FILE_FD,
+    PROXY_SOCKET,
     STATUS_FD,
     RefusedAddress,
     SetupInstructions,
@@ -74,6 +76,7 @@ class ChildSetup:
         self._has_cgroup_limits = False
         self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
+        self._status_text = b""
         self._channel: tuple[socket.socket, socket.socket] | None = None
         self._grants: syscall_broker.BrokerGrants | None = None
 
@@ -183,11 +186,25 @@ class ChildSetup:
 
     def failed_to_start(self, status: int) -> bool:
         """Whether bubblewrap ended with this status because it could not start the command."""
-        if not self.is_wrapped or status != 1:
-            return False
+        return self.is_wrapped and status == 1 and b'"exit-code"' not in self._read_status()
+
+    def stop_leftovers(self) -> int:
+        """End what the command left running in its namespaces, by ending bubblewrap's process in
+        there, which waits for the others. Returns their number."""
+        found = re.search(rb'"child-pid": *(\d+)', self._read_status())
+        if not found:
+            return 0
+        waiting = int(found[1])
+        words = map(read_command_line, list_below(waiting))
+        stopped = sum(w != [b""] and PROXY_SOCKET.encode() not in w for w in words)
+        send_signals([waiting], force=True)
+        return stopped
+
+    def _read_status(self) -> bytes:
+        """What bubblewrap has reported; called after its end."""
         with contextlib.suppress(BlockingIOError):
-            return b'"exit-code"' not in os.read(self._status[0], 4096)
-        return True
+            self._status_text += os.read(self._status[0], 4096)
+        return self._status_text
 
     def count_limit_hits(self) -> tuple[int, int]:
         """Processes killed for want of memory, and those that could not be started."""

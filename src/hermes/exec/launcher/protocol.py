@@ -45,7 +45,6 @@ EndCause: TypeAlias = Literal["", "killed", "agent", "sandbox"]
 """Why a command ended: by itself, on request, with the agent; or the sandbox kept it from
 starting."""
 
-STATUS_OPTION = "--json-status-fd"
 STATUS_FD = 60
 """Descriptor on which bubblewrap reports that the command has started, and how it ended."""
 FIRST_FILE_FD = 61

@@ -29,10 +29,8 @@ from hermes.exec.launcher.protocol import (
     GRANT_REPLACED,
     HEADER,
     LIMITED,
-    PROXY_SOCKET,
     REFUSED,
     STARTED,
-    STATUS_OPTION,
     STOPPED,
     SetupInstructions,
 )
@@ -213,14 +211,13 @@ def _report_end(
             background.record_end(status, why="sandbox")
         send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
         return
-    left = [] if none_left else list_descendants(os.getpid())
-    stopped = 0
+    left = stopped = 0
     if setup.is_wrapped:
-        stopped = sum(map(_belongs_to_command, left)) if len(left) > 1 else 0
-        send_signals(left, force=True)
-        left = []
+        stopped = 0 if none_left else setup.stop_leftovers()
+    elif not none_left:
+        left = len(list_descendants(os.getpid()))
     if background:
-        background.report_end(status, len(left))
+        background.report_end(status, left)
     else:
         lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
         if lines:
@@ -229,17 +226,7 @@ def _report_end(
             send_frame(control, FRAME.pack(STOPPED, stopped, 0))
         if any(hits := setup.count_limit_hits()):
             send_frame(control, FRAME.pack(LIMITED, *hits))
-        send_frame(control, FRAME.pack(ENDED, status, len(left)))
-
-
-def _belongs_to_command(pid: int) -> bool:
-    """Whether a process in namespaces is neither bubblewrap's nor the relay to the proxy."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
-            words = file.read().split(b"\0")
-    except OSError:
-        return False
-    return words[1:2] != [STATUS_OPTION.encode()] and PROXY_SOCKET.encode() not in words
+        send_frame(control, FRAME.pack(ENDED, status, left))
 
 
 def _signal_descendants(main: int, signalled: set[int], *, force: bool) -> None:

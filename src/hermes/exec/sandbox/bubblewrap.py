@@ -15,7 +15,6 @@ from hermes.exec.launcher.protocol import (
     GRANTED_FOLDER,
     PROXY_SOCKET,
     STATUS_FD,
-    STATUS_OPTION,
     TMP_FOLDER,
     SetupInstructions,
 )
@@ -96,7 +95,7 @@ def plan_launch(
         "memory_files": files,
         "wrapped": True,
     }
-    fixed = [STATUS_OPTION, str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
+    fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
 
