@@ -47,7 +47,7 @@ ASK = Options()
 async def test_the_model_is_told_what_commands_may_do(
     tmp_path: Path, tier: SandboxTier, config: dict[str, Any], said: list[str]
 ) -> None:
-    tmp = "/tmp" if tier.level == 1 else "$TMPDIR (new for each command)"
+    tmp = "a /tmp of their own" if tier.level == 1 else "$TMPDIR (new for each command)"
     async with rig(tmp_path, [say("hi")], options=ASK, config=config) as r:
         await r.turn()
         system = r.session.transcript.meta.system
@@ -234,6 +234,24 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
 async def test_a_nested_repository_gets_no_note(tmp_path: Path, tier: SandboxTier) -> None:
     result = await run_one(tmp_path, "git init -q nested && ls -A nested")
     assert result == ".git"
+
+
+async def test_the_commands_of_a_session_share_a_tmp(tmp_path: Path, tier: SandboxTier) -> None:
+    """With namespaces; else each has the folder that the model is told of."""
+    steps = [
+        call(command('mkdir "${TMPDIR:-/tmp}/made"; echo log > "${TMPDIR:-/tmp}/made/log"')),
+        call(("c2", "terminal", {"command": "cat log; pwd", "workdir": "/tmp/made"})),
+        call(command("echo x > /tmp/x", "c3")),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        await r.turn()
+        first, second, third = await results(r)
+    assert first == "(no output)" and not Path("/tmp/made").exists()
+    if tier.level == 1:
+        assert second == "log\n/tmp/made" and third == "(no output)"
+    else:
+        assert "does not exist; nothing was run" in second and "use $TMPDIR" in third
 
 
 async def test_what_ends_with_a_command_is_said(

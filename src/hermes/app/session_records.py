@@ -49,7 +49,7 @@ async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) 
     level = await recall_level(cache)
     if level == 3:
         return ""
-    own = "/tmp" if level == 1 else "$TMPDIR (new for each command)"
+    own = "a /tmp of their own" if level == 1 else "$TMPDIR (new for each command)"
     folders = own if safety.mode == "read-only" else f"the working directory and {own}"
     hosts = ", ".join(safety.network[:_MAX_HOSTS])
     installing = ", except package managers" if safety.packages and not hosts else ""

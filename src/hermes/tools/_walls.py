@@ -80,6 +80,9 @@ def _explain_path(text: str, command: CommandSpec, home: Path) -> Iterator[str]:
         key = _find_wall(path, wanted, command, missing=denial[0].lower().startswith("no such"))
         if not key:
             continue
+        if wanted == Path("/tmp"):
+            yield "[the sandbox does not let commands write to /tmp; use $TMPDIR]"
+            return
         verb = "hides" if key == "read" else "does not let commands write to"
         if reason := explain_ungrantable(wanted, home, user_home, write=key == "write"):
             yield f"[the sandbox {verb} {path}; this cannot be approved: {reason}]"

@@ -27,7 +27,7 @@ from hermes.tools._walls import explain_walls
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
-    from hermes.exec.sandbox import SandboxPolicy
+    from hermes.exec.sandbox import SandboxPolicy, SandboxTier
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -70,12 +70,11 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError("timeout must be more than 0 seconds.")
     if backend := ctx.services.get(BACKEND):
         await require_confinement(ctx, backend)
-        folder, walls = resolve_folder(p.workdir, backend), None
+        folder, walls, tier = resolve_folder(p.workdir, backend), None, None
     else:
-        folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
-        if walls is not None:
-            _require_visible(folder, walls)
-    tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
+        walls = await policy(ctx)
+        tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
+        folder = _choose_folder(p.workdir, ctx.workspace.cwd, walls, tier)
     env = ctx.workspace.child_env
     if walls is not None and not walls.network:
         env = OFFLINE_ENVIRONMENT | env
@@ -159,6 +158,20 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size, "notes": len(notes)},
         error=outcome.status is None,
     )
+
+
+def _choose_folder(
+    workdir: str | None, cwd: Path, walls: SandboxPolicy | None, tier: SandboxTier | None
+) -> Path:
+    """Where to run; raises ToolError if that is not possible."""
+    if walls and tier and tier.level == 1:
+        inside = Path(os.path.normpath(cwd / (workdir or "")))
+        if inside.is_relative_to("/tmp") and not walls.allows_reading(inside):
+            return inside  # in the session's own /tmp, which we cannot see
+    folder = _folder(workdir, cwd)
+    if walls is not None:
+        _require_visible(folder, walls)
+    return folder
 
 
 def _folder(workdir: str | None, cwd: Path) -> Path:

@@ -136,7 +136,9 @@ def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> by
     instructions = {**(setup or {}), **more, "stdin": stdin, "pty": command.pty}
     if command.placeholders:
         instructions["placeholders"] = [os.fsencode(name) for name in command.placeholders]
-    body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
+    # Bubblewrap changes to the folder inside, where it may be one that we cannot see.
+    cwd = "/" if setup and setup.get("wrapped") else command.cwd
+    body = marshal.dumps((parts, os.fsencode(cwd), names, instructions))
     return HEADER.pack(len(body)) + body
 
 
