@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from hermes.exec.command_policy import CommandRules, judge_command
 from hermes.exec.sandbox_probe import probe_tier
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted
+from tests.kit.processes import until
 from tests.kit.rig import Rig, rig
 
 
@@ -52,10 +54,10 @@ async def r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ri
         yield found
 
 
-async def run(r: Rig, command: str) -> str:
+async def run(r: Rig, command: str, **more: object) -> str:
     """What the model is told; nobody is there who could be asked."""
     r.provider.steps[:] = [
-        call((f"c{len(r.requests)}", "terminal", {"command": command})),
+        call((f"c{len(r.requests)}", "terminal", {"command": command, **more})),
         say("done"),
     ]
     assert (await r.turn(f"turn {len(r.requests)}")).status == "completed"
@@ -188,6 +190,37 @@ async def test_a_new_repository_that_is_odd_is_not_begun(r: Rig) -> None:
     assert "not kept" in told and not (work / ".git").exists()
 
 
+@pytest.mark.parametrize("odd", [False, True], ids=["good", "odd"])
+async def test_a_repository_is_begun_while_another_command_runs(
+    r: Rig, mark: str, odd: bool
+) -> None:
+    """The name that the other command keeps free for nobody becomes the repository, which that
+    command cannot change; if it is not taken over, the name stays taken."""
+    work = r.home.work
+    subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
+    r.home.file("steps.py", "import sys; open('.git/HEAD', 'w').write('x') if sys.argv[1:] else 0")
+    waiting = (
+        "until [ -e go ]; do sleep 0.05; done; touch .git/planted; rm -rf .git; mkdir .git; "
+        f"mv .git away; touch tried; exec sleep {mark}"
+    )
+    await run(r, waiting, background=True)
+    told = await run(
+        r, f"git init -q && git add -A && git commit -qm begun; python3 steps.py {'x' * odd}"
+    )
+    assert ("not kept" in told) is odd, told
+    (work / "go").touch()
+    await until(lambda: (work / "tried").exists())
+    assert not (work / "away").exists() and not (work / ".git" / "planted").exists()
+    if not odd:
+        assert git(work, "log", "--format=%s") == "begun\n"
+    await r.session.close()
+    await r.runtime.background_commands.close()
+    await until(lambda: (work / ".git").exists() is not odd)
+    if not odd:
+        git(work, "fsck", "--strict")
+        assert stat.S_IMODE((work / ".git").stat().st_mode) == 0o755
+
+
 @pytest.mark.parametrize("kind", ["file", "none"])
 async def test_other_repositories_stay_read_only(r: Rig, kind: str) -> None:
     work = r.home.work
@@ -197,4 +230,4 @@ async def test_other_repositories_stay_read_only(r: Rig, kind: str) -> None:
     else:
         subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
     told = await run(r, "git commit -q --allow-empty -m x")
-    assert "read-only for commands here" in told
+    assert "read-only for commands here" in told and "escalate {unconfined: true" in told

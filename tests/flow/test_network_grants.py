@@ -225,7 +225,7 @@ async def test_a_script_has_the_same_network(tmp_path: Path, tier: SandboxTier) 
 
 SOCKET = """
 import os, socket
-found = [os.path.join(d, n) for d, _, names in os.walk("/tmp") for n in names if n.endswith("sock")]
+found = [os.path.join(d, n) for d, _, names in os.walk("/run") for n in names if n.endswith("sock")]
 print(len(found))
 for line in ("CONNECT 127.0.0.1:PORT", "GET http://127.0.0.1:PORT/", "GET file:///etc/passwd",
              "CONNECT 169.254.169.254:80", "CONNECT HOST:22", "GET http://HOST:OK@127.0.0.1:PORT/"):
@@ -247,7 +247,7 @@ async def test_the_proxys_socket_leads_nowhere_else(
         code = SOCKET.replace("PORT", str(other)).replace("HOST", HOST).replace("OK", str(port))
         steps = [
             call(command("touch sub/made; python3 look.py")),
-            call(command("touch sub/x; find /tmp -name '*sock'", "c2")),
+            call(command("touch sub/x; find /tmp /run -name '*sock'", "c2")),
         ]
         steps.append(say("done"))
         async with session(tmp_path, steps, granted(port), look=code) as r:
@@ -261,7 +261,7 @@ async def test_the_proxys_socket_leads_nowhere_else(
 
 async def test_nothing_of_it_is_there_without_a_grant(tmp_path: Path, tier: SandboxTier) -> None:
     steps = [
-        call(command("mkdir -p sub; env | grep -i proxy; find /tmp -name '*sock'")),
+        call(command("mkdir -p sub; env | grep -i proxy; find /tmp /run -name '*sock'")),
         say("done"),
     ]
     env = {"HTTP_PROXY": ""}

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from hermes.app.agents import Options
+from hermes.exec import sandbox_probe
+from hermes.exec.process.local import stop_left_running
 from hermes.exec.sandbox import SandboxTier
 from tests.flow.test_network_grants import (
     HOST,
@@ -33,8 +35,8 @@ ASK = Options()
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({}, ["write to the working directory and /tmp only", "have no network", "escalate"]),
-        ({"sandbox": {"mode": "read-only"}}, ["write to /tmp only", "have no network"]),
+        ({}, ["write to the working directory and {tmp} only", "have no network", "escalate"]),
+        ({"sandbox": {"mode": "read-only"}}, ["write to {tmp} only", "have no network"]),
         ({"sandbox": {"network": {"allow": ["packages", "a.example"]}}},
          ["can reach a.example only"]),
         ({"sandbox": {"network": {"allow": ["packages"]}}}, ["network, except package managers"]),
@@ -43,13 +45,38 @@ ASK = Options()
     ids=str,
 )  # fmt: skip
 async def test_the_model_is_told_what_commands_may_do(
-    tmp_path: Path, config: dict[str, Any], said: list[str]
+    tmp_path: Path, tier: SandboxTier, config: dict[str, Any], said: list[str]
 ) -> None:
+    tmp = "a /tmp of their own" if tier.level == 1 else "$TMPDIR (new for each command)"
     async with rig(tmp_path, [say("hi")], options=ASK, config=config) as r:
         await r.turn()
         system = r.session.transcript.meta.system
-    assert all(text in system for text in said)
+    assert all(text.format(tmp=tmp) in system for text in said)
     assert ("sandbox" in system) is bool(said)
+
+
+async def test_without_any_sandbox_the_model_is_told_of_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_probe, "_known_tier", SandboxTier(3, "none"))
+    async with rig(tmp_path, [say("hi")], options=ASK) as r:
+        await r.turn()
+        assert "Commands run in" not in r.session.transcript.meta.system
+
+
+async def test_what_the_last_probe_found_is_said_without_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a process that has not probed yet, and where the result is not certain any more."""
+    monkeypatch.setattr(sandbox_probe, "_known_tier", None)
+    monkeypatch.setattr(sandbox_probe, "list_candidates", list)
+    for found in ("Commands run in", "$TMPDIR"):
+        async with rig(tmp_path, [say("hi")], options=ASK) as r:
+            await r.turn()
+            assert (found in r.session.transcript.meta.system) is (found == "$TMPDIR")
+            (record,) = r.home.path.rglob("sandbox.json")
+            record.write_text(record.read_text().replace('"last":3', '"last":2'))
+        monkeypatch.setattr(sandbox_probe, "_known_tier", None)
 
 
 async def run_one(tmp_path: Path, text: str, **more: Any) -> str:
@@ -72,6 +99,26 @@ async def test_no_network_is_an_immediate_error_that_says_so(
     result = await run_one(tmp_path, text)
     assert "the sandbox has no network" in result or "not found" in result, result
     assert "escalate {network: [hosts], why}" in result or "not found" in result
+
+
+async def test_a_refused_address_is_named(tmp_path: Path, tier: SandboxTier) -> None:
+    """Whatever the program says about it, and if it says nothing."""
+    for address in ("192.0.2.1", "2001:db8::1"):
+        code = f"import socket; socket.create_connection(({address!r}, 443), 5)"
+        result = await run_one(tmp_path, f'python3 -c "{code}" 2>/dev/null')
+        assert f"[the sandbox has no network (refused: {address}:443); to ask" in result, result
+
+
+async def test_a_port_of_another_program_is_a_wall_and_a_free_one_is_not(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # it does not listen
+        for sock, said in ((other, True), (free, False)):
+            port = sock.getsockname()[1]
+            result = await run_one(tmp_path, f"echo x > /dev/tcp/127.0.0.1/{port}")
+            assert (f"[the sandbox refused port {port}, which" in result) is said, result
+            assert "no network" not in result
 
 
 async def test_a_refused_host_is_named(tmp_path: Path, tier: SandboxTier) -> None:
@@ -222,6 +269,7 @@ async def test_other_failures_are_not_blamed_on_the_sandbox(
         "echo x > missing/x",
         "echo /bin/bash: line 1: x: Permission denied; false",
         "echo FileNotFoundError: x; false",
+        "echo curl: Could not resolve host: example.org; false",
     ):
         assert "the sandbox" not in await run_one(tmp_path, text)
 
@@ -244,3 +292,53 @@ async def test_the_way_from_the_wall_to_the_yes(tmp_path: Path, tier: SandboxTie
         f'it wants to write to {there}. The model\'s reason is "the user wants it there"'
     )
     assert (there / "made").read_text() == "x\n"
+
+
+async def test_a_nested_repository_gets_no_note(tmp_path: Path, tier: SandboxTier) -> None:
+    result = await run_one(tmp_path, "git init -q nested && ls -A nested")
+    assert result == ".git"
+
+
+async def test_the_commands_of_a_session_share_a_tmp(tmp_path: Path, tier: SandboxTier) -> None:
+    """With namespaces; else each has the folder that the model is told of."""
+    steps = [
+        call(command('mkdir "${TMPDIR:-/tmp}/made"; echo log > "${TMPDIR:-/tmp}/made/log"')),
+        call(("c2", "terminal", {"command": "cat log; pwd", "workdir": "/tmp/made"})),
+        call(command("echo x > /tmp/x", "c3")),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        await r.turn()
+        first, second, third = await results(r)
+    assert first == "(no output)" and not Path("/tmp/made").exists()
+    if tier.level == 1:
+        assert second == "log\n/tmp/made" and third == "(no output)"
+    else:
+        assert "does not exist; nothing was run" in second and "use $TMPDIR" in third
+
+
+async def test_what_ends_with_a_command_is_said(
+    tmp_path: Path, tier: SandboxTier, mark: str
+) -> None:
+    result = await run_one(tmp_path, f"sleep {mark} 60 & (setsid sleep {mark} &); echo started")
+    if tier.level == 1:
+        said = "2 process(es) that it had started were ended with it"
+        assert said in result and "background: true" in result
+    else:
+        assert "2 background process(es) still running" in result
+        await stop_left_running()
+    assert await run_one(tmp_path, "echo a | cat; (echo b); wait") == "a\nb"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["git commit --allow-empty", "git commit -q --allow-empty -m x; git rebase -i --root"],
+)
+async def test_an_editor_that_nobody_could_use_fails_at_once(
+    tmp_path: Path, tier: SandboxTier, text: str
+) -> None:
+    begin = "git init -q nested && cd nested && git config user.name x && git config user.email x"
+    result = await run_one(tmp_path, f"{begin} && {text}")
+    assert "No editor can be opened here" in result and "timed out" not in result, result
+    result = await run_one(tmp_path, f"cd nested && git -c core.editor=true {text[4:]} -m y; :")
+    assert "No editor" not in result

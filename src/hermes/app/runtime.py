@@ -146,7 +146,7 @@ class Runtime:
         settings = await self._resolve_settings(options, source, needs_model=needs_model)
         cwd = cwd or Path.cwd()
         if not resume:
-            meta = self._create_meta(settings, cwd, (source, key))
+            meta = await self._create_meta(settings, cwd, (source, key))
             return await self._build_session(meta, cwd, settings)
         found = await find_current_session(self.store, resume)
         if found is None:
@@ -187,7 +187,7 @@ class Runtime:
         settings = await self._resolve_settings(options, source)
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
-        meta = known or self._create_meta(settings, cwd, (source, key), notes=False)
+        meta = known or await self._create_meta(settings, cwd, (source, key), notes=False)
         session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
@@ -247,11 +247,13 @@ class Runtime:
             agent = self.agents.build_agent_without_model(options, source)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
-    def _create_meta(
+    async def _create_meta(
         self, settings: SessionSettings, cwd: Path, owner: tuple[str, str], *, notes: bool = True
     ) -> SessionMeta:
         agent, safety = settings.agent, settings.safety
-        place = self.backends.description or describe_sandbox(safety, agent.tools)
+        place = self.backends.description or await describe_sandbox(
+            safety, agent.tools, paths.cache_folder(self.setup.home)
+        )
         return create_session_meta(self.setup, agent, cwd, owner, place, notes=notes)
 
     async def _build_session(

@@ -23,6 +23,7 @@ from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
 from hermes.core.text import safe_name
 from hermes.exec.process.output_files import OUTPUTS_NAME
+from hermes.exec.tier_record import recall_level
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -40,12 +41,16 @@ def create_session_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-def describe_sandbox(safety: Safety, tools: Collection[str]) -> str:
-    """Two lines for the model: what its commands may write and reach. Empty if they are not
-    confined, and for a small model, which has no room for it."""
+async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) -> str:
+    """Two lines for the model: what its commands may write and reach. Empty if nothing confines
+    them, and for a small model, which has no room for it."""
     if safety.mode == "full-access" or safety.confirms_all or "terminal" not in tools:
         return ""
-    folders = "/tmp" if safety.mode == "read-only" else "the working directory and /tmp"
+    level = await recall_level(cache)
+    if level == 3:
+        return ""
+    own = "a /tmp of their own" if level == 1 else "$TMPDIR (new for each command)"
+    folders = own if safety.mode == "read-only" else f"the working directory and {own}"
     hosts = ", ".join(safety.network[:_MAX_HOSTS])
     installing = ", except package managers" if safety.packages and not hosts else ""
     return (

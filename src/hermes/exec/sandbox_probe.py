@@ -21,6 +21,7 @@ from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.sandbox import seatbelt
 from hermes.exec.sandbox.policy import SandboxPolicy, SandboxTier
 from hermes.exec.sandbox.seccomp import MACHINES, can_broker_sockets
+from hermes.exec.tier_record import TIER_FILE
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,6 @@ BWRAP_PATHS = (
 _LANDLOCK_CREATE = 444
 _PROBE_VERSION = 2
 """Increased when the sandbox changes so much that an earlier result no longer holds."""
-_CACHE_FILE = "sandbox.json"
 _KERNEL_SETTINGS = (
     "/proc/sys/kernel/random/boot_id",
     "/proc/sys/kernel/unprivileged_userns_clone",
@@ -81,6 +81,8 @@ class _CachedTier(Struct):
 
     key: list[str]
     tier: SandboxTier
+    last: int = 0
+    """The level that the last probe found."""
 
 
 async def probe_tier(cache: Path | None = None, *, fresh: bool = False) -> SandboxTier:
@@ -100,9 +102,10 @@ async def probe_tier(cache: Path | None = None, *, fresh: bool = False) -> Sandb
             found = await _find_strongest()
             _known_tier = _warn_if_weaker(found, before)
             if found.level == min((tier.level for tier in list_candidates()), default=3):
-                _save_cached(cache, _CachedTier(key, found))
-            elif before:  # the next process tries and compares again
-                _save_cached(cache, _CachedTier([], before.tier))
+                _save_cached(cache, _CachedTier(key, found, found.level))
+            else:  # the next process tries and compares again
+                known = before.tier if before else found
+                _save_cached(cache, _CachedTier([], known, found.level))
     return _known_tier
 
 
@@ -255,7 +258,7 @@ def _load_cached(cache: Path | None) -> _CachedTier | None:
     if cache is None:
         return None
     try:
-        found = msgspec.json.decode((cache / _CACHE_FILE).read_bytes(), type=_CachedTier)
+        found = msgspec.json.decode((cache / TIER_FILE).read_bytes(), type=_CachedTier)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.tier.bwrap in ("", *BWRAP_PATHS) else None
@@ -266,8 +269,8 @@ def _save_cached(cache: Path | None, result: _CachedTier) -> None:
         return
     with contextlib.suppress(OSError):
         make_private_folder(cache)
-        temporary = cache / f"{_CACHE_FILE}.{os.getpid()}"
+        temporary = cache / f"{TIER_FILE}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123
             file.write(msgspec.json.encode(result))
-        temporary.replace(cache / _CACHE_FILE)
+        temporary.replace(cache / TIER_FILE)

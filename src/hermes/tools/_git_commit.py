@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hermes.exec.commits import ChangesRejected, GitOverlay
     from hermes.exec.process.local import CommandSpec
 
+_READ_ONLY = re.compile(r"\.git\b.*(?:permission denied|read-only)", re.IGNORECASE)
 RunCommand = Callable[["CommandSpec", ToolContext], Awaitable[ToolResult]]
 
 
@@ -50,8 +52,7 @@ async def run_with_git_overlay(
     if rejected is None:
         return result
     if isinstance(rejected, NoRepository):
-        status = result.data.get("exit_status") if isinstance(result.data, dict) else 0
-        return _note_read_only(result, str(rejected)) if result.error or status != 0 else result
+        return _note_read_only(result, str(rejected))
     note = f"git's changes to the repository were not kept: {rejected}"
     return _append_note(result, note, error=True)
 
@@ -69,7 +70,16 @@ async def _merge_when_ended(overlay: GitOverlay, ended: asyncio.Event) -> Change
 
 
 def _note_read_only(result: ToolResult, why: str) -> ToolResult:
-    return _append_note(result, f".git is read-only for commands here: {why}")
+    """The result, with a note if the command failed or says that it could not write to .git."""
+    assert isinstance(result.content, str)
+    status = result.data.get("exit_status") if isinstance(result.data, dict) else 0
+    if not result.error and status == 0 and not _READ_ONLY.search(result.content):
+        return result
+    return _append_note(
+        result,
+        f".git is read-only for commands here: {why}; to ask the user: escalate "
+        "{unconfined: true, why}",
+    )
 
 
 def _append_note(result: ToolResult, note: str, *, error: bool = False) -> ToolResult:

@@ -35,7 +35,7 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
     if ctx.workspace.sandbox == "full-access" or access.unconfined:
         return None
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import require_confinement
+    from hermes.exec.sandbox import add_grants, require_confinement
     from hermes.exec.sandbox_probe import probe_tier
 
     tier = await probe_tier(cache_folder(ctx.workspace.home))
@@ -47,11 +47,11 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
         raise ToolError(f"{error} Nothing was run.") from None
     _check_paths(access)
     found = derive_policy(ctx.workspace)
-    return structs.replace(
-        found,
-        network=network,
-        visible=(*found.visible, *map(Path, access.read or ())),
-        writable=tuple(map(Path, access.write or ())),
+    return add_grants(
+        structs.replace(found, network=network),
+        find_user_home(ctx.workspace),
+        read=map(Path, access.read or ()),
+        write=map(Path, access.write or ()),
     )
 
 

@@ -11,16 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from hermes.exec.launcher.protocol import RefusedAddress
     from hermes.exec.process.local import CommandSpec
     from hermes.exec.sandbox import SandboxPolicy
     from hermes.tools._services import RefusedHost
 
-_NO_NETWORK = re.compile(
-    r"could not resolve host|name resolution|name or service not known|network is unreachable"
-    r"|getaddrinfo|\bEAI_AGAIN\b|\bENOTFOUND\b|dial tcp: lookup|failed to lookup address|dns error"
-    r"|nodename nor servname|(?:socket|connect\w*|urlopen).{0,80}operation not permitted",
-    re.IGNORECASE,
-)
 _SSH = re.compile(r"^ssh: (?:could not resolve|connect to host)", re.IGNORECASE | re.MULTILINE)
 _MISSING = re.compile(r"no such file or directory|\bENOENT\b", re.IGNORECASE)
 _DENIED = re.compile(
@@ -32,7 +27,6 @@ _LOCKED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _GIT_ERROR = re.compile(r"^(?:error|fatal): .+", re.MULTILINE)
-_LOCAL_PORT = re.compile(r"(?:localhost|127\.0\.0\.1|::1)(?=[^\d\n]{1,12}(\d{2,5})\b)")
 _PATH = re.compile(
     r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]*[\w/])"""
 )
@@ -41,7 +35,6 @@ _SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?|\bunix://")
 _LAST_LINES = 60
 _PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run")))
 _KERNEL = (("proc",), ("sys",), ("dev",))
-_LISTENING = "0A"
 _ASK = "to ask the user: escalate {{{}, why}}"
 _UNCONFINED = _ASK.format("unconfined: true")
 
@@ -51,12 +44,14 @@ def explain_walls(
     command: CommandSpec,
     home: Path,
     refused: Collection[RefusedHost],
+    connections: Collection[RefusedAddress],
     *,
     failed: bool,
 ) -> Iterator[str]:
     """Notes about the walls that a command with this output ran into; `refused` is what the proxy
-    refused meanwhile. The policy decides what was a wall; the output only says where to look. After
-    success only what is certain is said: the failure was not that of the last command."""
+    refused meanwhile, `connections` what the sandbox did. The policy decides what was a wall; the
+    output only says where to look. After success only what is certain is said: the failure was not
+    that of the last command."""
     policy = command.policy
     if policy is None:
         return
@@ -66,7 +61,8 @@ def explain_walls(
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
         yield f"[the sandbox does not let commands change git's settings; {_UNCONFINED}]"
     elif failed:
-        yield from _explain_network(text, said, policy)
+        by_ssh = bool(_SSH.search(text))
+        yield from _explain_connections(connections, online=bool(policy.network), by_ssh=by_ssh)
         notes = (_explain_line(line, command, home) for line in text.splitlines()[-_LAST_LINES:])
         yield from islice(filter(None, notes), 1)
     elif by_git := _GIT_ERROR.findall(text):
@@ -74,28 +70,25 @@ def explain_walls(
         yield from islice(filter(None, notes), 1)
 
 
-def _explain_network(text: str, said: str, policy: SandboxPolicy) -> Iterator[str]:
-    if _SSH.search(text):
+def _explain_connections(
+    connections: Collection[RefusedAddress], *, online: bool, by_ssh: bool
+) -> Iterator[str]:
+    """Notes about connections that were refused; those to name servers count without any network
+    only, because a proxy resolves names itself."""
+    local = [c for c in connections if c.host.startswith("127.") or c.host == "::1"]
+    remote = [c for c in connections if c not in local]
+    for _, port in local[:1]:
+        owner = "is of a program outside"
+        yield f"[the sandbox refused port {port}, which {owner}; {_UNCONFINED}]"
+    named = ", ".join(f"{host}:{port}" for host, port in remote if host)
+    if remote and by_ssh:
         yield f"[ssh cannot use the proxy of the sandbox; {_UNCONFINED}]"
-    elif not policy.network and _NO_NETWORK.search(text):
-        yield f"[the sandbox has no network; {_ASK.format('network: [hosts]')}]"
-    elif _UNCONNECTED.search(text):
-        named = {int(port) for port in _LOCAL_PORT.findall(said)}
-        if ports := sorted(named & _list_open_ports()) if named else ():
-            yield (
-                f"[port {ports[0]} belongs to a program outside the sandbox, and commands reach "
-                f"only ports of this session's commands; {_UNCONFINED}]"
-            )
-
-
-def _list_open_ports() -> set[int]:
-    """The TCP ports on which programs of this machine listen."""
-    ports: set[int] = set()
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        rows = table.read_text("ascii").splitlines()[1:] if table.exists() else ()
-        fields = (row.split() for row in rows)
-        ports |= {int(at.rpartition(":")[2], 16) for _, at, _, s, *_ in fields if s == _LISTENING}
-    return ports
+    elif remote and not online:
+        what = f"no network (refused: {named})" if named else "no network"
+        yield f"[the sandbox has {what}; {_ASK.format('network: [hosts]')}]"
+    elif named:
+        way = "only programs that use the proxy get out"
+        yield f"[the sandbox refused {named}: {way}; {_UNCONFINED}]"
 
 
 def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
@@ -120,6 +113,8 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
     if not wall or not (missing or denied):
         return ""
     user_home = Path(command.env.get("HOME") or "/")
+    if wanted == Path("/tmp"):
+        return "[the sandbox does not let commands write to /tmp; use $TMPDIR]"
     reason = explain_ungrantable(wanted, home, user_home, write=wall != "read")
     if wall == "missing":
         create = f"; to create it, ask the user: escalate {{write: [{wanted}], why}}"

@@ -27,12 +27,20 @@ from hermes.tools._walls import explain_walls
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import CommandSpec
-    from hermes.exec.sandbox import SandboxPolicy
+    from hermes.exec.sandbox import SandboxPolicy, SandboxTier
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
 MAX_TIMEOUT = 3600.0
 _PROGRESS_EVERY = 0.2
+_NO_EDITOR = dict.fromkeys(
+    ("EDITOR", "VISUAL"),
+    "echo 'No editor can be opened here, because nobody can type into this command. Give the text "
+    "in the command (git commit -m), name a program in GIT_EDITOR or GIT_SEQUENCE_EDITOR, or use "
+    "pty with background, and process to type.' >&2; false",
+)
+"""What programs run where they would wait for a person who edits a file. Not GIT_EDITOR: it would
+win over `git -c core.editor=true`."""
 
 
 class Params(Struct, frozen=True):
@@ -62,15 +70,16 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError("timeout must be more than 0 seconds.")
     if backend := ctx.services.get(BACKEND):
         await require_confinement(ctx, backend)
-        folder, walls = resolve_folder(p.workdir, backend), None
+        folder, walls, tier = resolve_folder(p.workdir, backend), None, None
     else:
-        folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
-        if walls is not None:
-            _require_visible(folder, walls)
-    tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
+        walls = await policy(ctx)
+        tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
+        folder = _choose_folder(p.workdir, ctx.workspace.cwd, walls, tier)
     env = ctx.workspace.child_env
     if walls is not None and not walls.network:
         env = OFFLINE_ENVIRONMENT | env
+    if not p.pty and backend is None:
+        env = env | _NO_EDITOR
     session = ctx.session_id if walls else ""
     command = CommandSpec(
         p.command, folder, env, timeout, walls, tier, pty=bool(p.pty), session=session
@@ -136,8 +145,14 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         notes += describe_hits(outcome.limit_hits)
     if command.tier is not None and command.tier.level < 3:
         refused = [r for r in ctx.services.get(REFUSED_HOSTS) or () if r.at >= start]
-        failed = outcome.status != 0
-        notes += explain_walls(text, command, ctx.workspace.home, refused, failed=failed)
+        notes += explain_walls(
+            text, command, ctx.workspace.home, refused, outcome.refused, failed=outcome.status != 0
+        )
+    if outcome.stopped:
+        notes.append(
+            f"[{outcome.stopped} process(es) that it had started were ended with it; to keep a "
+            "server running: background: true]"
+        )
     if outcome.left:
         notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
     return ToolResult(
@@ -145,6 +160,20 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size, "notes": len(notes)},
         error=outcome.status is None,
     )
+
+
+def _choose_folder(
+    workdir: str | None, cwd: Path, walls: SandboxPolicy | None, tier: SandboxTier | None
+) -> Path:
+    """Where to run; raises ToolError if that is not possible."""
+    if walls and tier and tier.level == 1:
+        inside = Path(os.path.normpath(cwd / (workdir or "")))
+        if inside.is_relative_to("/tmp") and not walls.allows_reading(inside):
+            return inside  # in the session's own /tmp, which we cannot see
+    folder = _folder(workdir, cwd)
+    if walls is not None:
+        _require_visible(folder, walls)
+    return folder
 
 
 def _folder(workdir: str | None, cwd: Path) -> Path:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from hermes.exec.commits import overlay
 from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
+from hermes.exec.launcher.placeholders import PLACEHOLDER, hold_name, release_name
 from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
@@ -86,21 +87,28 @@ def merge_changes(copy: OverlayCopy) -> None:
         return
     if not os.path.lexists(copy.folder / "HEAD"):
         raise NoRepository
-    created = _init_repository(copy)
+    path = os.fsencode(copy.git)
     try:
-        _merge_existing(created)
+        lock = hold_name(path)
+    except OSError as error:
+        raise ChangesRejected(_explain_write_error(error)) from None
+    if lock < 0:
+        raise ChangesRejected("another program created .git meanwhile")
+    try:
+        _merge_existing(_init_repository(copy))
     except ChangesRejected:
-        shutil.rmtree(copy.git, ignore_errors=True)  # created just now, and empty
+        for entry in copy.git.iterdir():  # all of it was created just now
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        copy.git.chmod(PLACEHOLDER & 0o777)
+        release_name(path, lock)
         raise
+    os.close(lock)
 
 
 def _init_repository(copy: OverlayCopy) -> OverlayCopy:
-    """Create the repository ourselves: its settings are git's defaults, not the command's."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while os.path.lexists(copy.git):
-        if not overlay.is_missing(copy.git) or time.monotonic() > until:
-            raise ChangesRejected("another program created .git meanwhile")
-        time.sleep(0.02)
+    """Create the repository ourselves: its settings are git's defaults, not the command's. It is
+    created in the placeholder, on which other commands may rely: to them it stays read-only."""
+    copy.git.chmod(0o755)
     _run_git(copy, "init", "--quiet", location={})
     top = {name: read_regular(copy.git / name) for name in ("HEAD", "index")}
     before = {name: hash_content(data) for name, data in top.items() if data is not None}
@@ -117,8 +125,11 @@ def _merge_existing(copy: OverlayCopy) -> None:
             _store_objects(copy, incoming)
             _replace_files(copy, new, removed)
     except OSError as error:
-        reason = f"the repository cannot be written ({error.strerror})"
-        raise ChangesRejected(reason) from None
+        raise ChangesRejected(_explain_write_error(error)) from None
+
+
+def _explain_write_error(error: OSError) -> str:
+    return f"the repository cannot be written ({error.strerror})"
 
 
 # Finding and validating changes

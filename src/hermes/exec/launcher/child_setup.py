@@ -23,11 +23,26 @@ from hermes.exec.launcher.placeholders import (
     release_links,
     release_name,
 )
-from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
-from hermes.exec.launcher.session_network import create_network, join_network, open_diagnosis
+from hermes.exec.launcher.process_tree import list_below, read_command_line, send_signals
+from hermes.exec.launcher.protocol import (
+    FIRST_FILE_FD,
+    PROXY_SOCKET,
+    STATUS_FD,
+    RefusedAddress,
+    SetupInstructions,
+)
+from hermes.exec.launcher.session_namespaces import (
+    bind_granted,
+    create_namespaces,
+    enter_own_mounts,
+    join_namespaces,
+    limit_tmp,
+    open_diagnosis,
+    open_granted,
+    open_without_links,
+)
 from hermes.exec.launcher.socket_broker import SocketGrants
 
-_NEWNS, _MS_PRIVATE = 0x00020000, 0x44000
 _MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
 _SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _OPEN_TREE, _MOVE_MOUNT, _EMPTY_PATH = 428, 429, 4
@@ -39,6 +54,7 @@ _NO_ROOT_PRIVILEGES = 0x2F
 _CAPABILITY_VERSION = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
+_FOLDER_WITHOUT_LINK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _ESCAPE = re.compile(rb"\\(\d{3})")
 
 
@@ -46,7 +62,7 @@ class ChildSetup:
     """What a supervisor sets up for its command and releases when all of it has ended."""
 
     def __init__(
-        self, instructions: SetupInstructions, groups: list[str], network: list[int]
+        self, instructions: SetupInstructions, groups: list[str], namespaces: list[int]
     ) -> None:
         self.listener = -1
         """Descriptor on which the command's seccomp filter sends requests, or -1."""
@@ -55,12 +71,14 @@ class ChildSetup:
         self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
         self._segments = SharedSegments()
-        self._network = network
-        """The namespaces of the session's network; empty: the command has its own."""
+        self._namespaces = namespaces
+        """Those of the session; empty: the command has its own."""
         self._has_cgroup_limits = False
         self._hits = cgroup.count_hits(groups)
         self._status = (-1, -1)
+        self._status_text = b""
         self._channel: tuple[socket.socket, socket.socket] | None = None
+        self._grants: syscall_broker.BrokerGrants | None = None
 
     @property
     def is_wrapped(self) -> bool:
@@ -103,24 +121,31 @@ class ChildSetup:
             limits += self._instructions.get("fallback_limits", ())
         if self.is_wrapped:
             os.dup2(self._status[1], STATUS_FD)
-            join_network(self._network) if self._network else create_network()
+            join_namespaces(self._namespaces) if self._namespaces else create_namespaces()
             diagnosis = [open_diagnosis()]
-            check_result(load_libc().unshare(_NEWNS))  # bubblewrap then copies it
-            check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
-            _detach_pipes(self._instructions["detached"], self._instructions["scratch"])
-            _cover_links(self._instructions["covered_links"])
-            copies = self._instructions["private_copies"]
-            _overlay_folders(copies, self._instructions["copy_bytes"])
+            self._prepare_mounts()
         for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
             os.dup2(_create_memory_file(content), number)
         _set_limits(limits)
         if self._instructions.get("drop_privileges"):
             _drop_privileges()
         if "landlock" in self._instructions:
-            _restrict_by_landlock(*self._instructions["landlock"])
+            granted = self._instructions["granted"]
+            _restrict_by_landlock(*self._instructions["landlock"], granted)
         if "seccomp" in self._instructions:
             assert self._channel
             _install_seccomp(*self._instructions["seccomp"], self._channel[1], diagnosis)
+
+    def _prepare_mounts(self) -> None:
+        """Mount what bubblewrap cannot, in a namespace that it then copies."""
+        given = self._instructions
+        enter_own_mounts()
+        limit_tmp(*given["tmp"])
+        bind_granted(given["granted"])
+        copied = [(p, os.open(p, _FOLDER_WITHOUT_LINK)) for p in given["private_copies"]]
+        _detach_pipes(given["detached"], given["scratch"])
+        _cover_links(given["covered_links"])
+        _overlay_folders(copied, given["copy_bytes"])
 
     def finish_start(self) -> None:
         """In the supervisor, once the command runs or has failed to start."""
@@ -150,17 +175,36 @@ class ChildSetup:
 
     def answer_syscall(self) -> None:
         """Answer one request of the seccomp filter."""
+        assert self._grants
         if not syscall_broker.answer_request(self.listener, self._grants):
             os.close(self.listener)
             self.listener = -1
 
+    def list_refused(self) -> list[RefusedAddress]:
+        """Where the command could not connect to because of the sandbox."""
+        return self._grants.sockets.refused if self._grants else []
+
     def failed_to_start(self, status: int) -> bool:
         """Whether bubblewrap ended with this status because it could not start the command."""
-        if not self.is_wrapped or status != 1:
-            return False
+        return self.is_wrapped and status == 1 and b'"exit-code"' not in self._read_status()
+
+    def stop_leftovers(self) -> int:
+        """End what the command left running in its namespaces, by ending bubblewrap's process in
+        there, which waits for the others. Returns their number."""
+        found = re.search(rb'"child-pid": *(\d+)', self._read_status())
+        if not found:
+            return 0
+        waiting = int(found[1])
+        words = map(read_command_line, list_below(waiting))
+        stopped = sum(w != [b""] and PROXY_SOCKET.encode() not in w for w in words)
+        send_signals([waiting], force=True)
+        return stopped
+
+    def _read_status(self) -> bytes:
+        """What bubblewrap has reported; called after its end."""
         with contextlib.suppress(BlockingIOError):
-            return b'"exit-code"' not in os.read(self._status[0], 4096)
-        return True
+            self._status_text += os.read(self._status[0], 4096)
+        return self._status_text
 
     def count_limit_hits(self) -> tuple[int, int]:
         """Processes killed for want of memory, and those that could not be started."""
@@ -190,11 +234,11 @@ class ChildSetup:
                 _remove_tree(made or b"")
 
 
-def _overlay_folders(folders: list[bytes], size: int) -> None:
-    """Mount an overlay in memory on each folder. Where the kernel refuses, the folder is empty."""
+def _overlay_folders(folders: list[tuple[bytes, int]], size: int) -> None:
+    """Mount an overlay in memory on each folder, above what is open there. Where the kernel
+    refuses, the folder is empty."""
     mount = load_libc().mount
-    for folder in folders:
-        lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    for folder, lower in folders:
         check_result(mount(b"tmpfs", folder, b"tmpfs", 0, b"mode=0755,size=%d" % size))
         for name in (b"/upper", b"/work"):
             os.mkdir(folder + name)
@@ -214,7 +258,7 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
             if not any(point.startswith(other + b"/") for other, _ in below):
                 with contextlib.suppress(OSError):  # in a folder that we may not enter
                     below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
-        lower = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        lower = os.open(folder, _FOLDER_WITHOUT_LINK)
         options = b"lowerdir=/proc/self/fd/%d:%b,userxattr" % (lower, empty)
         done = load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0
         for point, tree in below:
@@ -273,13 +317,18 @@ def _drop_privileges() -> None:
     check_result(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def _restrict_by_landlock(handled: tuple[int, int, int], rules: list[tuple[bytes, int]]) -> None:
+def _restrict_by_landlock(
+    handled: tuple[int, int, int], rules: list[tuple[bytes, int]], granted: list[bytes]
+) -> None:
+    """Allow what the rules say; a path that has become a link is not what they were made for."""
+    for path in granted:
+        os.close(open_granted(path))
     attributes = struct.pack("=3Q", *handled)
     size = 8 if not any(handled[1:]) else 16 if not handled[2] else 24
     ruleset = make_syscall(_LANDLOCK_CREATE, attributes, size, 0)
     for path, access in rules:
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_without_links(path)
         except OSError:
             continue  # missing or invisible paths need no permission
         make_syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)

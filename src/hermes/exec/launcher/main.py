@@ -15,7 +15,7 @@ from typing import NoReturn
 from hermes.exec.launcher import cgroup
 from hermes.exec.launcher.process_tree import list_descendants, send_signals
 from hermes.exec.launcher.protocol import SESSION_SIZE
-from hermes.exec.launcher.session_network import open_network
+from hermes.exec.launcher.session_namespaces import open_namespaces
 from hermes.exec.launcher.supervisor import (
     become_reaper,
     name_process,
@@ -25,8 +25,10 @@ from hermes.exec.launcher.supervisor import (
 
 _SPARE_DELAY = 0.02
 """Seconds after a command has started before the supervisor of the next one is forked."""
-_MAX_FDS = 6
-"""The supervisor's socket, one or two outputs, an input; the two namespaces of a network."""
+_MAX_FDS = 7
+"""The supervisor's socket, one or two outputs, an input; the three namespaces of a session."""
+_MAX_IDLE = 8
+"""Sessions without a command whose namespaces, and files in /tmp, are kept."""
 
 
 def main() -> NoReturn:
@@ -64,14 +66,16 @@ def main() -> NoReturn:
 
 
 class _Supervisors:
-    """A session has a network as long as one of its commands has a supervisor."""
+    """A session has namespaces as long as one of its commands has a supervisor, and after that
+    until enough other sessions have ended a command."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, bytes] = {}
         """Process of a supervisor -> the session of its command."""
         self.spare: tuple[int, socket.socket] | None = None
         """The process that waits for the next command, and the socket to send it over."""
-        self._networks: dict[bytes, list[int]] = {}
+        self._namespaces: dict[bytes, list[int]] = {}
+        """Session -> its namespaces; the one that was used last comes last."""
 
     def assign(self, session: bytes, fds: Sequence[int]) -> None:
         """Give the descriptors of a command to the waiting supervisor, or to a new one."""
@@ -92,7 +96,7 @@ class _Supervisors:
     def fork(self, session: bytes) -> tuple[int, socket.socket]:
         """Fork a process that prepares what it can for a command of this session and waits for the
         descriptors of a command."""
-        self._provide_network(session)
+        self._provide_namespaces(session)
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
@@ -101,7 +105,7 @@ class _Supervisors:
             return pid, ours
         status = 1
         try:
-            for fd in [ours.detach(), *(fd for fds in self._networks.values() for fd in fds)]:
+            for fd in [ours.detach(), *(fd for fds in self._namespaces.values() for fd in fds)]:
                 os.close(fd)
             _await_command(theirs, session)
             status = 0
@@ -109,7 +113,7 @@ class _Supervisors:
             os._exit(status)
 
     def reap(self, wake: int) -> None:
-        """Forget supervisors that have ended, and networks that nobody uses any more."""
+        """Forget supervisors that have ended, and namespaces that nobody has used for long."""
         os.read(wake, 512)
         strays = False
         with contextlib.suppress(ChildProcessError):
@@ -118,8 +122,9 @@ class _Supervisors:
                 strays |= status != 0 or pid not in self.sessions
                 self.sessions.pop(pid, None)
                 cgroup.remove_groups(pid)
-        for session in self._networks.keys() - set(self.sessions.values()):
-            for fd in self._networks.pop(session):
+        busy = set(self.sessions.values())
+        for session in [name for name in self._namespaces if name not in busy][:-_MAX_IDLE]:
+            for fd in self._namespaces.pop(session):
                 os.close(fd)
         if strays:  # somebody killed a supervisor, and its processes became ours
             send_signals(list_descendants(os.getpid(), skip=self.sessions), force=True)
@@ -128,22 +133,24 @@ class _Supervisors:
         self, supervisor: tuple[int, socket.socket], session: bytes, fds: Sequence[int]
     ) -> None:
         pid, waiting = supervisor
-        network = self._provide_network(session)
+        namespaces = self._provide_namespaces(session)
         with waiting:
-            socket.send_fds(waiting, [session + bytes([len(fds)])], [*fds, *network])
+            socket.send_fds(waiting, [session + bytes([len(fds)])], [*fds, *namespaces])
         if pid in self.sessions:
             self.sessions[pid] = session
 
-    def _provide_network(self, session: bytes) -> list[int]:
-        """The namespaces of the session's network; none for a command without a session, which
-        makes its own, or where the kernel refuses."""
+    def _provide_namespaces(self, session: bytes) -> list[int]:
+        """The namespaces of the session; none for a command without a session, which makes its
+        own, or where the kernel refuses."""
         if session.isspace() or sys.platform != "linux":
             return []
-        if session not in self._networks:
-            self._networks[session] = []
+        namespaces = self._namespaces.pop(session, None)
+        if namespaces is None:
+            namespaces = []
             with contextlib.suppress(OSError):
-                self._networks[session] = open_network()
-        return self._networks[session]
+                namespaces = open_namespaces()
+        self._namespaces[session] = namespaces
+        return namespaces
 
 
 def _await_command(waiting: socket.socket, session: bytes) -> None:

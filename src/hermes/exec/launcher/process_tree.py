@@ -1,5 +1,6 @@
 """Finds processes by their ancestors, and signals them."""
 
+# ruff: noqa: PTH123, PTH208 - pathlib takes 3 ms
 import contextlib
 import os
 import signal
@@ -22,6 +23,27 @@ def list_descendants(*roots: int, skip: Collection[int] = ()) -> list[int]:
     return found
 
 
+def list_below(root: int) -> list[int]:
+    """The processes below one that starts and ends none itself: faster than to look at all, but one
+    may be missed while others end."""
+    found = [root]
+    for pid in found:
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                    found += map(int, file.read().split())
+    return found[1:]
+
+
+def read_command_line(pid: int) -> list[bytes]:
+    """The words of a process; one that has ended has an empty one."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return [b""]
+
+
 def list_processes() -> Iterator[tuple[int, int, bytes]]:
     """(process, parent, name) of all processes; nothing where there is no /proc."""
     if sys.platform != "linux":
@@ -29,7 +51,7 @@ def list_processes() -> Iterator[tuple[int, int, bytes]]:
     with os.scandir("/proc") as entries:
         for number in [entry.name for entry in entries if entry.name.isdigit()]:
             try:
-                with open(f"/proc/{number}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
+                with open(f"/proc/{number}/stat", "rb") as file:
                     stat = file.read()
             except OSError:
                 continue

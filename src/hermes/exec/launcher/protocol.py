@@ -1,19 +1,25 @@
 """What the agent and its launcher tell each other: messages, instructions, names of files."""
 
 import struct
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 FRAME = struct.Struct("!cii")
 """From supervisor to agent: one of the kinds below and two numbers."""
 STARTED = b"S"
 """(pid, 0)"""
 FAILED = b"F"
-"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
+"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record; or the next)"""
+GRANT_REPLACED = 4
 ENDED = b"E"
 """(exit status or minus the signal, number of processes left behind). The supervisor closes the
 connection after the last of those has ended."""
 LIMITED = b"L"
 """Before ENDED: (processes killed for want of memory, processes that could not be started)"""
+STOPPED = b"P"
+"""Before ENDED: (number of processes that were ended with the command, 0)"""
+REFUSED = b"R"
+"""Before ENDED: (number of bytes that follow, 0), then a line for each connection that the sandbox
+refused: address and port."""
 SESSION_SIZE = 16
 """From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")
@@ -43,6 +49,25 @@ STATUS_FD = 60
 """Descriptor on which bubblewrap reports that the command has started, and how it ended."""
 FIRST_FILE_FD = 61
 """First of the descriptors with the contents of `memory_files`."""
+
+
+SESSION_FOLDER = "/sys/kernel"
+"""Where the mount namespace of a session has its private files: a folder that no command can rename
+or replace, and none needs."""
+TMP_FOLDER = f"{SESSION_FOLDER}/tmp"
+"""The /tmp of the commands."""
+PROXY_SOCKET = "/run/egress.sock"
+"""Where a command in namespaces finds the socket of the egress proxy."""
+GRANTED_FOLDER = f"{SESSION_FOLDER}/granted"
+"""The paths that a person granted to a command, by their number."""
+
+
+class RefusedAddress(NamedTuple):
+    """Where a command wanted to connect to and could not, because of the sandbox."""
+
+    host: str
+    """An IP address; empty: that of a name server."""
+    port: int
 
 
 class BackgroundPlan(TypedDict):
@@ -85,6 +110,11 @@ class SetupInstructions(TypedDict, total=False):
     covered_links: list[bytes]
     """Protected symbolic links, covered by a mount of their target so that nobody can replace
     them."""
+    granted: list[bytes]
+    """Paths that must be what a person granted: without any link on the way."""
+    tmp: tuple[int, list[bytes]]
+    """The most bytes in the session's /tmp, and the names there that hold what is mounted for the
+    command."""
     private_copies: list[bytes]
     """Folders covered by overlays: what the command writes there vanishes with it."""
     copy_bytes: int

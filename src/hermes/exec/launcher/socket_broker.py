@@ -25,10 +25,11 @@ from hermes.exec.launcher.file_broker import (
 )
 from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
 from hermes.exec.launcher.process_tree import list_descendants, list_processes
-from hermes.exec.launcher.session_network import open_diagnosis
+from hermes.exec.launcher.protocol import RefusedAddress
+from hermes.exec.launcher.session_namespaces import open_diagnosis
 
 SOCKET_CALLS: dict[str, tuple[int, int]] = {
-    "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
 }  # fmt: skip
 """Name -> number on x86_64 and on aarch64."""
 _PIDFD_GETFD, _OPENAT2 = 438, 437
@@ -37,6 +38,8 @@ _FAMILY = struct.Struct("=H")
 _MAX_ADDRESS = 128
 _CONNECT_SECONDS = 1.0
 """Longest wait for a connection: the address is local, and the supervisor has other requests."""
+_MAX_REFUSED = 8
+_NAME_SERVICE = 53
 _FIRST_FREE_PORT = 1024
 _LISTENING = 10
 _DIAG_HEADER = struct.Struct("=IHHII")
@@ -47,6 +50,7 @@ _SHOW_FILE, _FILE_ATTRIBUTE = 2, 1
 _LOOPBACK, _LOOPBACK_6 = bytes([127, 0, 0, 1]), bytes(15) + b"\1"
 _MAPPED = bytes(10) + b"\xff\xff"
 """What an IPv4 address in IPv6 begins with."""
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 _DISCONNECT = _FAMILY.pack(socket.AF_UNSPEC) + bytes(14)
 
 
@@ -61,6 +65,26 @@ class SocketGrants:
         self.in_namespace = diagnosis is not None
         self._diagnosis = diagnosis
         self._holders: dict[int, str] = {}
+        self.refused: list[RefusedAddress] = []
+        """The first different ones that the command tried to reach."""
+
+    def record_refusal(self, host: bytes, port: int) -> None:
+        """Record that the command could not connect there. On loopback that is the sandbox's doing
+        only if a program outside listens there."""
+        if _is_loopback(host) or not any(host):
+            with open_diagnosis() as outside:
+                if not _find_listeners(outside, port):
+                    return
+        family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
+        self._record_address(RefusedAddress(socket.inet_ntop(family, host), port))
+
+    def record_lookup(self) -> None:
+        """Record that the command wanted to ask a name server."""
+        self._record_address(RefusedAddress("", _NAME_SERVICE))
+
+    def _record_address(self, address: RefusedAddress) -> None:
+        if address not in self.refused and len(self.refused) < _MAX_REFUSED:
+            self.refused.append(address)
 
     def check_file(self, caller: SyscallCaller, fd: int) -> None:
         """Raise ConnectionRefusedError unless the socket that is bound to the file open at `fd` is
@@ -81,6 +105,8 @@ class SocketGrants:
         self._diagnosis = self._diagnosis or open_diagnosis()
         listeners = _find_listeners(self._diagnosis, port)
         if not listeners or not self._session_holds(listeners):
+            if listeners:
+                self._record_address(RefusedAddress(socket.inet_ntoa(_LOOPBACK), port))
             raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
     def _session_holds(self, inodes: set[int]) -> bool:
@@ -103,6 +129,9 @@ def perform_call(
 ) -> None:
     """Perform the call on the caller's socket, whatever that is by now. Raises OSError when it
     fails or may not be made, and LeaveToKernel when Landlock decides."""
+    if name == "socket":  # of datagrams, which nearly always are for a name server
+        grants.record_lookup()
+        raise PermissionError(errno.EPERM, "not a stream")
     with _borrow_socket(caller, args[0]) as theirs:
         if name == "listen":
             if theirs.family != socket.AF_UNIX and not _is_loopback(_find_host(theirs)):
@@ -130,16 +159,19 @@ def _connect_socket(
             grants.check_file(caller, fd)
             caller.check_alive()
             _try_connect(theirs, _FAMILY.pack(family) + b"/proc/self/fd/%d\0" % fd)
-    elif grants.in_namespace or family == socket.AF_UNSPEC:
+    elif family == socket.AF_UNSPEC or (grants.in_namespace and family not in _INTERNET):
         _try_connect(theirs, raw)
-    elif family not in (socket.AF_INET, socket.AF_INET6):
+    elif family not in _INTERNET:
         raise PermissionError(errno.EPERM, "an abstract address")
+    elif grants.in_namespace:
+        _connect_in_namespace(theirs, raw, grants)
     else:
         host, port = _parse_address(raw)
         if len(host) == 4 and grants.proxy == (socket.inet_ntoa(host), port):
             _try_connect(theirs, raw)
             return
         if any(host) and not _is_loopback(host):
+            grants.record_refusal(host, port)
             raise OSError(errno.ENETUNREACH, "not granted")
         # Twice, because somebody else may have opened the port in between. A connection that is
         # still being attempted could reach whoever opens it later.
@@ -147,6 +179,19 @@ def _connect_socket(
         with _disconnected_on_error(theirs):
             _try_connect(theirs, raw, completely=True)
             grants.check_port(port)
+
+
+def _connect_in_namespace(theirs: socket.socket, raw: bytes, grants: SocketGrants) -> None:
+    """Connect within the session's network, where nothing but loopback can be reached."""
+    host, port = _parse_address(raw)
+    if port == _NAME_SERVICE and theirs.type == socket.SOCK_DGRAM:
+        grants.record_lookup()
+    try:
+        _try_connect(theirs, raw)
+    except OSError as error:
+        if error.errno != errno.EINPROGRESS and port != _NAME_SERVICE:
+            grants.record_refusal(host, port)
+        raise
 
 
 def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False) -> None:

@@ -26,11 +26,15 @@ from hermes.exec.launcher.protocol import (
     FAILED,
     FRAME,
     GRACE_SECONDS,
+    GRANT_REPLACED,
     HEADER,
     LIMITED,
+    REFUSED,
     STARTED,
+    STOPPED,
     SetupInstructions,
 )
+from hermes.exec.launcher.session_namespaces import GrantReplaced
 
 _GIVE_UP_SECONDS = 12.0
 """Seconds after which processes that do not even end on KILL (stuck in the kernel) are given up."""
@@ -44,7 +48,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def supervise_command(
-    control: socket.socket, output: Sequence[int], groups: list[str], network: list[int]
+    control: socket.socket, output: Sequence[int], groups: list[str], namespaces: list[int]
 ) -> None:
     """Read the request, run its command, and return when nothing of it is left."""
     wake = open_child_wakeup()
@@ -53,7 +57,7 @@ def supervise_command(
     if not header:
         return
     *request, instructions = marshal.loads(_receive_bytes(control, *HEADER.unpack(header)))
-    setup = ChildSetup(instructions, groups, network)
+    setup = ChildSetup(instructions, groups, namespaces)
     background = _open_background(instructions, control)
     if background is None and "background" in instructions:
         return
@@ -143,6 +147,7 @@ def _exec_command(
         at_fault = _PROGRAM
         os.execve(argv[0], argv, env)
     except OSError as error:
+        at_fault = GRANT_REPLACED if isinstance(error, GrantReplaced) else at_fault
         os.write(report, FRAME.pack(FAILED, error.errno or 0, at_fault))
     finally:
         os._exit(127)
@@ -206,10 +211,19 @@ def _report_end(
             background.record_end(status, why="sandbox")
         send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
         return
-    left = 0 if none_left or setup.is_wrapped else len(list_descendants(os.getpid()))
+    left = stopped = 0
+    if setup.is_wrapped:
+        stopped = 0 if none_left else setup.stop_leftovers()
+    elif not none_left:
+        left = len(list_descendants(os.getpid()))
     if background:
         background.report_end(status, left)
     else:
+        lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
+        if lines:
+            send_frame(control, FRAME.pack(REFUSED, len(lines), 0) + lines)
+        if stopped:
+            send_frame(control, FRAME.pack(STOPPED, stopped, 0))
         if any(hits := setup.count_limit_hits()):
             send_frame(control, FRAME.pack(LIMITED, *hits))
         send_frame(control, FRAME.pack(ENDED, status, left))

@@ -15,7 +15,13 @@ from typing import Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import GRACE_SECONDS, HEADER, SESSION_SIZE, SetupInstructions
+from hermes.exec.launcher.protocol import (
+    GRACE_SECONDS,
+    HEADER,
+    SESSION_SIZE,
+    RefusedAddress,
+    SetupInstructions,
+)
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
@@ -42,6 +48,10 @@ class CommandResult(Struct, frozen=True):
     """Processes it left running in the background; they end with the agent."""
     limit_hits: tuple[int, int] = (0, 0)
     """Processes killed for want of memory, and those that could not be started."""
+    stopped: int = 0
+    """Processes it had started that were ended with it, as always in namespaces."""
+    refused: tuple[RefusedAddress, ...] = ()
+    """Where it could not connect to because of the sandbox."""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -82,7 +92,8 @@ async def run_command(
             await child.start(request, command)
             status, left = await asyncio.shield(child.connection.ended)
         await child.await_last_output()
-        return CommandResult(status, left, child.connection.limit_hits)
+        report = child.connection
+        return CommandResult(status, left, report.limit_hits, report.stopped, report.refused)
     except TimeoutError:
         return CommandResult(None)
     except OSError as error:
@@ -125,7 +136,9 @@ def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> by
     instructions = {**(setup or {}), **more, "stdin": stdin, "pty": command.pty}
     if command.placeholders:
         instructions["placeholders"] = [os.fsencode(name) for name in command.placeholders]
-    body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
+    # Bubblewrap changes to the folder inside, where it may be one that we cannot see.
+    cwd = "/" if setup and setup.get("wrapped") else command.cwd
+    body = marshal.dumps((parts, os.fsencode(cwd), names, instructions))
     return HEADER.pack(len(body)) + body
 
 

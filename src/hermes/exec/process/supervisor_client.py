@@ -7,7 +7,19 @@ import socket
 from collections import deque
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, LIMITED, OPERATION, STARTED
+from hermes.exec.launcher.protocol import (
+    ANSWER,
+    ENDED,
+    FAILED,
+    FRAME,
+    GRANT_REPLACED,
+    LIMITED,
+    OPERATION,
+    REFUSED,
+    STARTED,
+    STOPPED,
+    RefusedAddress,
+)
 
 _ANSWER_SECONDS = 10
 """Seconds to wait for an answer; a supervisor has little else to do."""
@@ -30,6 +42,10 @@ class SupervisorConnection:
         """The exit status, and the number of processes left running."""
         self.limit_hits = (0, 0)
         """Processes killed for want of memory, and those that could not be started."""
+        self.stopped = 0
+        """Processes that were ended with the command."""
+        self.refused: tuple[RefusedAddress, ...] = ()
+        """Where it could not connect to because of the sandbox."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
@@ -88,8 +104,14 @@ class SupervisorConnection:
         self._frames += data
         while len(self._frames) >= FRAME.size:
             kind, first, second = FRAME.unpack_from(self._frames)
-            self._frames = self._frames[FRAME.size :]
-            self._on_report(kind, first, second)
+            end = FRAME.size + (first if kind == REFUSED else 0)
+            if len(self._frames) < end:
+                break
+            body, self._frames = self._frames[FRAME.size : end], self._frames[end:]
+            if kind == REFUSED:
+                self.refused = tuple(map(_parse_refusal, body.decode().split("\n")))
+            else:
+                self._on_report(kind, first, second)
         if not data:
             self._on_hang_up()
 
@@ -98,6 +120,8 @@ class SupervisorConnection:
             self.started.set_result(None)
         elif kind == LIMITED:
             self.limit_hits = (first, second)
+        elif kind == STOPPED:
+            self.stopped = first
         elif kind == ENDED and not self.ended.done():
             self.ended.set_result((first, second))
         elif kind == FAILED and not self.ended.done():
@@ -122,6 +146,13 @@ class SupervisorConnection:
         self.closed.set_result(None)
 
 
+def _parse_refusal(line: str) -> RefusedAddress:
+    host, _, port = line.partition(" ")
+    return RefusedAddress(host, int(port))
+
+
 def _explain_failure(number: int, at_fault: int) -> str:
+    if at_fault == GRANT_REPLACED:
+        return "A path was replaced after it was approved."
     what = ("shell", "working directory", "sandbox", "folder for its record")[at_fault]
     return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."

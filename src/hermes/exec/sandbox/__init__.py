@@ -13,13 +13,14 @@ from hermes.exec.sandbox.policy import (
     SandboxMode,
     SandboxPolicy,
     SandboxTier,
+    add_grants,
     build_policy,
     explain_ungrantable,
 )
 
 __all__ = [
     "LaunchPlan", "ResourceLimits", "SandboxMode", "SandboxPolicy", "SandboxTier",
-    "build_policy", "confine_command", "describe_tier", "explain_ungrantable",
+    "add_grants", "build_policy", "confine_command", "describe_tier", "explain_ungrantable",
     "require_confinement",
 ]  # fmt: skip
 

@@ -4,13 +4,20 @@
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hermes.core.errors import ToolError
 from hermes.exec.launcher.placeholders import is_bare_repository
-from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
+from hermes.exec.launcher.protocol import (
+    FIRST_FILE_FD,
+    GRANTED_FOLDER,
+    PROXY_SOCKET,
+    STATUS_FD,
+    TMP_FOLDER,
+    SetupInstructions,
+)
 from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import limit_instructions
 from hermes.exec.sandbox.network import wrap_in_relay
@@ -18,14 +25,17 @@ from hermes.exec.sandbox.planted_files import FILES_AT_HOME
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 
-MountKind: TypeAlias = Literal["scratch", "hide", "mask", "empty", "write", "read", "link"]
+MountKind: TypeAlias = Literal[
+    "scratch", "session", "hide", "mask", "empty", "write", "read", "link"
+]  # fmt: skip
+_TMP = "/tmp"
 _NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
-_SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
+_SCRATCH_FOLDERS = ("/run", "/var/tmp")
 _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
     --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try --disable-userns
-    --cap-drop ALL --die-with-parent --new-session --proc /proc --dev /dev
+    --cap-drop ALL --new-session --proc /proc --dev /dev
 """.split()
 
 
@@ -44,7 +54,7 @@ def plan_launch(
     inside = dict(env)
     command = list(argv)
     if policy.network:
-        command, proxies = wrap_in_relay(command, policy.network)
+        command, proxies = wrap_in_relay(command, policy.network, PROXY_SOCKET)
         inside |= proxies
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
@@ -59,10 +69,13 @@ def plan_launch(
     scratch = min(policy.limits.scratch, resources["cgroup_limits"][0] // 2)
     options = [*_FIXED_OPTIONS, "--size", str(scratch), "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev", "--remount-ro", "/proc"]  # root may write to /proc/sys
-    sources = {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
+    sources = _find_sources(policy)
     mounts |= {str(o.path): "write" if o.writable else "read" for o in policy.overlays}
     copies = [path for path in map(os.path.realpath, policy.caches) if _is_folder(path)]
     mounts |= dict.fromkeys(copies, "write")
+    for path, target in _list_home_links(policy, inside.get("HOME", ""), mounts):
+        mounts[path], sources[path] = "link", target
+    names = _cover_names(mounts)
     options += _mount_options(mounts, scratch, sources)
     for name, value in inside.items():
         options += ["--setenv", name, value]
@@ -72,23 +85,35 @@ def plan_launch(
     setup: SetupInstructions = {
         **resources,
         **_socket_instructions(policy),
-        "placeholders": [os.fsencode(path) for path in guards.placeholders],
-        "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
-        "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
+        **_guard_instructions(policy, guards, workspace),
         "scratch": os.fsencode(f"/tmp/hermes-{os.urandom(8).hex()}"),
-        "detached": [os.fsencode(path) for path in _list_detachable(policy, mounts)],
-        "covered_links": [os.fsencode(path) for path in guards.links],
+        "granted": [os.fsencode(path) for path in (*policy.granted, *policy.writable)],
+        "tmp": (scratch, [os.fsencode(name) for name in names]),
+        "detached": [os.fsencode(path) for path in _list_detachable(policy, mounts, copies)],
         "private_copies": [os.fsencode(path) for path in copies],
         "copy_bytes": scratch,
         "memory_files": files,
         "wrapped": True,
     }
-    root = os.fsencode(workspace)
-    if policy.mode == "workspace-write" and not is_bare_repository(root):
-        setup["not_bare"] = root
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
+
+
+def _guard_instructions(
+    policy: SandboxPolicy, guards: PathGuards, workspace: str
+) -> SetupInstructions:
+    """How the launcher keeps commands from planting what programs outside obey."""
+    found: SetupInstructions = {
+        "placeholders": [os.fsencode(path) for path in guards.placeholders],
+        "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
+        "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
+        "covered_links": [os.fsencode(path) for path in guards.links],
+    }
+    root = os.fsencode(workspace)
+    if policy.mode == "workspace-write" and not is_bare_repository(root):
+        found["not_bare"] = root
+    return found
 
 
 def _socket_instructions(policy: SandboxPolicy) -> SetupInstructions:
@@ -124,17 +149,54 @@ def _plan_mounts(
     included = (p for p in guards.link_placeholders if not p.endswith(_NAMES_AT_HOME))
     mounts |= dict.fromkeys(included, "empty")
     if policy.network:
-        mounts[os.path.realpath(policy.network)] = "read"
-    return mounts | dict.fromkeys(map(os.path.realpath, policy.writable), "write")
+        mounts[PROXY_SOCKET] = "read"
+    return mounts | dict.fromkeys(map(str, policy.writable), "write")
 
 
-def _list_detachable(policy: SandboxPolicy, mounts: Mapping[str, MountKind]) -> Iterator[str]:
+def _find_sources(policy: SandboxPolicy) -> dict[str, str]:
+    """Path -> where bubblewrap finds what is mounted there, if not at the path itself."""
+    granted = enumerate(map(str, (*policy.granted, *policy.writable)))
+    return (
+        {_TMP: TMP_FOLDER, PROXY_SOCKET: os.path.realpath(policy.network)}
+        | {path: f"{GRANTED_FOLDER}/{number}" for number, path in granted}
+        | {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
+    )
+
+
+def _cover_names(mounts: dict[str, MountKind]) -> list[str]:
+    """The names in /tmp that hold other mounts. Each becomes a mount itself: what the session has
+    there is not visible to the command."""
+    prefix = f"{_TMP}/"
+    names = {path[len(prefix) :].split("/")[0] for path in mounts if path.startswith(prefix)}
+    for name in names:
+        mounts.setdefault(prefix + name, "scratch")
+    return sorted(names)
+
+
+def _list_home_links(
+    policy: SandboxPolicy, home: str, mounts: Mapping[str, MountKind]
+) -> Iterator[tuple[str, str]]:
+    """Names in a home that is a scratch folder, and the visible paths elsewhere to which they
+    lead."""
+    if mounts.get(home) != "scratch":
+        return
+    names = {f"{home}/{name}": str(path) for name, path in policy.home_links}
+    names |= {str(path): os.path.realpath(path) for path in (*policy.visible, *policy.caches)}
+    for name, target in names.items():
+        if name != target and name.startswith(f"{home}/") and not _is_shown(name, mounts):
+            yield name, target
+
+
+def _list_detachable(
+    policy: SandboxPolicy, mounts: Mapping[str, MountKind], copies: Collection[str]
+) -> Iterator[str]:
     """Folders of the system and of tools. Not those that a person granted: an overlay does not
     show what is exchanged in them meanwhile."""
-    live = [p for p, kind in mounts.items() if kind == "write"]
+    live = [p for p, kind in mounts.items() if kind == "write" and p not in copies]
     live += map(os.path.realpath, (str(policy.workspace), policy.network or "/"))
     live += (str(overlay.source) for overlay in policy.overlays)
-    stable = map(str, (*policy.readable, *(path for _, path in policy.home_links)))
+    live += map(str, policy.granted)
+    stable = (*map(str, policy.readable), *map(os.path.realpath, policy.visible))
     for path in (p for p in stable if mounts.get(p) == "read" and not p.startswith("/sys/")):
         if _is_folder(path) and not any(f"{p}/".startswith(f"{path}/") for p in live):
             yield path
@@ -164,11 +226,13 @@ def _plan_readable(policy: SandboxPolicy) -> dict[str, MountKind]:
             inside = target != str(folder) and policy.allows_reading(Path(target))
             mounts[str(folder)] = "link" if inside else "read"
     mounts |= dict.fromkeys(filter(_is_folder, _SCRATCH_FOLDERS), "scratch")
+    if _is_folder(_TMP):
+        mounts[_TMP] = "session"
     interpreter = (sys.base_prefix,) if policy.network else ()
     for path in map(os.path.realpath, (*policy.visible, *interpreter)):
         if os.path.lexists(path):
             mounts[path] = "read"
-    return mounts
+    return mounts | dict.fromkeys(map(str, policy.granted), "read")
 
 
 def _plan_hidden(
@@ -205,6 +269,8 @@ def _mount_options(
             case "scratch":
                 options += ["--perms", "1777" if path != "/run" else "0755"]
                 options += ["--size", str(scratch), "--tmpfs", path]
+            case "session":
+                options += ["--bind", sources[path], path]
             case "hide":
                 options += ["--size", "4096", "--tmpfs", path]
                 closing += ["--remount-ro", path]
@@ -217,7 +283,7 @@ def _mount_options(
             case "read":
                 options += ["--ro-bind", sources.get(path, path), path]
             case "link":
-                options += ["--symlink", os.readlink(path), path]  # noqa: PTH115 - a text already
+                options += ["--symlink", sources.get(path) or os.readlink(path), path]  # noqa: PTH115
     return [*options, *closing, "--remount-ro", "/"]
 
 

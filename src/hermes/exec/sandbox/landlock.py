@@ -37,12 +37,12 @@ def plan_launch(
     hidden = {os.path.realpath(path) for path in policy.hidden}
     hidden_inside = {path for path in hidden if path.startswith(workspace + "/")}
     name = f"hermes-{os.urandom(8).hex()}"
-    scratch = f"/tmp/{name}"
+    scratch = f"{os.path.realpath('/tmp')}/{name}"
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
     writable = [scratch]
     if policy.mode == "workspace-write":
         writable += _open_subtrees(workspace, closed | hidden_inside)
-    for path in map(os.path.realpath, policy.writable):
+    for path in map(str, policy.writable):
         writable += _open_subtrees(path, hidden - {path})
     handled = _handled_accesses(landlock)
     rules = _plan_readable(policy, workspace, hidden)
@@ -62,6 +62,7 @@ def plan_launch(
             [_build_rule(path, access, handled[0]) for path, access in rules.items()],
         ),
         "seccomp": (number, seccomp.build_landlock_filter(table, truncation=landlock >= 3)),
+        "granted": [os.fsencode(path) for path in (*policy.granted, *policy.writable)],
         "shared_memory": os.fsencode(f"{memory}/{name}-shm"),
         "writable": [os.fsencode(path) for path in writable],
         "readonly": [os.fsencode(path) for path in closed | hidden_inside],
@@ -82,7 +83,7 @@ def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> d
     rules: dict[str, int] = {}
     system = (os.path.realpath(path) for path in policy.readable)
     outside = map(os.path.realpath, (*policy.visible, *policy.caches))
-    for seen in (*system, "/proc", workspace, *outside):
+    for seen in (*system, "/proc", workspace, *outside, *map(str, policy.granted)):
         rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules

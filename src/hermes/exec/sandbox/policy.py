@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.path_rules import find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
-from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE
+from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
@@ -24,6 +24,11 @@ _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 _KEYS_IN_HOME = (*list_names("hide", scope="anywhere"), *list_names("hide", scope="home"))
+_KEYS_AMONG_TOOLS = [
+    key
+    for key in _KEYS_IN_HOME
+    if any(key.startswith(f"{tool}/") for tool in (*PROGRAMS, *CACHES, *RENEWABLE))
+]
 _KEYS_OF_ROOT = list_names("hide", scope="root")
 SYSTEM_PATHS = tuple(
     Path(path)
@@ -77,8 +82,11 @@ class SandboxPolicy(Struct, frozen=True):
     machine's loopback, with credentials (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside something hidden."""
+    granted: tuple[Path, ...] = ()
+    """Real paths outside the workspace that a person lets it read. If one is replaced by a link,
+    nothing is run."""
     writable: tuple[Path, ...] = ()
-    """Existing files and folders outside the workspace that it may change."""
+    """The same for those that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
     """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
@@ -88,12 +96,13 @@ class SandboxPolicy(Struct, frozen=True):
     """Folders outside the workspace that can be read. In a sandbox with namespaces a command may
     change them for itself; nobody else sees that."""
     home_links: tuple[tuple[str, Path], ...] = ()
-    """Names in a home, and the paths there that stay visible: where a command gets another home,
+    """Names in a home, and the visible paths that they lead to: where a command gets another home,
     links lead to them."""
 
     def allows_reading(self, path: Path) -> bool:
         """Whether this real path can be read. The innermost path that names it decides."""
-        shown = (self.workspace, *self.readable, *self.visible, *self.caches, *self.writable)
+        shown = (self.workspace, *self.readable, *self.visible, *self.caches)
+        shown += (*self.granted, *self.writable)
         return 0 < _measure_depth(path, shown) >= _measure_depth(path, self.hidden)
 
 
@@ -144,8 +153,8 @@ def build_policy(
         for home in (user_home, *_HOME_FOLDERS)
         if home.is_dir() and not home.is_relative_to(workspace) and not _is_system_folder(home)
     ]
-    if user_home not in hidden:
-        hidden += _list_existing(user_home, (*_KEYS_IN_HOME, ".hermes"))
+    keys = _KEYS_AMONG_TOOLS if user_home in hidden else (*_KEYS_IN_HOME, ".hermes")
+    hidden += (*_list_existing(user_home, keys), *_find_versioned_keys(user_home))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
     hidden += _find_private_settings("/etc")
@@ -171,6 +180,37 @@ def build_policy(
     )
 
 
+def add_grants(
+    policy: SandboxPolicy, user_home: Path, *, read: Iterable[Path], write: Iterable[Path]
+) -> SandboxPolicy:
+    """The policy with these real paths, and the names in the home that lead to them."""
+    granted, writable = tuple(read), tuple(write)
+    links = dict(policy.home_links)
+    home = _resolve_path(user_home)
+    for path in (*granted, *writable):
+        if path.is_relative_to(home):
+            links[str(path.relative_to(home))] = path
+    if granted or writable:
+        links |= _list_links_to((*granted, *writable), home)
+    outer = {name for name in links if not any(str(p) in links for p in Path(name).parents)}
+    return structs.replace(
+        policy,
+        granted=granted,
+        writable=writable,
+        home_links=tuple((name, path) for name, path in links.items() if name in outer),
+    )
+
+
+def _list_links_to(paths: Collection[Path], home: Path) -> Iterator[tuple[str, Path]]:
+    """The links at the top of a home that lead to one of these paths, or below it."""
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                target = _resolve_path(Path(entry.path))
+                if any(target.is_relative_to(path) for path in paths):
+                    yield entry.name, target
+
+
 def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write: bool) -> str:
     """Why no answer can give commands this path; empty when a person may grant it."""
     real = _resolve_path(path)
@@ -182,7 +222,8 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     own = (_resolve_path(agent_home), user_home / ".hermes")
     if any(real.is_relative_to(home) or home.is_relative_to(real) for home in own):
         return f"{path} holds the agent's own files"
-    keys = (*_list_existing(user_home, _KEYS_IN_HOME), *_list_existing(Path("/"), _KEYS_OF_ROOT))
+    keys = (*_list_existing(user_home, _KEYS_IN_HOME), *_find_versioned_keys(user_home))
+    keys += tuple(_list_existing(Path("/"), _KEYS_OF_ROOT))
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
     return ""
@@ -230,6 +271,13 @@ def _list_links(path: str, caches: Collection[str], renewable: Collection[str]) 
         for entry in entries:
             if path not in caches or entry.is_dir():  # files there are locks and marks
                 yield from _list_links(entry.path, caches, renewable)
+
+
+def _find_versioned_keys(home: Path) -> Iterator[Path]:
+    for pattern in VERSIONED_CREDENTIALS:
+        folder, _, below = pattern.partition("/*/")
+        with suppress(OSError), os.scandir(home / folder) as versions:
+            yield from _list_existing(home / folder, [f"{v.name}/{below}" for v in versions])
 
 
 def _list_existing(folder: Path, names: Iterable[str]) -> list[Path]:

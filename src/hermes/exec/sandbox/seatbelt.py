@@ -57,7 +57,7 @@ def write_profile(policy: SandboxPolicy, scratch: str) -> str:
     writable = {str(path) for path in policy.writable} | {scratch}
     if policy.mode == "workspace-write":
         writable.add(str(policy.workspace))
-    shown |= writable | {str(policy.workspace)}
+    shown |= writable | {str(path) for path in (*policy.granted, policy.workspace)}
     hidden = set(map(str, policy.hidden)) - shown
     for path in sorted(shown | hidden, key=_measure_depth):
         if path in hidden:

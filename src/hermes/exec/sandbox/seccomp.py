@@ -30,13 +30,13 @@ _CREAT, _TRUNC, _ACCESS_MODE = 0o100, 0o1000, 0o3
 _TMPFILE = 0o20000000
 _SET_ID = 0o6000
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_SOCKET_TYPE, _STREAM, _SEQPACKET, _TCP = 0xF, 1, 5, 6
+_SOCKET_TYPE, _STREAM, _DATAGRAM, _SEQPACKET, _TCP = 0xF, 1, 2, 5, 6
 _FASTOPEN = 0x20000000
 _FASTOPEN_OPTIONS = (23, 30, 34)
 """Options of TCP with which data, and not connect, opens a connection."""
 _SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect a socket, and the position of their flags."""
-_FILTERED_CALLS = ("open", "openat", "creat")
+_FILTERED_CALLS = ("open", "openat", "creat", "socket")
 """Calls whose arguments decide whether the broker is notified."""
 _IOCTLS = {
     "TIOCSTI": 0x5412,
@@ -84,7 +84,7 @@ CALL_NUMBERS: dict[str, tuple[int, int]] = {
     "move_pages": (279, 239), "migrate_pages": (256, 238),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "clone": (56, 220), "clone3": (435, 435), "openat2": (437, 437), "ioctl": (16, 29),
-    "socket": (41, 198), "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
+    "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
     "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "prlimit64": (302, 261),
     "ptrace": (101, 117), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
@@ -208,7 +208,8 @@ def _socket_blocks(*, only_tcp: bool) -> list[tuple[str, FilterCode]]:
     connected = _allow_values(1, _STREAM, _SEQPACKET, mask=_SOCKET_TYPE)
     internet: FilterCode = [_return_allow()]
     if only_tcp:
-        internet = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE), (_EQUAL, 1, 0, _STREAM)]
+        internet = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE)]
+        internet += [(_EQUAL, 0, 1, _DATAGRAM), _return_notify(), (_EQUAL, 1, 0, _STREAM)]
         internet += [_return_errno(errno.EPERM), *_allow_values(2, 0, _TCP)]
     code: FilterCode = [_load_argument(0)]
     for family, check in (

@@ -18,10 +18,13 @@ class Toolchain(NamedTuple):
     refuse those that they cannot write to."""
 
 
+_lists = WordLists(Path(__file__).with_suffix(".txt"))
 TOOLCHAINS = tuple(
     Toolchain(name.strip(), *(tuple(cell.split()) for cell in cells))
-    for name, *cells in WordLists(Path(__file__).with_suffix(".txt")).get_table("toolchains")
+    for name, *cells in _lists.get_table("toolchains")
 )
+VERSIONED_CREDENTIALS = tuple(sorted(_lists.get_words("versioned credentials")))
+"""Patterns of files in a home."""
 PROGRAMS = tuple(path for toolchain in TOOLCHAINS for path in toolchain.programs)
 CACHES = tuple(path for toolchain in TOOLCHAINS for path in toolchain.caches)
 RENEWABLE = tuple(path for toolchain in TOOLCHAINS for path in toolchain.renewable)

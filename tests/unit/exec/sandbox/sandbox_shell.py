@@ -17,10 +17,16 @@ ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 async def sh(
-    text: str, policy: SandboxPolicy, tier: SandboxTier, *, timeout: float = 60, session: str = ""
+    text: str,
+    policy: SandboxPolicy,
+    tier: SandboxTier,
+    *,
+    timeout: float = 60,
+    session: str = "",
+    **env: str,
 ) -> tuple[CommandResult, str]:
     out = OutputCapture(20_000, policy.workspace.parent / "spill")
-    command = CommandSpec(text, policy.workspace, ENV, timeout, policy, tier, session=session)
+    command = CommandSpec(text, policy.workspace, ENV | env, timeout, policy, tier, session=session)
     try:
         return await run_command(command, out), out.text()
     finally:

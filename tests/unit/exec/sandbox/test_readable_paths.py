@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ SECRETS = (
     ".cargo/credentials.toml", ".npmrc", ".m2/settings.xml", ".gradle/gradle.properties",
     ".gem/credentials", ".composer/auth.json", ".config/pypoetry/auth.toml", ".condarc",
     ".local/share/uv/credentials/x", ".config/pip/pip.conf", ".bundle/config", "notes.txt",
+    ".npm-global/etc/npmrc", ".nvm/versions/node/v22.1.0/etc/npmrc",
+    ".volta/tools/image/node/22.1.0/etc/npmrc",
+    ".local/share/fnm/node-versions/v22.1.0/installation/etc/npmrc",
 )  # fmt: skip
 
 
@@ -83,6 +87,29 @@ async def test_tools_of_a_home_run_and_their_secrets_do_not_show(
     for name in caches:
         assert [p.name for p in (home / name).iterdir()] == ["in"], "the home is as it was"
     assert not list(home.rglob("planted"))
+
+
+@linux
+async def test_a_pipe_among_tools_leads_to_nobody_outside(
+    tmp_path: Path, first: SandboxTier
+) -> None:
+    """Also where a cache is below: pnpm keeps its store among its programs."""
+    home, work = tmp_path / "u", tmp_path / "work"
+    tools = home / ".local/share/pnpm"
+    for folder in (tools / "store" / "in", work):
+        folder.mkdir(parents=True)
+    (tools / "store/in/entry").write_text("cached")
+    os.mkfifo(tools / "pipe")
+    reader = os.open(tools / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        walls = build_policy("workspace-write", work, tmp_path / "agent", home)
+        code = f"import os; os.open('{tools}/pipe', os.O_WRONLY | os.O_NONBLOCK); print('OPEN')"
+        text = f'cat {tools}/store/in/entry; python3 -c "{code}"'
+        _, output = await sh(text, walls, first, HOME=str(home))
+        assert output.startswith("cached") and "OPEN" not in output
+        assert "No such device or address" in output
+    finally:
+        os.close(reader)
 
 
 def test_file_tools_and_commands_read_the_same(tmp_path: Path) -> None:
