@@ -78,10 +78,12 @@ def _explain_connections(
     local = [c for c in connections if c.host.startswith("127.") or c.host == "::1"]
     remote = [c for c in connections if c not in local]
     for _, port in local[:1]:
-        owner = "is of a program outside"
-        yield f"[the sandbox refused port {port}, which {owner}; {_UNCONFINED}]"
+        yield (
+            f"[port {port} belongs to a program outside the sandbox, and commands reach only ports "
+            f"of this session's commands; {_UNCONFINED}]"
+        )
     named = ", ".join(f"{host}:{port}" for host, port in remote if host)
-    if remote and by_ssh:
+    if by_ssh:
         yield f"[ssh cannot use the proxy of the sandbox; {_UNCONFINED}]"
     elif remote and not online:
         what = f"no network (refused: {named})" if named else "no network"
