@@ -82,3 +82,13 @@ async def test_the_real_one_can_be_granted(
     asking = structs.replace(policy, granted=(Path("/tmp"), beside.parent))
     _, output = await sh(f"cat {granted}/file {beside}; touch made", asking, first, session="x")
     assert output == "grantedbeside" and (policy.workspace / "made").exists()
+
+
+async def test_those_of_many_idle_sessions_are_not_kept(
+    policy: SandboxPolicy, first: SandboxTier
+) -> None:
+    names = [f"{policy.workspace.parts[-3]} {number}" for number in range(12)]
+    for name in names:
+        await sh("touch /tmp/log", policy, first, session=name)
+    assert (await sh("ls /tmp", policy, first, session=names[-3]))[1].startswith("log")
+    assert "log" not in (await sh("ls /tmp", policy, first, session=names[0]))[1]
