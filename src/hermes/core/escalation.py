@@ -133,11 +133,11 @@ def _describe_host(host: str) -> str:
     """The host, and beside other letters than ASCII what they are: some look the same."""
     if host == PACKAGES:
         return "the package registries"
-    labels = host.split(".")
+    labels = host.partition(":")[0].split(".")
     if not host.isascii():
         return f"{host} (in ASCII: {'.'.join(map(_encode_label, labels))})"
-    shown = ".".join(map(_decode_label, labels))
-    return host if shown == host else f"{host} (shown as {shown})"
+    shown = [_decode_label(label) for label in labels]
+    return host if shown == labels else f"{host} (shown as {'.'.join(shown)})"
 
 
 def _encode_label(label: str) -> str:

@@ -33,7 +33,7 @@ BWRAP_PATHS = (
 )
 """Never looked up on PATH, which may contain folders that others can write to."""
 _LANDLOCK_CREATE = 444
-_PROBE_VERSION = 2
+_PROBE_VERSION = 3
 """Increased when the sandbox changes so much that an earlier result no longer holds."""
 _KERNEL_SETTINGS = (
     "/proc/sys/kernel/random/boot_id",

@@ -56,7 +56,12 @@ async def policy(ctx: ToolContext) -> SandboxPolicy | None:
 
 
 def _check_paths(access: Access) -> None:
-    """Raise ToolError when a path leads elsewhere than when it was approved."""
+    """Raise ToolError when a path leads elsewhere than when it was approved. The launcher makes
+    sure of it; here the path is named."""
     for path in (*(access.read or ()), *(access.write or ())):
-        if os.path.realpath(path) != path:
+        try:
+            real = os.path.realpath(path)
+        except OSError:  # it was just being exchanged
+            real = ""
+        if real != path:
             raise ToolError(f"{path} was replaced after it was approved. Nothing was run.")

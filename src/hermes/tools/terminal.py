@@ -33,14 +33,12 @@ LIMIT = 40_000
 """Bytes of output a model is shown."""
 MAX_TIMEOUT = 3600.0
 _PROGRESS_EVERY = 0.2
-_NO_EDITOR = dict.fromkeys(
-    ("EDITOR", "VISUAL"),
+_NO_EDITOR = (
     "echo 'No editor can be opened here, because nobody can type into this command. Give the text "
     "in the command (git commit -m), name a program in GIT_EDITOR or GIT_SEQUENCE_EDITOR, or use "
-    "pty with background, and process to type.' >&2; false",
+    "pty with background, and process to type.' >&2; false"
 )
-"""What programs run where they would wait for a person who edits a file. Not GIT_EDITOR: it would
-win over `git -c core.editor=true`."""
+"""What programs run where they would wait for a person who edits a file."""
 
 
 class Params(Struct, frozen=True):
@@ -79,7 +77,7 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     if walls is not None and not walls.network:
         env = OFFLINE_ENVIRONMENT | env
     if not p.pty and backend is None:
-        env = env | _NO_EDITOR
+        env = env | _forbid_editors(p.command)
     session = ctx.session_id if walls else ""
     command = CommandSpec(
         p.command, folder, env, timeout, walls, tier, pty=bool(p.pty), session=session
@@ -160,6 +158,12 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size, "notes": len(notes)},
         error=outcome.status is None,
     )
+
+
+def _forbid_editors(command: str) -> dict[str, str]:
+    """GIT_EDITOR wins over core.editor, so it is left alone where the command sets that."""
+    names = ("EDITOR", "VISUAL") + (() if "core.editor" in command else ("GIT_EDITOR",))
+    return dict.fromkeys(names, _NO_EDITOR)
 
 
 def _choose_folder(

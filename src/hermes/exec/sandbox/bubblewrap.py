@@ -164,8 +164,10 @@ def _find_sources(policy: SandboxPolicy) -> dict[str, str]:
 
 
 def _cover_names(mounts: dict[str, MountKind]) -> list[str]:
-    """The names in /tmp that hold other mounts. Each becomes a mount itself: what the session has
-    there is not visible to the command."""
+    """The names in the session's /tmp that hold other mounts. Each becomes a mount itself: what the
+    session has there is not visible to the command."""
+    if mounts.get(_TMP) != "session":
+        return []
     prefix = f"{_TMP}/"
     names = {path[len(prefix) :].split("/")[0] for path in mounts if path.startswith(prefix)}
     for name in names:

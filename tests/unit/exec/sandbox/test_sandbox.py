@@ -12,6 +12,7 @@ import pytest
 from hermes.core.errors import ConfigError, ToolError
 from hermes.exec import sandbox_probe
 from hermes.exec.launcher import cgroup
+from hermes.exec.launcher.process_tree import list_processes
 from hermes.exec.process import local
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
@@ -25,7 +26,7 @@ from hermes.exec.sandbox import (
 from hermes.exec.sandbox.limits import describe_hits
 from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 from tests.kit.deadlines import Deadline
-from tests.kit.processes import until
+from tests.kit.processes import living, until
 from tests.unit.exec.sandbox.sandbox_shell import ENV, command_lines, linux, sh
 
 
@@ -283,6 +284,24 @@ async def test_a_killed_agent_takes_its_commands_along(workspace: Path, tier: Sa
     finally:
         agent.kill()
         agent.wait()
+
+
+@linux
+@pytest.mark.parametrize("victim", ["wrapper", "supervisor"])
+async def test_a_command_ends_with_whoever_watches_it(
+    workspace: Path, first: SandboxTier, mark: str, victim: str
+) -> None:
+    policy = SandboxPolicy("workspace-write", workspace)
+    running = asyncio.create_task(sh(f"setsid sleep {mark} & sleep {mark}", policy, first))
+    await until(lambda: len(living(mark)) >= 2)
+    parents = {pid: (parent, name) for pid, parent, name in list_processes()}
+    pid = living(mark)[0]
+    while parents[pid][1] != b"bwrap" or parents[parents[pid][0]][1] == b"bwrap":
+        pid = parents[pid][0]
+    os.kill(pid if victim == "wrapper" else parents[pid][0], signal.SIGKILL)
+    await until(lambda: not living(mark))
+    running.cancel()
+    await asyncio.wait([running])
 
 
 @linux

@@ -22,6 +22,13 @@ def policy(request: pytest.FixtureRequest) -> Iterator[SandboxPolicy]:
         yield SandboxPolicy("workspace-write", workspace)
 
 
+@pytest.fixture
+def granted() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="granted-") as folder:
+        (Path(folder) / "file").write_text("granted")
+        yield Path(folder)
+
+
 async def test_the_next_command_of_the_session_finds_it(
     policy: SandboxPolicy, first: SandboxTier
 ) -> None:
@@ -38,14 +45,13 @@ async def test_the_next_command_of_the_session_finds_it(
 
 
 async def test_a_link_in_it_leads_no_mount_astray(
-    policy: SandboxPolicy, first: SandboxTier, tmp_path: Path
+    policy: SandboxPolicy, first: SandboxTier, tmp_path: Path, granted: Path
 ) -> None:
     """Bubblewrap follows links where it makes a place for a mount: a planted one would have it
     create folders outside."""
     session = policy.workspace.parts[-3]
-    victim, granted = tmp_path / "victim", Path(tempfile.mkdtemp(prefix="granted-"))
+    victim = tmp_path / "victim"
     victim.mkdir()
-    (granted / "file").write_text("granted")
     plant = (
         f"cd /tmp; for name in {policy.workspace.parts[2]} {granted.name}; do "
         f"mv $name moved-$name; rm -rf $name; ln -s /oldroot{victim} $name; done"
@@ -66,3 +72,23 @@ async def test_it_has_a_limit(policy: SandboxPolicy, first: SandboxTier) -> None
         _, output = await sh("head -c 2000000 /dev/zero > /tmp/large", small, first,
                              session=session)  # fmt: skip
         assert "No space left" in output
+
+
+async def test_the_real_one_can_be_granted(
+    policy: SandboxPolicy, first: SandboxTier, granted: Path
+) -> None:
+    beside = policy.workspace.parent / "beside"
+    beside.write_text("beside")
+    asking = structs.replace(policy, granted=(Path("/tmp"), beside.parent))
+    _, output = await sh(f"cat {granted}/file {beside}; touch made", asking, first, session="x")
+    assert output == "grantedbeside" and (policy.workspace / "made").exists()
+
+
+async def test_those_of_many_idle_sessions_are_not_kept(
+    policy: SandboxPolicy, first: SandboxTier
+) -> None:
+    names = [f"{policy.workspace.parts[-3]} {number}" for number in range(12)]
+    for name in names:
+        await sh("touch /tmp/log", policy, first, session=name)
+    assert (await sh("ls /tmp", policy, first, session=names[-3]))[1].startswith("log")
+    assert "log" not in (await sh("ls /tmp", policy, first, session=names[0]))[1]
