@@ -107,14 +107,16 @@ async def test_a_yes_about_a_file_outside_works_and_a_no_is_not_asked_for(
     steps = [
         call(("c1", "write_file", {"path": "/usr/bin/x", "content": "x"})),
         call(("c2", "write_file", {"path": "~/.bashrc", "content": "alias a=b\nalias c=d\n"})),
-        call(("c3", "write_file", {"path": "~/notes", "content": "x"})),
+        call(("c3", "write_file", {"path": "~/.vimrc", "content": "set nu\n"})),
+        call(("c4", "write_file", {"path": "~/notes", "content": "x"})),
         say("done"),
     ]
     async with rig(tmp_path, steps, options=Options()) as r:
         start_up, notes = await answering(r, "once")
-        denied, *written = returns(r).values()
+        denied, login, *written = returns(r).values()
+    assert login[1] and "it is run at every login" in login[0]
     assert denied[1] and "belongs to the operating system" in denied[0]
-    assert "it is run at every login" in start_up.summary and "+alias c=d" in start_up.diff
+    assert "+set nu" in start_up.diff
     assert "outside the working folder" in notes.summary and not notes.diff
     assert not any(error for _, error in written), written
-    assert (user / ".bashrc").read_text() == "alias a=b\nalias c=d\n"
+    assert (user / ".bashrc").read_text() == "alias a=b\n"

@@ -11,7 +11,7 @@ from hermes.config.paths import CONTEXT_FILES
 from hermes.core.errors import ConfigError
 from hermes.core.text import WordLists
 
-Effect: TypeAlias = Literal["hide", "guard", "show", "ask"]
+Effect: TypeAlias = Literal["hide", "guard", "ask"]
 Scope: TypeAlias = Literal["anywhere", "home", "root", "top"]
 
 
@@ -97,14 +97,13 @@ def _count_parts(path: Path) -> int:
     return len(path.parts)
 
 
-def explain_denial(path: Path, user_home: Path, *, write: bool, shown: bool = False) -> str:
-    """Why no tool may read (or write) this real path, whoever allows it; empty when one may.
-    `shown`: a person sees what is written first."""
+def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:
+    """Why no tool may read (or write) this real path, whoever allows it; empty when one may."""
     parts = _fold_parts(path)
     if parts[:1] == ("proc",) and parts[-1] in _PROCESS_SECRETS:
         return "it holds credentials"
     for effect, reason in _match_rules(parts, user_home):
-        if effect == "hide" or (write and effect == "show" and not shown):
+        if effect == "hide":
             return reason
         if write and effect == "guard" and parts[-3:] != _FREE_IN_GIT:
             return reason
@@ -116,7 +115,7 @@ def explain_influence(path: Path, workspace: Path, user_home: Path) -> str:
     they do not."""
     parts = _fold_parts(path)
     for effect, reason in _match_rules(parts, user_home):
-        if effect in ("show", "ask"):
+        if effect == "ask":
             return reason
     below = parts[len(workspace.parts) - 1 :] if path.is_relative_to(workspace) else ()
     return next((reason for _, reason in _match_at(below, 0, "top")), "")

@@ -21,7 +21,8 @@ SECRETS = ["~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "~/.config/gh/
 SECRETS += ["~/.gnupg/key", "~/.docker/config.json", "~/.mozilla/x", "~/.SSH/id", "/etc/shadow"]
 OWN = ["~/.hermes/config.yaml", "~/.hermes/.env", "~/.hermes/hermes.db", "~/.hermes/hermes.db-wal"]
 OWN += ["~/.hermes/skills/x.md", "~/.hermes/anything", "~/.hermes/profiles/second/.env"]
-RUN = ["~/.config/systemd/user/x.service", "~/.config/autostart/x.desktop", "~/.gitconfig"]
+RUN = ["~/.bashrc", "~/.profile", "~/.zshenv"]
+RUN += ["~/.config/systemd/user/x.service", "~/.config/autostart/x.desktop", "~/.gitconfig"]
 RUN += [".git/hooks/pre-commit", ".git/config", "sub/.git/modules/m/hooks/x", "/etc/cron.d/x"]
 RUN += ["/usr/bin/x", "/var/spool/cron/x", "/proc/sys/x", ".git", ".git/commondir", "sub/.GIT"]
 

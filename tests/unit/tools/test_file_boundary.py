@@ -140,7 +140,7 @@ STEERING += [
     ".cursorrules",
 ]
 STEERING += [".aider.conf.yml", "CLAUDE.local.md", ".nvim.lua"]
-STEERING += ["~/.bashrc", "~/.profile", "~/.zshenv", "~/.vimrc", "../other/AGENTS.md"]
+STEERING += ["~/.vimrc", "../other/AGENTS.md"]
 
 
 @pytest.mark.parametrize("path", STEERING)

@@ -37,7 +37,7 @@ def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
 
     home = find_user_home(workspace)
     reason = _explain_own_home(path, workspace, write=write)
-    if reason := reason or explain_denial(path, home, write=write, shown=True):
+    if reason := reason or explain_denial(path, home, write=write):
         verb = "write" if write else "read"
         raise ToolError(
             f"Denied: file tools may not {verb} {path}: {reason}. Do not try another way; "
