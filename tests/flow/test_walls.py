@@ -299,20 +299,24 @@ async def test_a_nested_repository_gets_no_note(tmp_path: Path, tier: SandboxTie
     assert result == ".git"
 
 
-async def test_the_commands_of_a_session_share_a_tmp(tmp_path: Path, tier: SandboxTier) -> None:
+async def test_the_commands_of_a_session_share_a_tmp(
+    tmp_path: Path, tier: SandboxTier, mark: str
+) -> None:
     """With namespaces; else each has the folder that the model is told of."""
     steps = [
-        call(command('mkdir "${TMPDIR:-/tmp}/made"; echo log > "${TMPDIR:-/tmp}/made/log"')),
-        call(("c2", "terminal", {"command": "cat log; pwd", "workdir": "/tmp/made"})),
-        call(command("echo x > /tmp/x", "c3")),
+        call(
+            command(f'mkdir "${{TMPDIR:-/tmp}}/{mark}"; echo log > "${{TMPDIR:-/tmp}}/{mark}/log"')
+        ),
+        call(("c2", "terminal", {"command": "cat log; pwd", "workdir": f"/tmp/{mark}"})),
+        call(command(f"echo x > /tmp/{mark}.x", "c3")),
         say("done"),
     ]
     async with rig(tmp_path, steps, options=ASK) as r:
         await r.turn()
         first, second, third = await results(r)
-    assert first == "(no output)" and not Path("/tmp/made").exists()
+    assert first == "(no output)" and not Path(f"/tmp/{mark}").exists()
     if tier.level == 1:
-        assert second == "log\n/tmp/made" and third == "(no output)"
+        assert second == f"log\n/tmp/{mark}" and third == "(no output)"
     else:
         assert "does not exist; nothing was run" in second and "use $TMPDIR" in third
 

@@ -33,15 +33,17 @@ async def test_the_next_command_of_the_session_finds_it(
     policy: SandboxPolicy, first: SandboxTier
 ) -> None:
     session = policy.workspace.parts[-3]
-    await sh("echo kept > /tmp/log; mkdir /tmp/folder; echo here > made", policy, first,
+    await sh(f"echo kept > /tmp/{session}.log; mkdir /tmp/folder; echo here > made", policy, first,
              session=session)  # fmt: skip
     await sh("true", policy, first, session=f"{session} other")
-    _, output = await sh("cat /tmp/log made; ls -d /tmp/folder", policy, first, session=session)
+    _, output = await sh(
+        f"cat /tmp/{session}.log made; ls -d /tmp/folder", policy, first, session=session
+    )
     assert output == "kept\nhere\n/tmp/folder\n"
     for other in ("", f"{session} other"):
-        _, output = await sh("cat /tmp/log", policy, first, session=other)
+        _, output = await sh(f"cat /tmp/{session}.log", policy, first, session=other)
         assert "No such file" in output
-    assert not Path("/tmp/log").exists()
+    assert not Path(f"/tmp/{session}.log").exists()
 
 
 async def test_a_link_in_it_leads_no_mount_astray(
