@@ -23,7 +23,6 @@ class _Profile(Struct, frozen=True):
 
     quirks: Quirks
     key: bytes
-    streams: bool
 
 
 class EncodedRequest(Struct, frozen=True):
@@ -62,7 +61,7 @@ class RequestEncoder:
             sent[self._target] = found
             notices.append(Notice(NOTICE_CODE, text))
         offers = quirks.calling != "native" and request.settings.tool_choice != "none"
-        base_url, streams = self._endpoint.base_url, profile.streams
+        base_url, streams = self._endpoint.base_url, profile.quirks.stream
         return EncodedRequest(
             self.wire.build_url(base_url, self._target.model, stream=streams),
             body,
@@ -83,8 +82,7 @@ class RequestEncoder:
         found = self._profiles.get(name)
         if found is None:
             quirks = overlay_quirks(self._endpoint.quirks, learned)
-            streams = quirks.stream and self.wire.can_stream()
-            found = _Profile(quirks, msgspec.json.encode(quirks), streams)
+            found = _Profile(quirks, msgspec.json.encode(quirks))
             self._profiles[name] = found
         return found
 
@@ -118,6 +116,6 @@ class RequestEncoder:
             found = views[key] = view, encoder
         view, encoder = found
         view.add_new_messages(request.history)
-        head = RequestHead(request.system, request.tools, request.settings, profile.streams)
+        head = RequestHead(request.system, request.tools, request.settings, profile.quirks.stream)
         body: bytes = encoder.build_body(view.pending_groups(request.tail), head)
         return body, record_prompt(request, profile.quirks, encoder.messages.last_sent)
