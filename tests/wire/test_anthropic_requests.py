@@ -267,6 +267,8 @@ def test_a_search_that_runs_beside_our_call_is_answered_later() -> None:
     ("args", "sent"),
     [
         ("", {}),
+        ("None", {}),
+        ("null", {}),
         ('{"a": 1}', {"a": 1}),
         ("[1]", {"_not_an_object": [1]}),
         ('{"a": ', {"_not_an_object": '{"a": '}),

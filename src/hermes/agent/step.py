@@ -1,6 +1,7 @@
 """One step of a turn: a model call with its retries and continuations, to one usable message."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -27,6 +28,8 @@ from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, U
 from hermes.core.provider import Request
 from hermes.llm.response_builder import ResponseBuilder
 
+log = logging.getLogger(__name__)
+
 CONTINUE = (
     "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "
     "and without comment.]"
@@ -43,16 +46,23 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
 
 class TurnStopped(Exception):
     """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
-    an earlier part is recorded already."""
+    an earlier part is recorded already; `detail`: the provider's complete message."""
 
     def __init__(
-        self, code: str, error: str, message: Message | None = None, *, partial: bool = False
+        self,
+        code: str,
+        error: str,
+        message: Message | None = None,
+        *,
+        partial: bool = False,
+        detail: str = "",
     ) -> None:
         super().__init__(error)
         self.code = code
         self.error = error
         self.message = message
         self.partial = partial
+        self.detail = detail
 
 
 class _Step:
@@ -221,7 +231,8 @@ class _Step:
             error = describe_failure(failure, provider)
             rest = Message("assistant", (), origin=message.origin, stop="died")
             part = self._join_pieces(rest) if self.text_so_far else None
-            raise TurnStopped(CODES[failure.kind], error, part, partial=True)
+            detail = failure.message
+            raise TurnStopped(CODES[failure.kind], error, part, partial=True, detail=detail)
 
     async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
         if not await self._try_recovery(failure):
@@ -231,6 +242,11 @@ class _Step:
             self._ask_to_continue(message, REWRITE_CALL)
 
     async def _try_recovery(self, failure: Failure) -> bool:
+        target, status = self.provider.target, f" {failure.status}" if failure.status else ""
+        log.warning(
+            "%s (%s): %s%s: %s",
+            *(target.provider, target.model, failure.kind.value, status, failure.message),
+        )
         return await try_recovery(Fault(failure, self.attempt, self.agent, self.turn))
 
     def _ask_to_continue(self, message: Message, ask: str = CONTINUE) -> None:
@@ -270,7 +286,8 @@ class _Step:
             kept = Message("assistant", (), origin=who, stop="filtered")
         elif self.thoughts:
             kept = self._keep_pieces("end")
-        return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
+        error = describe_failure(failure, provider, near)
+        return TurnStopped(CODES[failure.kind], error, kept, detail=failure.message)
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
