@@ -99,7 +99,8 @@ class ConfigError(HermesError):
 class StoreError(HermesError):
     """The store could not read or write: what failed, whether anything was lost, what to do.
 
-    `code`: busy, full, readonly, damaged, newer, foreign, io, in_use, missing, exists, closed.
+    `code`: busy, full, readonly, files, gone, damaged, newer, foreign, io, in_use, missing, exists,
+    closed.
     """
 
     def __init__(self, message: str, code: str = "io") -> None:

@@ -102,7 +102,7 @@ class PageScan:
             if count > self._page_size // 4 - 2:
                 return False
             self._free_pages.update(struct.unpack(f">{count}I", page[8 : 8 + 4 * count]))
-        return len(self._free_pages) == total
+        return bool(len(self._free_pages) == total)
 
     def _read_page_rows(self, number: int) -> Iterator[FoundRow]:
         page = self._read_page(number)

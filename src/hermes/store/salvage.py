@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
+from hermes.core.text import format_plural
 from hermes.store import codec, connection
 from hermes.store.backup import move_aside, require_sole_process
 from hermes.store.page_scan import FoundRow, PageScan, Value
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 _TABLES = {
     "messages": ("-ttnb", "id role kind created body"),
     "sessions": (
-        "-tttttttnnttiit",
-        "n id source key cwd title model parent created updated state owner count taint next",
+        "-tttttttnnttiiti",
+        "n id source key cwd title model parent created updated state owner count taint next used",
     ),
     "systems": ("-t", "session text"),
     "ledger": (
@@ -50,6 +51,17 @@ class SalvageResult(Struct, frozen=True):
     """Messages of these sessions that could not be read."""
     nameless: int = 0
     """Sessions of which only messages could be read, not their titles and folders."""
+
+    @property
+    def summary(self) -> str:
+        """What was saved, what was not, and where the rest may be."""
+        saved = f"{format_plural(self.sessions, 'session')} with "
+        text = f"salvaged {saved}{format_plural(self.messages, 'message')}"
+        if self.lost:
+            text += f"; {format_plural(self.lost, 'message')} could not be read"
+        if self.nameless:
+            text += f"; {format_plural(self.nameless, 'session')} lost title and folder"
+        return text
 
 
 def salvage_database(path: Path, process: ProcessLock) -> SalvageResult:
@@ -93,7 +105,7 @@ def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int]:
     for n, row in expected.items():
         db.execute("UPDATE sessions SET updated = ? WHERE n = ?", (row.values[9], n))
     sessions, messages = db.execute("SELECT count(*), total(count) FROM sessions").fetchall()[0]
-    counts: dict[int, int] = dict(db.execute("SELECT n, count FROM sessions"))  # type: ignore[arg-type]
+    counts: dict[int, int] = dict(db.execute("SELECT n, count FROM sessions"))
     lost = sum(max(0, _as_count(row.values[12]) - counts.get(n, 0)) for n, row in expected.items())
     db.execute("COMMIT; DROP TABLE found; PRAGMA foreign_keys = ON").fetchall()
     return int(str(sessions)), int(float(str(messages))), lost, nameless
