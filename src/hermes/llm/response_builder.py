@@ -1,5 +1,6 @@
 """An answer coming in: fragments from a codec, display events out, a Message at the end."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -103,7 +104,8 @@ class ResponseBuilder:
         self.usage = Usage()
         self.detail = ""
         self.request_size = 0
-        self.offered_tools: frozenset[str] = frozenset()
+        self.offered_tools: Mapping[str, tuple[str, ...]] = {}
+        self.has_unread_call = False
 
     def add_text(self, slot: Any, piece: str) -> None:
         if piece:
