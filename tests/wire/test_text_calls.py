@@ -95,7 +95,7 @@ NOT_CALLS = (
     f"You write `{CALL}` to list files.",
     f"In JSON: {CALL} is what you send.",
     '```json\n{"name": "terminal", "version": "1.2.0", "main": "index.js"}\n```',
-    '```json\n{"name": "read_file", "description": "Reads.", "parameters": {"type": "object"}}\n```',
+    '```json\n{"name": "read_file", "description": "R", "parameters": {"type": "object"}}\n```',
     '<tools>\n{"name": "read_file", "parameters": {"type": "object", "properties": {}}}\n</tools>',
     '```json\n{"terminal": {"integrated.fontSize": 12}}\n```',
     '```json\n{"tool": "terminal", "rating": 5}\n```',

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from msgspec import structs
 
 from hermes.agent.continuation import OverlapFilter, strip_overlap
-from hermes.agent.endpoint_lessons import probe_own_server
+from hermes.agent.endpoint_lessons import learn_calling, probe_own_server
 from hermes.agent.error_messages import (
     THINKING_EXHAUSTED,
     TRUNCATED,
@@ -102,6 +102,13 @@ class _Step:
             message = self._settle_usage(answer, failure.kind.value if failure else "")
             if failure is None:
                 failure = _find_anomaly(message, answer)
+                learn_calling(turn, self.provider, answer.calling)
+            if failure is not None and failure.kind is Kind.UNREADABLE_CALL:
+                done = await self._handle_unreadable_call(message, answer, failure)
+                if done is not None:
+                    return done
+                continue
+            self._emit_events(answer.release_events())
             # With visible text or a tool call it is not simply retried.
             has_content = bool(message.calls or message.text.strip())
             if failure is None or failure.kind is Kind.TRUNCATED_CALL or has_content:
@@ -234,6 +241,24 @@ class _Step:
             detail = failure.message
             raise TurnStopped(CODES[failure.kind], error, part, partial=True, detail=detail)
 
+    async def _handle_unreadable_call(
+        self, message: Message, answer: ResponseBuilder, failure: Failure
+    ) -> Message | None:
+        """Ask for the call in another form and keep the text before it; if there is no other form,
+        what the model wrote is its answer."""
+        held = answer.release_events()
+        if not await self._try_recovery(failure):
+            self._emit_events(held)
+            return self._join_pieces(message)
+        hidden = sum(len(event.text) for event in held if isinstance(event, TextDelta))
+        if text := message.text[: len(message.text) - hidden]:
+            self.pieces.append(strip_overlap(self.text_so_far, text))
+        return None
+
+    def _emit_events(self, events: Sequence[StreamEvent]) -> None:
+        for event in events:
+            self.turn.host.emit(event)
+
     async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
         if not await self._try_recovery(failure):
             error = describe_failure(failure, self.provider)
@@ -334,6 +359,8 @@ def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
     if any(is_truncated(call.args) for call in message.calls):
         return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
+    if answer.has_unread_call and not message.calls:
+        return Failure(Kind.UNREADABLE_CALL, "the model wrote a tool call that cannot be read")
     if message.calls or answer.stop == "paused" or message.text.strip():
         return None
     if answer.stop == "filtered":

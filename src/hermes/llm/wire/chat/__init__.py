@@ -285,6 +285,9 @@ class Decoder(BaseDecoder):
         sink = self._sink
         if self._text_calls:
             self._text_calls.close()
+        sink.calling = (
+            "native" if self._calls else self._text_calls.form if self._text_calls else ""
+        )
         if self._details:
             for detail, pieces in zip(self._details, self._pieces, strict=False):
                 words = "summary" if "summary" in detail else "text"

@@ -125,9 +125,9 @@ def _read_tagged(name: str, inner: str, tools: OfferedTools) -> FoundCall | None
 def _read_element(name: str, inner: str, tools: OfferedTools) -> list[FoundCall]:
     """An element named like a tool, with an element for each argument, or JSON."""
     given = dict(_ELEMENT.findall(inner))
-    if name in tools and given and set(given) <= set(tools[name]):
-        if not _ELEMENT.sub("", inner).strip():
-            return [(name, encode_json({k: v.strip("\n") for k, v in given.items()}).decode())]
+    has_only_elements = bool(given) and not _ELEMENT.sub("", inner).strip()
+    if has_only_elements and name in tools and set(given) <= set(tools[name]):
+        return [(name, encode_json({k: v.strip("\n") for k, v in given.items()}).decode())]
     return _keep_complete([_read_tagged(name, inner, tools)])
 
 

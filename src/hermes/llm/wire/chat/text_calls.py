@@ -1,15 +1,15 @@
 """Finds tool calls that a model wrote into its text, and turns them into calls."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from hermes.core.provider import ResponseSink
-from hermes.llm.wire.chat.call_syntax import (
-    FoundCall,
-    find_calls,
-    read_python_calls,
-    split_leading_calls,
-)
+from hermes.core.text import compile_pattern
+
+if TYPE_CHECKING:
+    from hermes.llm.wire.chat.call_syntax import FoundCall
 
 _ENDS = {
     **{
@@ -31,9 +31,11 @@ _ENDS = {
 """How calls begin in the formats that models were trained on, and how they end."""
 _ELEMENTS = ("<function=", "<invoke name=")
 """Beginnings that belong to the call."""
+_MARKS = frozenset("<[{`(:")
+"""One of them is in every beginning of a call."""
 _FENCE = "```"
-_SHUT = re.compile(rf"^[ \t]*{_FENCE}[ \t]*$", re.M)
-_SHUT_LINE = re.compile(rf"^[ \t]*{_FENCE}", re.M)
+_SHUT = rf"^[ \t]*{_FENCE}[ \t]*$"
+_SHUT_LINE = rf"^[ \t]*{_FENCE}"
 _CALL_INFO = frozenset({"tool_call", "tool_calls", "tool", "tool_code", "function", "tool_use"})
 _JSON_INFO = _CALL_INFO | {"", "json", "jsonc"}
 _PYTHON_INFO = frozenset({"python", "py"})
@@ -41,13 +43,12 @@ _LONGEST_INFO = 40
 _NAME_WITHIN = 400
 """A call names its tool within this many characters of a bare object."""
 _MAX_HELD = 256 * 1024
-_EXAMPLE = re.compile(
+_EXAMPLE = (
     r"\b(?:examples?|e\.g\.|for instance|such as|looks? like|would (?:be|look)|format|syntax|"
-    r"schema|sample)\b",
-    re.I,
+    r"schema|sample)\b"
 )
 """Words right before JSON that is shown, not meant as a call."""
-_ATTEMPT = re.compile(r"""[\[{\s]*["']?(?:name|tool|function|tool_name|action)["']?\s*:|Action:""")
+_ATTEMPT = r"""[\[{\s]*["']?(?:name|tool|function|tool_name|action)["']?\s*:|Action:"""
 """The beginning of what can only have been meant as a call."""
 _REMEMBERED = 160
 """Characters before a call in which such words are searched."""
@@ -65,7 +66,6 @@ class TextCallDecoder:
         self._slot = slot
         self._tools = sink.offered_tools
         self._tags = _list_tags(tuple(self._tools))
-        self._open = _compile_openings(tuple(self._tags), tuple(self._tools))
         self._text = ""
         """Text that is not decided yet."""
         self._state = self._in_text
@@ -75,6 +75,11 @@ class TextCallDecoder:
         self.calls = 0
         self.is_cut = False
         """Always off: a call that is cut off stays text."""
+
+    @property
+    def form(self) -> str:
+        """How the calls were written; empty if there are none."""
+        return "text" if self.calls else ""
 
     def feed(self, text: str) -> None:
         if not self._tools:
@@ -94,7 +99,8 @@ class TextCallDecoder:
             pass
 
     def _in_text(self, last: bool) -> bool:
-        for match in self._open.finditer(self._text):
+        openings = () if _MARKS.isdisjoint(self._text) else self._find_openings()
+        for match in openings:
             opening = match[0].lstrip(" \t\r\n")
             is_tag = opening in self._tags
             if match.start() == 0 and not is_tag and not self._line_start:
@@ -113,17 +119,24 @@ class TextCallDecoder:
             return True
         return self._pass_decided_text(last)
 
+    def _find_openings(self) -> Iterator[re.Match[str]]:
+        return _compile_openings(tuple(self._tools)).finditer(self._text)
+
     def _in_bare_call(self, last: bool) -> bool:
         """An object or a call at the start of a line: it is held to the end of the answer if it may
         name a tool."""
         text = self._text
         if last:
+            from hermes.llm.wire.chat.call_syntax import split_leading_calls
+
             found, rest = split_leading_calls(text, self._tools)
             if self._add_calls(found):
                 self._text = rest
                 self._state = self._in_text
                 return True
-            self._sink.has_unread_call |= bool(_ATTEMPT.match(text)) and self._names_tool(text)
+            self._sink.has_unread_call |= bool(
+                compile_pattern(_ATTEMPT).match(text)
+            ) and self._names_tool(text)
         elif len(text) <= _MAX_HELD and (len(text) < _NAME_WITHIN or self._names_tool(text)):
             return False
         self._pass_text(1)
@@ -140,6 +153,8 @@ class TextCallDecoder:
         end = self._text.find(ending, len(opening))
         if end < 0 and not last and len(self._text) <= _MAX_HELD:
             return False
+        from hermes.llm.wire.chat.call_syntax import find_calls, split_leading_calls
+
         is_element = opening in _ELEMENTS or opening[1:-1] in self._tools
         start = 0 if is_element else len(opening)
         after = end + len(ending)
@@ -163,11 +178,13 @@ class TextCallDecoder:
         if not newline and not last and len(info) <= _LONGEST_INFO:
             return False
         if newline and self._may_hold_call(word, body.lstrip(), last):
-            shut = _SHUT.search(body)
+            shut = compile_pattern(_SHUT, re.M).search(body)
             is_complete = shut is not None and (last or shut.end() < len(body))
             must_end = word in _PYTHON_INFO
             if not last and len(body) <= _MAX_HELD and (must_end or not is_complete):
                 return False
+            from hermes.llm.wire.chat.call_syntax import find_calls, read_python_calls
+
             inner, rest = (body[: shut.start()], body[shut.end() :]) if shut else (body, "")
             read = read_python_calls if must_end else find_calls
             if not (must_end and rest.strip()) and self._add_calls(read(inner, self._tools)):
@@ -195,7 +212,7 @@ class TextCallDecoder:
 
     def _in_code(self, last: bool) -> bool:
         """Inside an ordinary code block, up to the line that closes it."""
-        for match in _SHUT_LINE.finditer(self._text):
+        for match in compile_pattern(_SHUT_LINE, re.M).finditer(self._text):
             if match.start() == 0 and not self._line_start:
                 continue
             self._pass_text(match.end())
@@ -223,9 +240,9 @@ class TextCallDecoder:
         if not newline and not self._line_start:
             return 0
         start = line.strip(" \t")
-        words = (_FENCE, "Action:")
+        words = [_FENCE, "Action:"]
         if not (self._before + text[: len(text) - len(line)]).strip():
-            words = (*words, *(f"{name}(" for name in self._tools))
+            words += [f"{name}(" for name in self._tools]
         return len(line) if any(word.startswith(start) for word in words) else 0
 
     def _pass_text(self, length: int) -> None:
@@ -236,9 +253,9 @@ class TextCallDecoder:
             self._before = (self._before + text)[-_REMEMBERED:]
             self._sink.add_text(self._slot, text)
 
-    def _add_calls(self, found: list[FoundCall], *, explicit: bool = False) -> bool:
+    def _add_calls(self, found: "list[FoundCall]", *, explicit: bool = False) -> bool:
         """Add the calls to the answer; False if there are none, or they are an example."""
-        if not found or (not explicit and _EXAMPLE.search(self._before)):
+        if not found or (not explicit and compile_pattern(_EXAMPLE, re.I).search(self._before)):
             return False
         for name, args in found:
             self.calls += 1
@@ -254,8 +271,8 @@ def _list_tags(names: tuple[str, ...]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _compile_openings(tags: tuple[str, ...], names: tuple[str, ...]) -> re.Pattern[str]:
-    either = "|".join(map(re.escape, tags))
+def _compile_openings(names: tuple[str, ...]) -> re.Pattern[str]:
+    either = "|".join(map(re.escape, _list_tags(names)))
     words = "|".join(re.escape(f"{name}(") for name in names)
     return re.compile(rf"{either}|^[ \t]*(?:{_FENCE}|\{{|\[|Action:|{words})", re.M)
 
