@@ -117,6 +117,8 @@ class ErrorInfo(Struct, frozen=True):
 
     code: str
     message: str
+    detail: str = ""
+    """The provider's complete message, if there is one."""
 
 
 class ToolCall(Struct, frozen=True):
@@ -558,6 +560,10 @@ def _parse_arguments(call: message.ToolCall) -> dict[str, Any]:
         return {}
 
 
+def _describe_error(result: events.TurnResult) -> ErrorInfo:
+    return ErrorInfo(result.error_code, result.error, result.error_detail)
+
+
 def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
     """The end of the last turn, with what all turns did and used."""
     last = run.results[-1]
@@ -571,7 +577,7 @@ def _make_result(live: LiveSession, run: PromptRun[T]) -> Result[T]:
         status=last.status,
         text=last.text,
         reasoning=last.reasoning,
-        error=None if last.status == "completed" else ErrorInfo(last.error_code, last.error),
+        error=None if last.status == "completed" else _describe_error(last),
         tool_calls=tuple(
             ToolCall(call.id, call.name, _parse_arguments(call), *done.get(call.id, (None, True)))
             for each in messages

@@ -28,7 +28,7 @@ UNUSED = (
     "hermes.llm.endpoints.local_servers",
     "hermes.llm.endpoints.probe",
     "hermes.llm.auth.oauth",
-    "hermes.llm.wire.chat.text_calls",
+    "hermes.llm.wire.chat.call_syntax",
     "hermes.llm.wire.chat.schema_tools",
     "hermes.llm.wire.chat.schema_decoder",
     "hermes.llm.wire.responses",

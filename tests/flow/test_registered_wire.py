@@ -97,7 +97,6 @@ LINES = SimpleNamespace(
     STREAM_TYPE=STREAM_TYPE,
     Encoder=LinesEncoder,
     Decoder=LinesDecoder,
-    can_stream=lambda: True,
     build_url=lambda base_url, model, *, stream: f"{base_url}/lines/chat/completions",
     read_error=read_error,
 )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+from hermes.app.runtime import Runtime
+from hermes.cli.model.show import describe_model
+from hermes.core.message import user_message
 from tests.kit import Reply, say
-from tests.kit.rig import rig
+from tests.kit.rig import Rig, rig
 
 
 def step(**keys: str) -> Reply:
@@ -36,16 +40,56 @@ async def test_an_endpoint_that_enforces_nothing_is_understood_too(tmp_path: Pat
         assert (await r.turn("hi")).text == "Just text."
 
 
-async def test_calls_in_the_text_are_taken_up_where_that_is_set(tmp_path: Path) -> None:
-    call = '<tool_call>{"name": "read_file", "arguments": {"path": "a.txt"}}</tool_call>'
-    config = {"providers": {"custom": {"tool_calls": "text"}}}
-    async with rig(tmp_path, [say(call), say("done")], config=config) as r:
+CALL = '<tool_call>{"name": "read_file", "arguments": {"path": "a.txt"}}</tool_call>'
+GARBLED = "<tool_call>read_file with path = a.txt and"
+
+
+async def test_calls_in_the_text_of_an_unknown_model_are_calls(tmp_path: Path) -> None:
+    async with rig(tmp_path, [say(CALL), say("done")]) as r:
         r.home.file("a.txt", "hello")
         assert (await r.turn("read")).text == "done"
         assert "hello" in r.requests[-1].body.decode()
+        assert (await show_model(r))["tool_calls"] == "text"
 
 
-async def test_elsewhere_text_is_text(tmp_path: Path) -> None:
-    call = '<tool_call>{"name": "read_file", "arguments": {"path": "a.txt"}}</tool_call>'
-    async with rig(tmp_path, [say(call)]) as r:
-        assert (await r.turn("read")).text == call
+async def test_where_calls_are_said_to_be_native_text_is_text(tmp_path: Path) -> None:
+    config = {"providers": {"custom": {"tool_calls": "native"}}}
+    async with rig(tmp_path, [say(CALL)], config=config) as r:
+        assert (await r.turn("read")).text == CALL
+
+
+async def test_a_call_that_cannot_be_read_is_asked_for_once_more_in_a_schema(
+    tmp_path: Path,
+) -> None:
+    """And from then on, in later processes too."""
+    script = [say(GARBLED), step(tool="read_file", path="a.txt"), step(answer="It says hello.")]
+    async with rig(tmp_path, script) as r:
+        r.breaks_prefix = True
+        r.home.file("a.txt", "hello")
+        assert (await show_model(r))["tool_calls"] is None
+        assert (await r.turn("what is in a.txt?")).text == "It says hello."
+        plain, forced, last = (request.json for request in r.requests)
+        assert "tools" in plain and "response_format" not in plain
+        assert "response_format" in forced and "response_format" in last
+        assert "path = a.txt and" not in r.requests[-1].body.decode()
+        assert (await show_model(r))["tool_calls"] == "schema"
+        r.provider.add(step(answer="Hello again."))
+        async with Runtime.open(r.runtime.setup) as later:
+            session = await later.open_session(cwd=r.home.work)
+            assert (await session.submit(user_message("hi"))).text == "Hello again."
+            assert "response_format" in r.requests[-1].json
+            await session.close()
+
+
+async def test_an_endpoint_that_enforces_no_schema_is_asked_for_none_again(tmp_path: Path) -> None:
+    script = [say(GARBLED), say("I cannot."), say(GARBLED), say("x")]
+    async with rig(tmp_path, script) as r:
+        r.breaks_prefix = True
+        assert (await r.turn("read a.txt")).text == "I cannot."
+        assert (await r.turn("read a.txt")).text == GARBLED
+        assert ["response_format" in request.json for request in r.requests] == [False, True, False]
+        assert (await show_model(r))["tool_calls"] == "text"
+
+
+async def show_model(r: Rig) -> dict[str, Any]:
+    return await describe_model(r.runtime.setup)

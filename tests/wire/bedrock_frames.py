@@ -18,6 +18,10 @@ def frame(headers: dict[str, str], payload: bytes) -> bytes:
     for name, value in headers.items():
         raw = value.encode()
         packed += bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(raw)) + raw
+    return pack_frame(packed, payload)
+
+
+def pack_frame(packed: bytes, payload: bytes) -> bytes:
     prelude = struct.pack(">II", 16 + len(packed) + len(payload), len(packed))
     prelude += struct.pack(">I", crc32(prelude))
     message = prelude + packed + payload

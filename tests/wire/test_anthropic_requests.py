@@ -20,6 +20,7 @@ from hermes.core.message import (
     user_message,
 )
 from hermes.core.provider import Settings
+from hermes.llm.history_view import NO_RESULT
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.anthropic import build_url
 from tests.wire.anthropic_frames import BEGIN, WIRE, delta, sse, start, stop
@@ -267,6 +268,8 @@ def test_a_search_that_runs_beside_our_call_is_answered_later() -> None:
     ("args", "sent"),
     [
         ("", {}),
+        ("None", {}),
+        ("null", {}),
         ('{"a": 1}', {"a": 1}),
         ("[1]", {"_not_an_object": [1]}),
         ('{"a": ', {"_not_an_object": '{"a": '}),
@@ -305,7 +308,7 @@ def test_results_first_and_in_every_form() -> None:
         {
             "type": "tool_result",
             "tool_use_id": "t3",
-            "content": "[no result: interrupted]",
+            "content": NO_RESULT,
             "is_error": True,
         },
         {"type": "image", "source": {"type": "url", "url": "https://h/i.png"}},

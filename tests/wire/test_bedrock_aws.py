@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.eventstream import EventStreamBuffer, ParserError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError, Kind, ProviderError
 from hermes.llm.auth import aws
-from hermes.llm.wire import bedrock
-from tests.wire.bedrock_frames import WIRE, delta, plain
+from hermes.llm.wire.event_frames import FrameParser
+from tests.wire.bedrock_frames import WIRE, delta, ends, frame, pack_frame, plain
 from tests.wire.talk import streamed, whole
 
 # -- Amazon's own ways ---------------------------------------------------------------------------
 
 ADDRESS = "https://bedrock-runtime.eu-west-3.amazonaws.com/model/a.b-v1%3A0/converse"
+HEADERS = st.dictionaries(st.text(st.characters(codec="ascii"), min_size=1, max_size=9), st.text())
 KEYS = aws.AwsKeys("AKIDEXAMPLE", "secret", "session")
 
 
@@ -116,16 +120,49 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)
     with pytest.raises(ConfigError, match=r"hermes-runtime\[bedrock\]"):
         aws.sign_request("POST", ADDRESS, {}, b"", keys=KEYS)
-    with pytest.raises(ProviderError) as caught:
-        streamed(WIRE, delta(0, text="x"))
-    assert caught.value.failure.kind is Kind.STREAM_UNSUPPORTED
-    # Plain answers need nothing of it.
+    # An API key needs nothing of it.
+    assert streamed(WIRE, delta(0, text="x") + ends())[0].text == "x"
     assert whole(WIRE, plain({"text": "hi"}))[0].text == "hi"
 
 
-def test_installed_says_whether_streams_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bedrock.can_stream()
-    aws.is_installed.cache_clear()
-    monkeypatch.setattr(aws, "find_spec", lambda name: None)
-    assert not bedrock.can_stream()
-    aws.is_installed.cache_clear()
+@given(st.lists(st.tuples(HEADERS, st.binary(max_size=300)), max_size=5), st.data())
+def test_frames_are_read_as_botocore_reads_them(
+    frames: list[tuple[dict[str, str], bytes]], data: st.DataObject
+) -> None:
+    sent = b"".join(frame(headers, payload) for headers, payload in frames)
+    if sent and data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(sent) - 1))
+        sent = sent[:at] + bytes([sent[at] ^ data.draw(st.integers(1, 255))]) + sent[at + 1 :]
+    oracle = EventStreamBuffer()
+    oracle.add_data(sent)
+    expected: list[Any] = []
+    try:
+        expected += ((f.headers, f.payload) for f in oracle)
+    except ParserError:
+        expected.append("damaged")
+    parser, found, step = FrameParser(), list[Any](), data.draw(st.integers(1, 50))
+    try:
+        for at in range(0, len(sent), step):
+            found += parser.feed(sent[at : at + step])
+    except ProviderError as error:
+        assert error.failure.kind is Kind.NETWORK
+        found.append("damaged")
+    assert found == expected
+
+
+def test_headers_of_every_type() -> None:
+    typed = b"".join(
+        bytes([1, 97 + kind, kind]) + value
+        for kind, value in enumerate(
+            [b"", b"", b"1", b"12", b"1234", b"12345678", b"\0\2ab", b"\0\1c", b"8" * 8, b"9" * 16]
+        )
+    )
+    sent = pack_frame(typed, b"{}")
+    oracle = EventStreamBuffer()
+    oracle.add_data(sent)
+    ((headers, payload),) = FrameParser().feed(sent)
+    assert payload == b"{}" and set(headers) == set(next(oracle).headers)
+    assert (headers["g"], headers["h"]) == (b"ab", "c")
+    for broken in (b"\x01a\x63", b"\x09a", b"\x01\xff\x00"):
+        with pytest.raises(ProviderError):
+            list(FrameParser().feed(pack_frame(broken, b"")))

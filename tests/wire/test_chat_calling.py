@@ -20,7 +20,7 @@ from hermes.llm.wire import chat
 from hermes.llm.wire.request_fields import RequestHead
 
 TARGET = Target("lab", "small", "chat")
-NAMES = frozenset({"terminal", "read_file"})
+NAMES = {"terminal": ("command", "pty"), "read_file": ("path", "limit")}
 TOOLS = (
     ToolSpec(
         "terminal",
@@ -37,7 +37,10 @@ SCHEMA = Quirks(calling="schema", favourites=("terminal",))
 
 
 def heard(
-    pieces: list[str], calling: str, offered: frozenset[str] = NAMES, finish: str = "stop"
+    pieces: list[str],
+    calling: str,
+    offered: dict[str, tuple[str, ...]] = NAMES,
+    finish: str = "stop",
 ) -> Message:
     answer = ResponseBuilder()
     answer.offered_tools = offered
@@ -291,9 +294,9 @@ def test_cutting_changes_nothing_and_without_tools_text_stays_text(
     said: str, at: list[int]
 ) -> None:
     assert parts(heard(cuts(said, at), "text")) == parts(heard([said], "text"))
-    off = heard(cuts(said, at), "text", frozenset())
+    off = heard(cuts(said, at), "text", {})
     assert parts(off) == (said, [])
-    other = heard(cuts(said, at), "text", frozenset({"nothing_named_here"}))
+    other = heard(cuts(said, at), "text", {"nothing_named_here": ()})
     assert parts(other) == (said, [])
 
 

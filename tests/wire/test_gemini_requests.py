@@ -209,6 +209,8 @@ def test_images_and_files() -> None:
     ("args", "sent"),
     [
         ("", {}),
+        ("None", {}),
+        (" null ", {}),
         ('{"a": 1}', {"a": 1}),
         ("3", {"_not_an_object": 3}),
         ("{", {"_not_an_object": "{"}),

@@ -213,13 +213,18 @@ def test_url(wire: Wire, base: str, before: str, after: str) -> None:
 
 
 @WIRES
-@pytest.mark.parametrize(
-    "args", ['{"a":', "[1]", '"x"', "not json", "oops", "null", '{"a":"\x01"}']
-)
+@pytest.mark.parametrize("args", ['{"a":', "[1]", '"x"', "not json", "oops", '{"a":"\x01"}'])
 def test_arguments_that_are_no_object_are_told_legally(wire: Wire, args: str) -> None:
     call, result = assistant(ToolCall("c", "f", args)), user(ToolReturn("c", "f"))
     value = json.loads(wire.sent_args(encode_groups(wire.name, HI, call, result)))
     assert isinstance(value, dict) and value
+
+
+@WIRES
+@pytest.mark.parametrize("args", ["", "None", "null", ' "" '])
+def test_no_arguments_are_an_empty_object(wire: Wire, args: str) -> None:
+    call, result = assistant(ToolCall("c", "f", args)), user(ToolReturn("c", "f"))
+    assert json.loads(wire.sent_args(encode_groups(wire.name, HI, call, result))) == {}
 
 
 @WIRES

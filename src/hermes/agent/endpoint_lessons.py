@@ -1,4 +1,4 @@
-"""What an endpoint says about its limits when asked, and in its refusals."""
+"""What an endpoint says about its limits when asked, in its refusals and by its answers."""
 
 from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
@@ -20,6 +20,18 @@ async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> No
             turn.host.remember_limits(provider, failure.limit, None)
         case Kind.CONTEXT_OVERFLOW if not turn.lessons_for(provider.target).asked:
             await _ask_limits(turn, provider)
+
+
+def learn_calling(turn: Turn, provider: ModelClient, calling: str) -> None:
+    """Remember how the model called tools. A schema that it did not obey is not sent again."""
+    if not provider.endpoint.finds_calling:
+        return
+    known = turn.lessons_for(provider.target).quirks
+    current = known.get("calling", provider.endpoint.quirks.calling)
+    if not calling and current == "schema":
+        calling = known["calling"] = "text"
+    if calling:
+        turn.host.remember_calling(provider, calling)
 
 
 async def _ask_limits(turn: Turn, provider: ModelClient) -> None:

@@ -116,6 +116,8 @@ _SENTENCES: dict[Kind, str] = {
     Kind.TRUNCATED_CALL: TRUNCATED
     + "; the cut tool call was not run, everything before it is kept. Raise model.max_tokens or "
     "ask for smaller steps.",
+    Kind.UNREADABLE_CALL: "{model} wrote a tool call that cannot be read. {kept} Send the message "
+    "again or choose another model.",
     Kind.BAD_REQUEST: "{provider} rejected the request. {said} {kept} If it names a setting, "
     "change it; otherwise try another model.",
 }

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 
 from hermes.core.errors import ToolError
+from hermes.core.message import NO_ARGUMENTS
 from hermes.core.text import compile_pattern
 
-_EMPTY = frozenset({"", "None", "null", '""'})
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _OPENER = {"}": "{", "]": "["}
 _CLOSER = {"{": "}", "[": "]"}
@@ -46,7 +46,7 @@ class BadArguments(ToolError):
 def parse_arguments(raw: str) -> dict[str, Any]:
     """The arguments object; raises only BadArguments."""
     text = raw.strip()
-    if text in _EMPTY:
+    if text in NO_ARGUMENTS:
         return {}
     try:
         value = orjson.loads(text)

@@ -113,7 +113,8 @@ async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
         await turn.append(stop.message, status)
     else:
         await turn.record_end(status)
-    return _build_result(turn, status, limit_length(stop.error), stop.code)
+    result = _build_result(turn, status, limit_length(stop.error), stop.code)
+    return structs.replace(result, error_detail=stop.detail)
 
 
 def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:

@@ -205,6 +205,15 @@ async def _drop_parameter(f: Fault) -> bool:
     return True
 
 
+async def _force_schema(f: Fault) -> bool:
+    """Have the endpoint force the answer into a schema, unless it has shown that it does not."""
+    known = f.turn.lessons_for(f.provider.target).quirks
+    endpoint = f.provider.endpoint
+    if not endpoint.finds_calling or "calling" in known or endpoint.quirks.calling == "schema":
+        return False
+    return await learn_quirks(calling="schema")(f)
+
+
 async def _send_one_effort_field(f: Fault) -> bool:
     """Send only one of two fields that control reasoning to an endpoint that rejects both."""
     if f.failure.param not in ("", "thinking", "reasoning_effort", "reasoning"):
@@ -305,6 +314,7 @@ SHED_IMAGES = Rung("without_images", _leave_out_images)
 DROP_THINKING = Rung("drop_thinking", learn_quirks(thinking_replay="drop"))
 COMPRESS = Rung("compress", _compress_history, 3)
 FLATTEN = Rung("repair_history", learn_quirks(this_step_only=True, flatten=True))
+FORCE_SCHEMA = Rung("force_schema", _force_schema)
 NUDGE_RUNG = Rung("nudge", _nudge_model)
 
 _FLAKY = (BACKOFF, NEW_CONNECTION, FALLBACK)
@@ -337,6 +347,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.BAD_REQUEST: (NOT_BOTH,),
     Kind.BAD_UNICODE: (),
     Kind.TRUNCATED_CALL: (LARGER_OUTPUT,),
+    Kind.UNREADABLE_CALL: (FORCE_SCHEMA,),
     Kind.EMPTY: (NUDGE_RUNG, AGAIN, FALLBACK),
     Kind.ANSWER_TOO_LARGE: (),
     Kind.UNKNOWN: (AGAIN, FALLBACK),

@@ -1,6 +1,7 @@
 """One step of a turn: a model call with its retries and continuations, to one usable message."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -8,7 +9,7 @@ from contextlib import aclosing
 from msgspec import structs
 
 from hermes.agent.continuation import OverlapFilter, strip_overlap
-from hermes.agent.endpoint_lessons import probe_own_server
+from hermes.agent.endpoint_lessons import learn_calling, probe_own_server
 from hermes.agent.error_messages import (
     THINKING_EXHAUSTED,
     TRUNCATED,
@@ -27,6 +28,8 @@ from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, U
 from hermes.core.provider import Request
 from hermes.llm.response_builder import ResponseBuilder
 
+log = logging.getLogger(__name__)
+
 CONTINUE = (
     "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "
     "and without comment.]"
@@ -43,16 +46,23 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
 
 class TurnStopped(Exception):
     """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
-    an earlier part is recorded already."""
+    an earlier part is recorded already; `detail`: the provider's complete message."""
 
     def __init__(
-        self, code: str, error: str, message: Message | None = None, *, partial: bool = False
+        self,
+        code: str,
+        error: str,
+        message: Message | None = None,
+        *,
+        partial: bool = False,
+        detail: str = "",
     ) -> None:
         super().__init__(error)
         self.code = code
         self.error = error
         self.message = message
         self.partial = partial
+        self.detail = detail
 
 
 class _Step:
@@ -92,6 +102,13 @@ class _Step:
             message = self._settle_usage(answer, failure.kind.value if failure else "")
             if failure is None:
                 failure = _find_anomaly(message, answer)
+                learn_calling(turn, self.provider, answer.calling)
+            if failure is not None and failure.kind is Kind.UNREADABLE_CALL:
+                done = await self._handle_unreadable_call(message, answer, failure)
+                if done is not None:
+                    return done
+                continue
+            self._emit_events(answer.release_events())
             # With visible text or a tool call it is not simply retried.
             has_content = bool(message.calls or message.text.strip())
             if failure is None or failure.kind is Kind.TRUNCATED_CALL or has_content:
@@ -221,7 +238,26 @@ class _Step:
             error = describe_failure(failure, provider)
             rest = Message("assistant", (), origin=message.origin, stop="died")
             part = self._join_pieces(rest) if self.text_so_far else None
-            raise TurnStopped(CODES[failure.kind], error, part, partial=True)
+            detail = failure.message
+            raise TurnStopped(CODES[failure.kind], error, part, partial=True, detail=detail)
+
+    async def _handle_unreadable_call(
+        self, message: Message, answer: ResponseBuilder, failure: Failure
+    ) -> Message | None:
+        """Ask for the call in another form and keep the text before it; if there is no other form,
+        what the model wrote is its answer."""
+        held = answer.release_events()
+        if not await self._try_recovery(failure):
+            self._emit_events(held)
+            return self._join_pieces(message)
+        hidden = sum(len(event.text) for event in held if isinstance(event, TextDelta))
+        if text := message.text[: len(message.text) - hidden]:
+            self.pieces.append(strip_overlap(self.text_so_far, text))
+        return None
+
+    def _emit_events(self, events: Sequence[StreamEvent]) -> None:
+        for event in events:
+            self.turn.host.emit(event)
 
     async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
         if not await self._try_recovery(failure):
@@ -231,6 +267,11 @@ class _Step:
             self._ask_to_continue(message, REWRITE_CALL)
 
     async def _try_recovery(self, failure: Failure) -> bool:
+        target, status = self.provider.target, f" {failure.status}" if failure.status else ""
+        log.warning(
+            "%s (%s): %s%s: %s",
+            *(target.provider, target.model, failure.kind.value, status, failure.message),
+        )
         return await try_recovery(Fault(failure, self.attempt, self.agent, self.turn))
 
     def _ask_to_continue(self, message: Message, ask: str = CONTINUE) -> None:
@@ -270,7 +311,8 @@ class _Step:
             kept = Message("assistant", (), origin=who, stop="filtered")
         elif self.thoughts:
             kept = self._keep_pieces("end")
-        return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
+        error = describe_failure(failure, provider, near)
+        return TurnStopped(CODES[failure.kind], error, kept, detail=failure.message)
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
@@ -317,6 +359,8 @@ def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
     if any(is_truncated(call.args) for call in message.calls):
         return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
+    if answer.has_unread_call and not message.calls:
+        return Failure(Kind.UNREADABLE_CALL, "the model wrote a tool call that cannot be read")
     if message.calls or answer.stop == "paused" or message.text.strip():
         return None
     if answer.stop == "filtered":

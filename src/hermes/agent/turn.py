@@ -178,6 +178,9 @@ class TurnHost(Protocol):
     ) -> None:
         """Remember a context or output limit that this endpoint stated, beyond this process."""
 
+    def remember_calling(self, endpoint: ModelClient, calling: str) -> None:
+        """Remember how the model of this endpoint calls tools, beyond this process."""
+
 
 def sees_images(endpoint: ModelClient, learned: Mapping[Target, EndpointLessons]) -> bool:
     """False when the model is known not to accept images or has refused one."""

@@ -106,6 +106,11 @@ class Agents:
         base_url, model = client.endpoint.base_url, client.target.model
         self.learned_limits.learn_limit(base_url, model, context=context, output=output)
 
+    def remember_calling(self, client: ModelClient, calling: str) -> None:
+        """Remember how a model calls tools, also for later processes."""
+        base_url, model = client.endpoint.base_url, client.target.model
+        self.learned_limits.learn_calling(base_url, model, calling)
+
     def _build_agent(self, options: Options, platform: str) -> Agent:
         config = self._setup.config
         found = resolve_chain(config, self._setup.secrets, options.choice)

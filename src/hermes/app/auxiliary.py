@@ -117,6 +117,9 @@ class SideHost:
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
         return None
 
+    def remember_calling(self, client: ModelClient, calling: str) -> None:
+        return None
+
 
 class AuxiliaryModels:
     """Chooses the model of each job: the configured one, else a cheap one of the same provider.

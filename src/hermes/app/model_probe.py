@@ -146,6 +146,10 @@ class _ProbeHost(SideHost):
         self._services.agents.remember_limits(client, context, output)
 
     @override
+    def remember_calling(self, client: ModelClient, calling: str) -> None:
+        self._services.agents.remember_calling(client, calling)
+
+    @override
     def emit(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             self._notes.append(event.text)

@@ -195,6 +195,9 @@ class SessionHost:
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
         self._shared.agents.remember_limits(client, context, output)
 
+    def remember_calling(self, client: ModelClient, calling: str) -> None:
+        self._shared.agents.remember_calling(client, calling)
+
     # -- ModelAccess -----------------------------------------------------------------------
 
     @property

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -59,13 +60,20 @@ def harden_process() -> None:
         return
 
 
-def raise_file_limit() -> None:
-    """Allows as many open files as the system does: a stream takes two."""
+_OTHER_FILES = 48
+"""Files that a server needs besides those of its streams: database, logs, health checks, tools."""
+
+
+def raise_file_limit() -> int:
+    """Allows as many open files as the system does; returns how many streams that is enough for: a
+    stream takes two."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(4, (limit - _OTHER_FILES) // 2) if limit != resource.RLIM_INFINITY else sys.maxsize
 
 
 def tune_garbage_collection() -> None:

@@ -73,13 +73,22 @@ def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
 
 @asynccontextmanager
 async def open_store(home: Path) -> AsyncIterator[Store]:
-    """The stored sessions of a home; what is found wrong with them is shown."""
+    """The stored sessions of a home; what is found wrong with them is shown. On a disk that is full
+    or cannot be written they can still be read."""
+    from hermes.core.errors import StoreError
     from hermes.store.sqlite import SqliteStore
 
-    store = SqliteStore(paths.database_file(home))
+    file = paths.database_file(home)
+    store = SqliteStore(file)
     try:
-        for notice in await store.wait_until_open():
-            print_stderr(notice)
+        try:
+            for notice in await store.wait_until_open():
+                print_stderr(notice)
+        except StoreError as error:
+            if error.code not in ("full", "readonly") or not file.exists():
+                raise
+            await store.close()
+            store = SqliteStore(file, read_only=True)
         yield store
     finally:
         await store.close()

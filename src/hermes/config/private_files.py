@@ -51,7 +51,39 @@ def sync_folder(folder: Path) -> None:
 
 def open_lock(lock: Path) -> int:
     """The descriptor of a lock file; closing it, or the end of the process, releases the lock."""
-    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(lock, flags, 0o600)
+    except PermissionError:
+        if not restore_access(lock):
+            raise
+        return os.open(lock, flags, 0o600)
+
+
+def restore_access(file: Path) -> bool:
+    """Repair the permissions of a file that has no content worth keeping. One that a run as
+    another user left behind is removed, unless a process has it locked. Whether it was repaired."""
+    try:
+        found = file.lstat()
+        if found.st_uid == os.geteuid():
+            file.chmod(0o600)
+        elif _is_locked_by_any(found):
+            return False
+        else:
+            file.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _is_locked_by_any(found: os.stat_result) -> bool:
+    """Whether the system's table of locks names the file; True where there is no such table."""
+    major, minor = os.major(found.st_dev), os.minor(found.st_dev)
+    name = f"{major:02x}:{minor:02x}:{found.st_ino}"
+    try:
+        return name in Path("/proc/locks").read_text(encoding="ascii").split()
+    except OSError:
+        return True
 
 
 def try_lock(handle: int) -> bool:

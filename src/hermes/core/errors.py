@@ -35,6 +35,7 @@ class Kind(Enum):
     BAD_UNICODE = "bad_unicode"
     NO_TERMINAL = "no_terminal"
     TRUNCATED_CALL = "truncated_call"
+    UNREADABLE_CALL = "unreadable_call"
     EMPTY = "empty"
     ANSWER_TOO_LARGE = "answer_too_large"
     UNKNOWN = "unknown"
@@ -54,6 +55,7 @@ CODES: dict[Kind, str] = {
     Kind.WRONG_PATH: "model_not_found",
     Kind.NO_TERMINAL: "server_error",
     Kind.TRUNCATED_CALL: "output_truncated",
+    Kind.UNREADABLE_CALL: "bad_request",
     Kind.EMPTY: "empty_response",
     Kind.ANSWER_TOO_LARGE: "output_truncated",
     Kind.UNKNOWN: "internal",
@@ -99,7 +101,8 @@ class ConfigError(HermesError):
 class StoreError(HermesError):
     """The store could not read or write: what failed, whether anything was lost, what to do.
 
-    `code`: busy, full, readonly, damaged, newer, foreign, io, in_use, missing, exists, closed.
+    `code`: busy, full, readonly, files, gone, damaged, newer, foreign, io, in_use, missing, exists,
+    closed.
     """
 
     def __init__(self, message: str, code: str = "io") -> None:

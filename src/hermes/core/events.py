@@ -109,6 +109,8 @@ class TurnResult(Struct, frozen=True):
     reasoning: str = ""
     error: str = ""
     error_code: str = ""
+    error_detail: str = ""
+    """The provider's complete message, if the turn failed because of one."""
     messages: tuple[Message, ...] = ()
     """What this turn added to the history, the user's message first."""
     model_calls: int = 0

@@ -40,6 +40,10 @@ class Media(Struct, frozen=True, gc=False, tag="media", tag_field="t", omit_defa
     """The requested level of detail of an image; empty: not specified."""
 
 
+NO_ARGUMENTS = frozenset({"", "None", "null", '""'})
+"""What models write for the arguments of a call that has none."""
+
+
 class ToolCall(Struct, frozen=True, gc=False, tag="call", tag_field="t", omit_defaults=True):
     id: str
     name: str

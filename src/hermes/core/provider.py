@@ -70,8 +70,13 @@ class ResponseSink(Protocol):
     """What the provider said about why it stopped."""
     request_size: int
     """Bytes of the request; 0: not known. For an estimate when no usage is reported."""
-    offered_tools: frozenset[str]
-    """Names of the tools that a call written into the text may name."""
+    offered_tools: Mapping[str, tuple[str, ...]]
+    """The tools that a call written into the text may name, each with its parameters."""
+    calling: str
+    """How the calls of the answer were written: native, text or schema; empty: there are none, and
+    no schema was obeyed."""
+    has_unread_call: bool
+    """Whether the text contains what was meant as a call and cannot be read."""
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from hermes.core.errors import StoreError
 from hermes.core.ledger import Ledger
 from hermes.core.message import Message
 from hermes.core.taint import Taint
@@ -129,6 +130,9 @@ class StoreMaintenance(Protocol):
 
     async def check_integrity(self) -> list[str]:
         """Read the whole file; its problems in SQLite's words, none when all is well."""
+
+    def find_problem(self) -> StoreError | None:
+        """Why nothing could be stored at this moment; None if it could."""
 
 
 class Store(Protocol):

@@ -22,7 +22,10 @@ from hermes.core.message import (
 from hermes.core.untrusted_text import SKIPPED, wrap_text
 from hermes.llm.provider_spec import Quirks
 
-NO_RESULT = "[no result: interrupted]"
+NO_RESULT = (
+    "[no result was recorded, so the outcome of this call is unknown: it may have taken effect, "
+    "completely or in part. Check before you repeat it.]"
+)
 NO_IMAGES = "[image omitted: this model cannot see images]"
 BAD_IMAGE = "[image left out: the provider refused it or one beside it]"
 BEGINNING = "[conversation continues]"

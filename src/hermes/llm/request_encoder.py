@@ -1,6 +1,6 @@
 """Encodes requests for one endpoint, by its quirks, and watches over its prompt cache."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,13 +8,14 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.core.events import Notice, StreamEvent
-from hermes.core.provider import Request
+from hermes.core.provider import Request, ToolSpec
 from hermes.llm.cache_guard import NOTICE_CODE, PromptRecord, explain_cache_loss, record_prompt
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks, overlay_quirks
 from hermes.llm.reasoning_effort import fit_effort
 from hermes.llm.wire import Wire, load_wire
+from hermes.llm.wire.convert import as_dict
 from hermes.llm.wire.request_fields import RequestHead
 
 
@@ -23,7 +24,6 @@ class _Profile(Struct, frozen=True):
 
     quirks: Quirks
     key: bytes
-    streams: bool
 
 
 class EncodedRequest(Struct, frozen=True):
@@ -33,8 +33,8 @@ class EncodedRequest(Struct, frozen=True):
     streams: bool
     notices: list[StreamEvent]
     """Notices about it for the user."""
-    offered_tools: frozenset[str]
-    """Tool names to look for in the text, where calls may be written there."""
+    offered_tools: dict[str, tuple[str, ...]]
+    """Tools to look for in the text, where calls may be written there, and their parameters."""
     prompt: PromptRecord | None
     """How a prompt cache sees it; None: it is outside the conversation."""
 
@@ -62,14 +62,14 @@ class RequestEncoder:
             sent[self._target] = found
             notices.append(Notice(NOTICE_CODE, text))
         offers = quirks.calling != "native" and request.settings.tool_choice != "none"
-        base_url, streams = self._endpoint.base_url, profile.streams
+        base_url, streams = self._endpoint.base_url, profile.quirks.stream
         return EncodedRequest(
             self.wire.build_url(base_url, self._target.model, stream=streams),
             body,
             quirks,
             streams,
             notices,
-            frozenset(tool.name for tool in request.tools) if offers else frozenset(),
+            _list_parameters(request.tools) if offers else {},
             found,
         )
 
@@ -83,8 +83,7 @@ class RequestEncoder:
         found = self._profiles.get(name)
         if found is None:
             quirks = overlay_quirks(self._endpoint.quirks, learned)
-            streams = quirks.stream and self.wire.can_stream()
-            found = _Profile(quirks, msgspec.json.encode(quirks), streams)
+            found = _Profile(quirks, msgspec.json.encode(quirks))
             self._profiles[name] = found
         return found
 
@@ -118,6 +117,10 @@ class RequestEncoder:
             found = views[key] = view, encoder
         view, encoder = found
         view.add_new_messages(request.history)
-        head = RequestHead(request.system, request.tools, request.settings, profile.streams)
+        head = RequestHead(request.system, request.tools, request.settings, profile.quirks.stream)
         body: bytes = encoder.build_body(view.pending_groups(request.tail), head)
         return body, record_prompt(request, profile.quirks, encoder.messages.last_sent)
+
+
+def _list_parameters(tools: Sequence[ToolSpec]) -> dict[str, tuple[str, ...]]:
+    return {tool.name: tuple(as_dict(tool.parameters.get("properties"))) for tool in tools}

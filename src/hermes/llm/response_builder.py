@@ -1,5 +1,6 @@
 """An answer coming in: fragments from a codec, display events out, a Message at the end."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -103,7 +104,9 @@ class ResponseBuilder:
         self.usage = Usage()
         self.detail = ""
         self.request_size = 0
-        self.offered_tools: frozenset[str] = frozenset()
+        self.offered_tools: Mapping[str, tuple[str, ...]] = {}
+        self.calling = ""
+        self.has_unread_call = False
 
     def add_text(self, slot: Any, piece: str) -> None:
         if piece:
@@ -172,11 +175,16 @@ class ResponseBuilder:
             self.usage = structs.replace(self.usage, **changes)
 
     def drain_events(self) -> list[StreamEvent]:
-        return self._display.drain()
+        return [] if self.has_unread_call else self._display.drain()
 
     def finish_events(self) -> list[StreamEvent]:
         """The last events, including text that the tag filter held back."""
         self._display.end_text()
+        return self.drain_events()
+
+    def release_events(self) -> list[StreamEvent]:
+        """The events from an unreadable call on; they are held back until it is known whether it
+        is asked for again."""
         return self._display.drain()
 
     @property

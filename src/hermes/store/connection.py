@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.config.private_files import sync_folder
+from hermes.config.private_files import restore_access, sync_folder
 from hermes.core.errors import StoreError
 from hermes.store import errors
 from hermes.store.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate, read_version
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for a lock that another process holds."""
+_CHECKED_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'search%'"
 MIN_SQLITE_VERSION = (3, 51, 3)
 """In earlier ones, two connections that write or checkpoint a WAL at once can corrupt the file."""
 
@@ -70,6 +71,44 @@ def open_reader(path: Path) -> Connection:
     return db
 
 
+def open_read_only(path: Path) -> Connection:
+    """A connection for a disk that is full or mounted read-only, where SQLite cannot create the
+    shared memory of a WAL."""
+    import apsw
+
+    _, wal, *_ = database_files(path)
+    has_wal = wal.exists() and wal.stat().st_size > 0
+    # Without a WAL the file alone is complete, and nobody can change it here.
+    uri = path.absolute().as_uri() + ("" if has_wal else "?immutable=1")
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    try:
+        db = apsw.Connection(uri, flags=flags)
+        if has_wal:  # its index is kept in this process
+            db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        version = read_version(db)
+    except apsw.Error as error:
+        raise errors.translate_error(error, path) from error
+    if version != SCHEMA_VERSION:
+        raise errors.error_of_kind("newer" if version > SCHEMA_VERSION else "readonly", path)
+    return db
+
+
+def find_damage(db: Connection, path: Path) -> StoreError | None:
+    """The first inconsistency of the file, if any; the search index, which can be rebuilt, is left
+    out. The work is about a second for 500 MB."""
+    import apsw
+
+    try:
+        tables = [str(name) for (name,) in db.execute(_CHECKED_TABLES)]
+        for table in tables:
+            found = db.execute(f"PRAGMA quick_check({table})").fetchall()
+            if found != [("ok",)]:
+                return errors.error_of_kind("damaged", path, " ".join(str(found[0][0]).split()))
+    except apsw.Error as error:
+        return errors.translate_error(error, path)
+    return None
+
+
 def make_busy_handler() -> Callable[[int], bool]:
     """A busy handler that waits with jitter, so that processes do not retry in step."""
     deadline = 0.0
@@ -105,6 +144,12 @@ def _check_file(path: Path, notices: list[str]) -> None:
                 file.chmod(0o600)
         notices.append(f"{path} was readable by other users; it is private now.")
     _, wal, shm, _ = database_files(path)
+    if shm.exists() and not os.access(shm, os.R_OK | os.W_OK):
+        restore_access(shm)
+    for file in (path, wal):
+        if not os.access(file, os.R_OK | os.W_OK):
+            with suppress(OSError):  # of another owner: opening it says so
+                file.chmod(0o600)
     if shm.exists() and not wal.exists():
         # SQLite removes the -shm file last. Without the WAL, whatever only it held is gone.
         notices.append(

@@ -94,6 +94,10 @@ class DatabaseThread:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._pipes: dict[asyncio.AbstractEventLoop, CompletionPipe] = {}
         self._db: Connection | None = None
+        self._identity = (0, 0)
+        """Of the open file: its device and number."""
+        self.failure: StoreError | None = None
+        """Why the last job could not use the file."""
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._closed = False
@@ -208,9 +212,30 @@ class DatabaseThread:
             job.error = error
 
     def get_connection(self) -> Connection:
+        """The open connection. If another file is at its path by now, or none, it is left."""
+        if self._db is not None and self.has_moved():
+            self.close_connection()
         if self._db is None:
-            self._db = self._connect()
+            try:
+                self._db = self._connect()
+            except StoreError as error:
+                self.failure = error
+                raise
+            self._identity = self._find_identity()
+            self.failure = None
         return self._db
+
+    def has_moved(self) -> bool:
+        """Whether the open file is not the one at the path any more: whatever is written to it
+        would be lost."""
+        return self._find_identity() != self._identity
+
+    def _find_identity(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def handle_error(self, error: Error | UnicodeDecodeError) -> StoreError:
         """Translate the error and roll back; a connection that met a failing disk is closed."""
@@ -221,6 +246,7 @@ class DatabaseThread:
             roll_back(db)
         if translated.code in ("io", "damaged"):
             self.close_connection()
+        self.failure = translated
         return translated
 
     def close_connection(self) -> None:

@@ -18,6 +18,7 @@ _ERRNOS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "full"),
     errno.ETIMEDOUT: "busy",
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "readonly"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "files"),
 }
 _MAX_LENGTH = 300
 _SENTENCES = {
@@ -27,6 +28,10 @@ _SENTENCES = {
     "safe. Free some space and try again.",
     "readonly": "{path} cannot be written by this user ({detail}). Nothing was lost. Make its "
     "folder writable, or set HERMES_HOME to one that is.",
+    "files": "Too many files are open: {path} could not be opened. This was not saved; earlier "
+    "messages are safe. End other work, or raise the limit (ulimit -n), and try again.",
+    "gone": "The session database {path} was removed or replaced while Hermes was running. This "
+    "was not saved. Put the file back, or start Hermes again to begin a new one.",
     "unopened": "{path} cannot be opened ({detail}). Nothing was lost. Check the folder and its "
     "permissions, or set HERMES_HOME to another one.",
     "damaged": "The session database {path} is damaged ({detail}). It was left as it is. `hermes "

@@ -44,9 +44,11 @@ class SqliteMaintenance:
     async def check_integrity(self) -> list[str]:
         return await self._database.read_separately(_run_integrity_check)
 
+    def find_problem(self) -> StoreError | None:
+        return self._database.find_problem()
+
     async def salvage(self) -> SalvageResult:
-        """Rename a damaged database and continue with whatever can be read of it. Only on
-        request: nothing else ever moves or replaces the file."""
+        """Rename a damaged database and continue with whatever can be read of it."""
         path, process = self._database.path, self._database.process
         return await self._database.replace_file(lambda: salvage_database(path, process))
 

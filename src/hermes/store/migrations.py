@@ -154,12 +154,24 @@ def _create_objects(db: Connection) -> None:
     """).fetchall()
 
 
+def _add_order(db: Connection) -> None:
+    """`used` numbers the sessions in the order of their last turns, whatever the clock said."""
+    db.execute("ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "UPDATE sessions SET used = o.position FROM"
+        " (SELECT n, row_number() OVER (ORDER BY updated, n) AS position FROM sessions) AS o"
+        " WHERE sessions.n = o.n"
+    )
+    db.execute("CREATE INDEX sessions_used ON sessions (used)")
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
     _add_next,
     _create_ledger,
     _create_objects,
+    _add_order,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hermes.config.private_files import open_lock, wait_for_lock
+from hermes.config.private_files import open_lock, restore_access, wait_for_lock
 
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
@@ -74,6 +74,8 @@ def _is_locked(path: Path, *, remove_stale: bool = False) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return not restore_access(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if remove_stale:

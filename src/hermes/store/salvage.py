@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
+from hermes.core.text import format_plural
 from hermes.store import codec, connection
 from hermes.store.backup import move_aside, require_sole_process
+from hermes.store.page_scan import FoundRow, PageScan, Value
 from hermes.store.process_locks import ProcessLock
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-Row: TypeAlias = tuple[Any, ...]
-_ORDERS = {
-    "systems": "session",
-    "ledger": "id",
-    "spent": "scope",
-    "warned": "scope, cap, level, percent",
-    "objects": "kind, id",
-    "events": "stream, n",
+_TABLES = {
+    "messages": ("-ttnb", "id role kind created body"),
+    "sessions": (
+        "-tttttttnnttiiti",
+        "n id source key cwd title model parent created updated state owner count taint next used",
+    ),
+    "systems": ("-t", "session text"),
+    "ledger": (
+        "-tttttttiiiii?intt",
+        "id day session user job purpose provider model input output cache_read cache_write "
+        "reasoning cost estimated seconds outcome tools",
+    ),
+    "objects": ("tttnnb", "kind id owner created used body"),
+    "events": ("tib", "stream n body"),
+    "spent": ("tni", "scope usd tokens"),
+    "warned": ("ttni", "scope cap level percent"),
 }
-"""Tables copied row by row as they are, and the order their rows lie in."""
+"""The stored columns of each table and their types: the number of the row, text, integer, number,
+number or null, bytes. No two tables or indexes have the same types."""
+_FIRST_SESSION_COLUMNS = 13
+"""Rows older than the columns that were added later end here."""
+_TYPES: dict[type, str] = {type(None): "-?", str: "t", int: "in?", float: "n?", bytes: "b"}
 
 
 class SalvageResult(Struct, frozen=True):
@@ -36,6 +49,19 @@ class SalvageResult(Struct, frozen=True):
     messages: int = 0
     lost: int = 0
     """Messages of these sessions that could not be read."""
+    nameless: int = 0
+    """Sessions of which only messages could be read, not their titles and folders."""
+
+    @property
+    def summary(self) -> str:
+        """What was saved, what was not, and where the rest may be."""
+        saved = f"{format_plural(self.sessions, 'session')} with "
+        text = f"salvaged {saved}{format_plural(self.messages, 'message')}"
+        if self.lost:
+            text += f"; {format_plural(self.lost, 'message')} could not be read"
+        if self.nameless:
+            text += f"; {format_plural(self.nameless, 'session')} lost title and folder"
+        return text
 
 
 def salvage_database(path: Path, process: ProcessLock) -> SalvageResult:
@@ -46,108 +72,107 @@ def salvage_database(path: Path, process: ProcessLock) -> SalvageResult:
     connection.remove_database(fresh)
     db = connection.open_writer(fresh, [])
     try:
-        sessions, messages, lost = _copy_tables(path, db)
+        counts = _copy_rows(path, db)
         db.pragma("journal_mode", "delete")
     finally:
         db.close(True)
     damaged_file = move_aside(path, process)
     fresh.rename(path)
     sync_folder(path.parent)
-    return SalvageResult(damaged_file, sessions, messages, lost)
+    return SalvageResult(damaged_file, *counts)
 
 
-def _copy_tables(path: Path, db: Connection) -> tuple[int, int, int]:
-    """How many sessions and messages were copied, and how many messages were lost."""
-    import apsw
-
+def _copy_rows(path: Path, db: Connection) -> tuple[int, int, int, int]:
+    """How many sessions and messages were copied, how many messages were lost, and how many
+    sessions lost their row."""
+    db.execute(
+        "PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; CREATE TEMP TABLE found"
+        " (id INTEGER PRIMARY KEY, role, kind, created, body)"
+    ).fetchall()
+    scan = PageScan(path)
     try:
-        old = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    except apsw.Error:
-        return 0, 0, 0
-    try:
-        # Without it SQLite reads nothing at all from a file shorter than its header says.
-        old.execute("PRAGMA writable_schema = ON").fetchall()
-        db.execute("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE").fetchall()
-        counts = _copy_sessions(old, db)
-        for table, order in _ORDERS.items():
-            columns = _shared_columns(old, db, table)
-            for row in _read_rows(old, f"SELECT {columns} FROM {table}", order):
-                _insert_row(db, table, columns, row)
-        db.execute("COMMIT; PRAGMA foreign_keys = ON").fetchall()
-        return counts
+        expected = {n: row for row in scan.read_rows() if (n := _copy_row(db, row)) is not None}
+        nameless = _add_missing_sessions(db) if scan.has_sound_freelist else 0
     finally:
-        old.close(True)
+        scan.close()
+    # Renumbered without gaps, because the next message gets the count as its number.
+    db.execute(
+        "INSERT INTO messages (id, role, kind, created, body)"
+        " SELECT (id >> 24 << 24) + row_number() OVER (PARTITION BY id >> 24 ORDER BY id) - 1,"
+        " role, kind, created, body FROM found WHERE id >> 24 IN (SELECT n FROM sessions)"
+        " ORDER BY id"
+    )
+    for n, row in expected.items():
+        db.execute("UPDATE sessions SET updated = ? WHERE n = ?", (row.values[9], n))
+    sessions, messages = db.execute("SELECT count(*), total(count) FROM sessions").fetchall()[0]
+    counts: dict[int, int] = dict(db.execute("SELECT n, count FROM sessions"))
+    lost = sum(max(0, _as_count(row.values[12]) - counts.get(n, 0)) for n, row in expected.items())
+    db.execute("COMMIT; DROP TABLE found; PRAGMA foreign_keys = ON").fetchall()
+    return int(str(sessions)), int(float(str(messages))), lost, nameless
 
 
-def _copy_sessions(old: Connection, db: Connection) -> tuple[int, int, int]:
-    """Messages are renumbered without gaps, because the next one gets the count as its number."""
-    sessions = messages = lost = 0
-    columns = _shared_columns(old, db, "sessions")
-    for row in _read_rows(old, f"SELECT {columns} FROM sessions", "n"):
-        session = dict(zip(columns.split(", "), row, strict=True))
-        n, expected = int(session["n"]), session.get("count", 0)
-        is_running = session.get("state") == "running"
-        session |= {"count": 0, "state": "interrupted" if is_running else session["state"]}
-        if not _insert_row(db, "sessions", ", ".join(session), tuple(session.values())):
+def _copy_row(db: Connection, row: FoundRow) -> int | None:
+    """Insert the row into the table it must come from; the number of the session, if it is one."""
+    table = _find_table(row)
+    if table is None:
+        return None
+    values = row.values if row.rowid is None else (row.rowid, *row.values[1:])
+    names = _TABLES[table][1].split()[: len(values)]
+    if table == "messages":
+        if _is_message(values[4]):
+            _insert_row(db, "found", names, values)
+        return None
+    if table != "sessions":
+        _insert_row(db, table, names, values)
+        return None
+    session = dict(zip(names, values, strict=True)) | {"count": 0, "owner": ""}
+    if session["state"] == "running":
+        session["state"] = "interrupted"
+    is_new = _insert_row(db, table, list(session), tuple(session.values()))
+    return row.rowid if is_new else None
+
+
+def _find_table(row: FoundRow) -> str | None:
+    for table, (types, _) in _TABLES.items():
+        least = _FIRST_SESSION_COLUMNS if table == "sessions" else len(types)
+        if (types[0] == "-") != (row.rowid is not None):
             continue
-        sessions += 1
-        found = list(_read_messages(old, n))
-        for seq, (_, *values) in enumerate(found):
-            _insert_row(db, "messages", "id, role, kind, created, body", (n << 24 | seq, *values))
-        db.execute("UPDATE sessions SET updated = ? WHERE n = ?", (session["updated"], n))
-        messages += len(found)
-        lost += max(0, expected - len(found)) if isinstance(expected, int) else 0
-    return sessions, messages, lost
+        if least <= len(row.values) <= len(types) and all(
+            code in _TYPES[type(value)] for value, code in zip(row.values, types, strict=False)
+        ):
+            return table
+    return None
 
 
-def _read_messages(old: Connection, n: int) -> Iterator[Row]:
-    select = "SELECT id, role, kind, created, body FROM messages"
-    where = f" WHERE id >= {n << 24} AND id < {n + 1 << 24}"
-    found = {row[0]: row for row in _read_rows(old, select + where, "id")}
-    for id in sorted(found):
-        body = found[id][4]
-        try:
-            codec.decode_message(body if isinstance(body, bytes) else b"", 0)
-        except StoreError:
-            continue
-        yield found[id]
-
-
-def _read_rows(old: Connection, select: str, order: str) -> Iterator[Row]:
-    """Each readable row once: from both ends up to the first that cannot be read."""
-    import apsw
-
-    seen: set[Row] = set()
-    for direction in ("ASC", "DESC"):
-        by = ", ".join(f"{column} {direction}" for column in order.split(", "))
-        try:
-            for row in old.execute(f"{select} ORDER BY {by}"):
-                if row not in seen:
-                    seen.add(row)
-                    yield row
-        except (apsw.Error, UnicodeError):
-            continue
-        return
-
-
-def _shared_columns(old: Connection, db: Connection, table: str) -> str:
-    """The columns both files have; an older file has fewer."""
-    import apsw
-
-    mine = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+def _is_message(body: Value) -> bool:
     try:
-        theirs = {name for _, name, *_ in old.execute(f"PRAGMA table_info({table})")}
-    except apsw.Error:
-        return ", ".join(mine)
-    return ", ".join([name for name in mine if name in theirs] or mine)
+        codec.decode_message(body if isinstance(body, bytes) else b"", 0)
+    except StoreError:
+        return False
+    return True
 
 
-def _insert_row(db: Connection, table: str, columns: str, row: Row) -> bool:
+def _add_missing_sessions(db: Connection) -> int:
+    """Give messages whose session cannot be read a session; how many there are."""
+    db.execute(
+        "INSERT OR IGNORE INTO sessions (n, id, source, key, cwd, title, model, parent, created,"
+        " updated, taint) SELECT id >> 24, printf('salvaged-%06d', id >> 24), 'cli', '', '',"
+        " 'Salvaged conversation', '', '', min(created), max(created), 3 FROM found"
+        " WHERE id >> 24 > 0 AND id >> 24 NOT IN (SELECT n FROM sessions) GROUP BY id >> 24"
+    )
+    return db.changes()
+
+
+def _as_count(value: Value) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _insert_row(db: Connection, table: str, names: list[str], values: tuple[Value, ...]) -> bool:
     import apsw
 
-    marks = ", ".join("?" * len(row))
+    marks = ", ".join("?" * len(values))
     try:
-        db.execute(f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})", row)
+        db.execute(f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({marks})", values)
     except apsw.Error:  # the values read are not those once written
         return False
     return bool(db.changes())

@@ -21,7 +21,7 @@ _TERM = r'"([^"]*)"?|([^\s"]+)'
 
 class SqliteSearch:
     """Implements `core.store.MessageSearch`. A search covers every committed message: the index
-    catches up first when it has to."""
+    catches up first when it has to, and the disk can be written."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,7 +40,9 @@ class SqliteSearch:
     async def _query_all(self, query: str, limit: int) -> list[SearchHit]:
         is_alive = cache(self._database.process.is_alive)
 
-        def query_once(db: "Connection", *, catch_up: bool = True) -> list[SearchHit] | None:
+        writable = not self._database.read_only
+
+        def query_once(db: "Connection", *, catch_up: bool = writable) -> list[SearchHit] | None:
             if catch_up and search_index.has_pending(db):
                 return None
             return _query_index(db, query, limit, is_alive)

@@ -159,7 +159,7 @@ class SqliteSessions:
     ) -> list[SessionMeta]:
         theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
         where = theirs if not others else f"s.source <> 'api' OR ({theirs})"
-        order = "ORDER BY s.updated DESC, s.n DESC LIMIT ? OFFSET ?"
+        order = "ORDER BY s.used DESC, s.n DESC LIMIT ? OFFSET ?"
         return await self._list_where(
             f"WHERE s.next = '' AND ({where}) {order}",
             f"{owner}/",
@@ -230,7 +230,7 @@ def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
     only the session it continues in."""
     values = {name: replace_invalid(value) for name, value in wanted.items() if value is not None}
     tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
-    where = f"WHERE {' AND '.join(tests)} ORDER BY s.updated DESC, s.n DESC"
+    where = f"WHERE {' AND '.join(tests)} ORDER BY s.used DESC, s.n DESC"
     return where, list(values.values())
 
 
@@ -259,6 +259,13 @@ _INSERT = (
 """One statement finds the session, checks that no other process runs it, and takes the next id."""
 
 
+_USE = (
+    "UPDATE sessions SET used = m.used + 1 FROM (SELECT max(used) AS used FROM sessions) AS m"
+    " WHERE id = ? AND sessions.used < m.used"
+)
+"""Makes a session the last that was used; once per turn, and only if it is not already."""
+
+
 def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
     if batch.first_id and _is_on_disk(db, batch):
         return
@@ -277,6 +284,8 @@ def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
         db.execute(sql, (batch.taint, batch.session_id))
     if batch.state is not None:
         _set_state(db, process, batch.session_id, batch.state)
+    if batch.create is None and any(role == "user" for role, *_ in batch.rows):
+        db.execute(_USE, (batch.session_id,))
 
 
 def _is_on_disk(db: Connection, batch: _Batch) -> bool:
@@ -311,7 +320,8 @@ def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
     try:
         db.execute(
             "INSERT INTO sessions (id, source, key, cwd, title, model, parent, created, updated,"
-            " taint) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            " taint, used) VALUES (?,?,?,?,?,?,?,?,?,?,"
+            " (SELECT coalesce(max(used), 0) + 1 FROM sessions))",
             codec.encode_session(meta, now),
         )
     except apsw.ConstraintError:

@@ -17,9 +17,21 @@ class SqliteStore:
     """Implements `core.store.Store`. The constructor opens nothing: `open` starts opening on the
     writer's thread, and so does the first call, which then waits for it."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        checked_size: int | None = None,
+        read_only: bool = False,
+    ) -> None:
+        """`checked_size`: a damaged database is salvaged when it is opened, and one of at most so
+        many bytes is checked completely; None: a damaged one is refused. `read_only`: for a disk
+        that cannot be written."""
         backlog = IndexBacklog()
-        self._database = database = Database(Path(path), backlog.index_pending)
+        self._database = database = Database(
+            Path(path), backlog.index_pending, checked_size=checked_size, read_only=read_only
+        )
         self.ledger = SqliteLedger(database)
         self.objects = SqliteObjects(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)

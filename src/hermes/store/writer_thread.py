@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hermes.core.errors import StoreError
 from hermes.store.db_thread import DatabaseThread, Job
-from hermes.store.errors import translate_error
+from hermes.store.errors import error_of_kind, translate_error
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -82,6 +82,10 @@ class WriterThread(DatabaseThread):
                 if not self._run_in_transaction(db, job, nested=len(jobs) > 1):
                     return None
             db.execute("COMMIT")
+            if self.has_moved():
+                self.failure = error_of_kind("gone", self._path)
+                return self.failure
+            self.failure = None
         except apsw.Error as error:
             return self.handle_error(error)
         except StoreError as error:

@@ -81,13 +81,13 @@ async def test_a_signature_in_place_of_a_key(
         assert p.last.headers["x-amz-security-token"] == "session-token"
 
 
-async def test_frames_without_the_package_that_reads_them_are_not_asked_for(
+async def test_streams_need_no_package_of_amazons(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.llm.auth.aws.is_installed", lambda: False)
     async with Provider([say("ok")], wire="bedrock") as p:
         assert (await ask(client(transport, p))).text == "ok"
-        assert p.last.path.endswith("/converse")
+        assert p.last.path.endswith("/converse-stream")
 
 
 async def test_the_next_key_of_the_pool(transport: Transport) -> None:

@@ -113,6 +113,53 @@ async def test_f67_what_can_be_read_is_saved(
     await store.close()
 
 
+@pytest.mark.parametrize(
+    ("table", "pages"),
+    [
+        ("sessions", "leaf"),
+        ("messages", "internal"),
+        ("messages", "leaf"),
+        ("sqlite_schema", "leaf"),
+        ("sqlite_schema", "internal"),
+    ],
+)
+async def test_f67_one_bad_page_costs_only_its_own_rows(
+    path: Path, raw_database: Raw, table: str, pages: str
+) -> None:
+    """Nothing that was deleted comes back."""
+    store = SqliteStore(path)
+    for i in range(60):
+        said = [user_message(f"{i} {k} " + "x" * (9000 if k == 7 else 300)) for k in range(40)]
+        await store.sessions.append(f"s{i}", said, create=SessionMeta(f"s{i}", cwd="/somewhere"))
+    for i in range(50, 60):
+        await store.sessions.delete(f"s{i}")
+    await store.close()
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    found = db.execute(
+        "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = ?", (table, pages)
+    ).fetchall()
+    db.close()
+    bad = int(str(found[len(found) // 2][0]))
+    with raw_database():
+        data = bytearray(path.read_bytes())
+        begin = (bad - 1) * 4096 + (100 if bad == 1 else 0)
+        data[begin : bad * 4096] = b"\xff" * (bad * 4096 - begin)
+        path.write_bytes(data)
+    store = SqliteStore(path)
+    result = await store.maintenance.salvage()
+    listed = await store.sessions.list_recent(limit=100)
+    assert len(listed) == result.sessions == 50
+    kept = sum([len(await store.sessions.load_messages(meta.id)) for meta in listed])
+    assert kept == result.messages and not await store.maintenance.check_integrity()
+    if (table, pages) == ("messages", "leaf"):
+        assert 2000 > kept >= 1980 and result.lost == 2000 - kept
+    else:
+        assert kept == 2000 and not result.lost
+    assert (result.nameless > 0) == (table == "sessions")
+    assert await store.search.find_messages("3 17")
+    await store.close()
+
+
 async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> None:
     other, store = SqliteStore(path), SqliteStore(path)
     await other.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
@@ -152,6 +199,23 @@ asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", PRELUDE + code, str(path)], check=False)
     path.with_name("state.db-shm").unlink()
+    assert await read_texts(path) == ["in the wal only"]
+
+
+async def test_f67_what_only_the_wal_holds_is_salvaged(path: Path, raw_database: Raw) -> None:
+    code = """
+async def main():
+    await store.sessions.create(SessionMeta("s"))
+    await put("in the wal only")
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", PRELUDE + code, str(path)], check=False)
+    with raw_database():
+        path.write_bytes(zero_header(bytearray(path.read_bytes())))
+    store = SqliteStore(path)
+    assert (await store.maintenance.salvage()).messages == 1
+    await store.close()
     assert await read_texts(path) == ["in the wal only"]
 
 

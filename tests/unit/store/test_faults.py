@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from hermes.core.errors import StoreError
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store import connection
+from hermes.store.errors import translate_error
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.children import ROOT, STRACE, check_sentence, fill, read_texts, run_child
 
@@ -268,3 +271,62 @@ async def test_f66_gives_up_on_a_lock_that_stays(
     await asyncio.to_thread(holder.let_go)
     await store.sessions.append("s", [user_message("saved")])
     assert [m.text for m in await store.sessions.load_messages("s")] == ["saved"]
+
+
+# -- permissions of files that hold nothing --------------------------------------------------------
+
+MEND = """
+import shutil, tempfile
+from hermes.store import codec, search_index
+import apsw, msgspec, hermes.core.text
+home = pathlib.Path(tempfile.mkdtemp(dir="/tmp", prefix="hermes-test-"))
+if os.geteuid() == 0:
+    os.chown(home, 65534, 65534)
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+path = home / "state.db"
+
+async def main():
+    first = SqliteStore(path)
+    await first.sessions.append(
+        "s", [user_message("one")], create=SessionMeta("s"), state="running"
+    )
+    await first._database.reader.close()
+    copies = {f.name: f.read_bytes() for f in home.iterdir() if f.is_file()}
+    await first.close()
+    for name, content in copies.items():  # as a killed process leaves them
+        (home / name).write_bytes(content)
+    stale = home / "run" / ("a" * 32 + ".lock")
+    stale.touch()
+    for file in (home / "state.db-shm", home / "run" / "database.lock", stale):
+        assert file.exists(), file
+        file.chmod(0)
+    again = SqliteStore(path)
+    await again.sessions.append("s", [user_message("two")], state="running")
+    acked.extend(m.text for m in await again.sessions.load_messages("s"))
+    await again.close()
+    path.unlink()
+    (home / "run" / "database.lock").chmod(0)
+    fresh = SqliteStore(path)
+    await fresh.sessions.create(SessionMeta("t"))
+    await fresh.close()
+    acked.append("fresh")
+
+try:
+    asyncio.run(main())
+finally:
+    shutil.rmtree(home)
+    report()
+"""
+
+
+async def test_f65_stale_files_with_wrong_permissions_are_mended(path: Path) -> None:
+    assert run_child(MEND, path)["acked"] == ["one", "two", "fresh"]
+
+
+def test_f71_too_many_open_files_are_no_failure_of_the_disk(path: Path) -> None:
+    for error, number in (
+        (OSError(errno.EMFILE, "Too many open files"), 0),
+        (apsw.CantOpenError("unable to open database file"), errno.EMFILE),
+    ):
+        check_sentence(translated := translate_error(error, path, number), "files")
+        assert "ulimit" in str(translated) and "disk" not in str(translated)

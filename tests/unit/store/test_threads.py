@@ -21,8 +21,9 @@ class Pause:
     """Holds the writer's or the reader's thread until it is let go."""
 
     def __init__(self, worker: Any) -> None:
-        self._go = threading.Event()
-        self._future = worker.submit(lambda _: self._go.wait(50), mode="alone")
+        self._go, begun = threading.Event(), threading.Event()
+        self._future = worker.submit(lambda _: (begun.set(), self._go.wait(90)), mode="alone")
+        begun.wait(90)  # otherwise the thread could take some of the next jobs together with this
 
     async def end(self) -> None:
         self._go.set()

@@ -29,6 +29,8 @@ examples:
   hermes serve --port 0
   API_SERVER_KEY=$(cat key) hermes serve --host 0.0.0.0
 """
+_CHECKED_SIZE = 512 * 2**20
+"""Bytes of a database that is checked before the server starts, in about a second."""
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -59,16 +61,19 @@ async def _start_server(args: Namespace) -> int:
     requests that arrive meanwhile are answered or wait."""
     import asyncio
 
+    from msgspec import structs
+
     from hermes.cli.process import SignalHandler, harden_process, raise_file_limit
     from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
     harden_process()
     setup, settings = _load_settings(args)
-    raise_file_limit()
+    most = min(settings.max_connections, raise_file_limit())
+    settings = structs.replace(settings, max_connections=most)
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
-    store = SqliteStore(paths.database_file(setup.home))
+    store = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
     store.open()  # on its own thread
     from hermes.config.instances import announce_instance
     from hermes.server.http.listener import open_listener

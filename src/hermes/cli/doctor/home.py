@@ -124,13 +124,9 @@ async def salvage_sessions(home: Path) -> list[Check]:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
-    sessions = format_plural(salvaged.sessions, "session")
-    text = f"salvaged {sessions} with {format_plural(salvaged.messages, 'message')}"
-    if salvaged.lost:
-        text += f"; {format_plural(salvaged.lost, 'message')} could not be read"
     file = salvaged.damaged_file
     kept = f"the damaged file is kept as {file}; a backup may hold more (hermes import)"
-    return [Check("sessions", "note", text, (kept,))]
+    return [Check("sessions", "note", salvaged.summary, (kept,))]
 
 
 def check_disk(home: Path) -> Check:

@@ -20,6 +20,12 @@ from hermes.llm.endpoints.local_servers import choose_model, find_servers, pick_
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
+_CALLING = {
+    "native": "native",
+    "text": "written as text, recognised",
+    "schema": "forced by a JSON schema",
+    None: "found out at the first call",
+}
 _STATE_MARKS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
 
@@ -38,6 +44,9 @@ async def describe_model(setup: Setup) -> dict[str, Any]:
     else:
         limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
         data |= _describe_endpoint(limits.apply_to(chain[0]))
+        if chain[0].finds_calling:
+            found = limits.find(chain[0].base_url, chain[0].target.model).calling
+            data["tool_calls"] = found or None
         data["note"] = data["note"] or chain[0].note or None
         data["fallbacks"] = _list_fallbacks(setup, chain[1:])
     data["auxiliary"] = _list_auxiliary(setup)
@@ -58,6 +67,7 @@ def _describe_endpoint(endpoint: ModelEndpoint) -> dict[str, Any]:
         "max_output": endpoint.max_output or facts.output,
         "images": facts.images,
         "tools": facts.tools,
+        "tool_calls": endpoint.quirks.calling,
         "reasoning": facts.reasoning,
         "prices": {name: getattr(facts.prices, name) for name in _PRICES} if facts.prices else None,
     }
@@ -118,6 +128,7 @@ def _format_endpoint(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("address", f"{data['base_url']}  ({data['wire']})"),
         ("key", keys),
         ("context", context + (f", answers up to {output:,}" if output else "")),
+        ("tool calls", _CALLING[data["tool_calls"]]),
     ]
     if (prices := data["prices"]) is not None:
         text = f"${prices['input']:g} in, ${prices['output']:g} out per million tokens"

@@ -158,13 +158,13 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
     """The public form of a result."""
     usage = result.usage
     answered = result.target or target
-    error = {"code": result.error_code, "message": result.error} if result.error_code else None
+    error = {"code": result.error_code, "message": result.error, "detail": result.error_detail}
     return {
         "session_id": session_id,
         **{name: result.status == name for name in ("completed", "partial", "interrupted")},
         "text": result.text,
         "reasoning": result.reasoning,
-        "error": error,
+        "error": error if result.error_code else None,
         "tool_calls": tool_call_objects(result.messages),
         "model_calls": result.model_calls,
         "usage": {f"{name}_tokens": getattr(usage, name) for name in TOKEN_KINDS},

@@ -1,14 +1,14 @@
-"""What Amazon requires beyond HTTPS: signed requests and framed streams, both from botocore."""
+"""The request signatures that Amazon requires, made by botocore."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from msgspec import Struct
 
-from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.core.errors import ConfigError
 
 MISSING = (
     "This needs the AWS parts of the package: pip install 'hermes-runtime[bedrock]' "
@@ -33,31 +33,6 @@ class AwsKeys(Struct, frozen=True):
 @cache
 def is_installed() -> bool:
     return find_spec("botocore") is not None
-
-
-class FrameParser:
-    """Parses the frames of an AWS event stream, however the bytes are cut."""
-
-    def __init__(self) -> None:
-        try:
-            from botocore import eventstream
-        except ImportError:
-            raise ConfigError(MISSING) from None
-        self._buffer: Any = eventstream.EventStreamBuffer()
-        self._broken: type[Exception] = eventstream.ParserError
-
-    def feed(self, data: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-        """(headers, payload) of each frame that `data` completes."""
-        self._buffer.add_data(data)
-        while True:
-            try:
-                frame = next(self._buffer, None)
-            except self._broken as error:
-                text = f"the stream is damaged: {error}"
-                raise ProviderError(Failure(Kind.NETWORK, text)) from None
-            if frame is None:
-                return
-            yield frame.headers, frame.payload
 
 
 def find_aws_region(url: str) -> str:

@@ -43,6 +43,9 @@ class ModelEndpoint(Struct, frozen=True):
     """The configured limit on the tokens of an answer."""
     note: str = ""
     """Shown to the user once: how this endpoint was chosen."""
+    finds_calling: bool = False
+    """Whether the way its model calls tools is found out, because neither the user nor a row of a
+    provider says it."""
     facts: ModelFacts = UNKNOWN
     """What is known about the model, with the configured price if there is one."""
 

@@ -1,9 +1,10 @@
-"""Limits that endpoints have stated, stored so that no process has to learn them again."""
+"""What endpoints have stated or shown, stored so that no process has to learn it again."""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -22,6 +23,8 @@ LEAST_CONTEXT, LEAST_OUTPUT = 1024, 256
 class LearnedLimit(Struct, frozen=True, omit_defaults=True):
     context: int | None = None
     output: int | None = None
+    calling: str = ""
+    """How the model calls tools: native, text or schema."""
     when: float = 0.0
 
 
@@ -41,8 +44,12 @@ class LearnedLimits:
 
     def apply_to(self, endpoint: ModelEndpoint) -> ModelEndpoint:
         """The endpoint with the context length it stated, which replaces what tables say and never
-        exceeds what is configured."""
-        stated = self.find(endpoint.base_url, endpoint.target.model).context
+        exceeds what is configured, and the way of calling tools that worked."""
+        known = self.find(endpoint.base_url, endpoint.target.model)
+        if endpoint.finds_calling and known.calling == "schema":
+            quirks = structs.replace(endpoint.quirks, calling="schema")
+            endpoint = structs.replace(endpoint, quirks=quirks)
+        stated = known.context
         if stated is None:
             return endpoint
         set_by_user = endpoint.context_length not in (None, endpoint.facts.context)
@@ -53,14 +60,23 @@ class LearnedLimits:
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
     ) -> None:
         """Store limits that are new and plausible."""
+        changes: dict[str, int] = {}
+        if context and context >= LEAST_CONTEXT:
+            changes["context"] = context
+        if output and output >= LEAST_OUTPUT:
+            changes["output"] = output
+        self._store(base_url, model, **changes)
+
+    def learn_calling(self, base_url: str, model: str, calling: str) -> None:
+        """Store the way of calling tools that worked."""
+        self._store(base_url, model, calling=calling)
+
+    def _store(self, base_url: str, model: str, **changes: Any) -> None:
         old = self.find(base_url, model)
-        new = LearnedLimit(
-            context if context and context >= LEAST_CONTEXT else old.context,
-            output if output and output >= LEAST_OUTPUT else old.output,
-            self._clock(),
-        )
-        if (new.context, new.output) == (old.context, old.output):
+        new = structs.replace(old, **changes)
+        if new == old:
             return
+        new = structs.replace(new, when=self._clock())
         # Another process may have written meanwhile.
         known = self._read_file() | {_limit_key(base_url, model): new}
         self._known = dict(sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:])

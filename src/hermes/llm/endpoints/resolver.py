@@ -10,6 +10,7 @@ from hermes.config.schema import Config, ModelSection, ModelSettings, Price, Pro
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Target
+from hermes.core.wire_names import DEFAULT_WIRE
 from hermes.llm.auth import aws
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.auth.logins import can_reach_model, find_login, find_login_flow
@@ -227,8 +228,10 @@ class _Resolver:
             raise ConfigError(f"providers.{name}.models.{model}.price needs both input and output.")
         known = _find_facts(spec, base_url, model, settings.price)
         quirks = match_quirks(kin, spec, base_url, model)
-        if calling := settings.tool_calls or row.tool_calls:
-            quirks = structs.replace(quirks, calling=calling)
+        calling = settings.tool_calls or row.tool_calls
+        finds_calling = not calling and _finds_calling(kin, wire)
+        if calling or finds_calling:
+            quirks = structs.replace(quirks, calling=calling or "text")
         return ModelEndpoint(
             Target(name, model, wire),
             base_url,
@@ -242,6 +245,7 @@ class _Resolver:
             context_length=context or known.context,
             max_output=max_output,
             note=missing_path_hint(base_url, wire),
+            finds_calling=finds_calling,
             facts=known,
         )
 
@@ -404,3 +408,10 @@ def _no_provider(model: str, configured: list[str]) -> str:
         "as provider:model, or set model.base_url to your own server. No model server on this "
         "machine offers it."
     )
+
+
+def _finds_calling(row: ProviderSpec | None, wire: str) -> bool:
+    """Whether any model may be behind an endpoint, also one that does not call tools as the
+    protocol says."""
+    unknown = row is None or row.name in provider_index().local_servers
+    return unknown and wire == DEFAULT_WIRE

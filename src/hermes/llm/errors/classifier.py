@@ -9,7 +9,7 @@ from hermes.llm.errors.patterns import CONTEXT_LIMITS, FIELDS, PARTS, ROOM
 from hermes.llm.errors.retry_after import retry_after
 from hermes.llm.errors.rules import RULES, ErrorRule
 
-MAX_MESSAGE = 500
+MAX_MESSAGE = 8000
 _MAX_SEARCHED = 4000
 _QUOTES = str.maketrans("", "", "`'\"\\“”‘’")
 _NESTED = {"generation_config", "generationConfig", "inferenceConfig", "inferenceconfig", "body"}
@@ -141,7 +141,7 @@ def _bound_message(message: str, status: int | None, code: str) -> str:
 
 def summarize_body(raw: bytes) -> str:
     """The gist of an error that is not JSON: the title of a web page, or its text."""
-    text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
+    text = raw[:MAX_MESSAGE].decode("utf-8", "replace")
     if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
         return title[1].strip()
     if "<" in text:

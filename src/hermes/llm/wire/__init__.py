@@ -56,10 +56,6 @@ class Wire(Protocol):
     Encoder: Callable[[Target, Quirks], Encoder]
     Decoder: Callable[[ResponseSink, Quirks], Decoder]
 
-    def can_stream(self) -> bool:
-        """Whether the packages needed to read its streams are installed."""
-        ...
-
     def build_url(self, base_url: str, model: str, *, stream: bool) -> str: ...
 
     def read_error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:

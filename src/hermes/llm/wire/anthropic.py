@@ -23,7 +23,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import ResponseSink
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.base_decoder import BaseDecoder, raise_error, read_error
 from hermes.llm.wire.convert import (
     as_dict,
     as_dicts,
@@ -49,7 +49,7 @@ from hermes.llm.wire.request_fields import (
 )
 from hermes.llm.wire.tool_schema import describe_tool
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "read_error"]
 
 FACTS = WireFacts(
     url_pattern=r"^api\.anthropic\.com(?:/|$)|/anthropic$",

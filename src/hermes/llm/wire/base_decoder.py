@@ -82,11 +82,6 @@ class BaseDecoder:
             return None
 
 
-def can_stream() -> bool:
-    """Server-sent events need no further package."""
-    return True
-
-
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     """(code, message, param) of an error body, in any of the forms that servers and the proxies in
     front of them use."""

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, structs
 
-from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import (
     Media,
     Message,
@@ -24,7 +24,6 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import ResponseSink, Settings, ToolSpec
-from hermes.llm.auth import aws
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.convert import (
@@ -40,6 +39,7 @@ from hermes.llm.wire.convert import (
     parse_document,
     sum_counts,
 )
+from hermes.llm.wire.event_frames import FrameParser
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 from hermes.llm.wire.message_buffer import MessageForms
 from hermes.llm.wire.request_fields import (
@@ -53,7 +53,7 @@ from hermes.llm.wire.request_fields import (
 )
 from hermes.llm.wire.tool_schema import describe_tool
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "read_error"]
 
 FACTS = WireFacts(url_pattern=r"^bedrock-runtime\.(?:[^/]*\.)?amazonaws\.com(?:/|$)", signed=True)
 STREAM_TYPE = "application/vnd.amazon.eventstream"
@@ -97,10 +97,6 @@ def build_url(base_url: str, model: str, *, stream: bool) -> str:
     """The model id may be an ARN with slashes and colons: it is encoded as one path segment."""
     verb = "converse-stream" if stream else "converse"
     return f"{base_url.rstrip('/')}/model/{quote(model, safe='')}/{verb}"
-
-
-def can_stream() -> bool:
-    return aws.is_installed()
 
 
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
@@ -305,7 +301,7 @@ class Decoder:
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         self.activity = 0
         self._sink = sink
-        self._frames: aws.FrameParser | None = None
+        self._frames = FrameParser()
         self._open: dict[int, _ConverseBlock] = {}
         self._reason = ""
 
@@ -315,11 +311,6 @@ class Decoder:
         return self._reason != ""
 
     def feed(self, data: bytes) -> None:
-        if self._frames is None:
-            try:
-                self._frames = aws.FrameParser()
-            except ConfigError as missing:
-                raise ProviderError(Failure(Kind.STREAM_UNSUPPORTED, str(missing))) from None
         for headers, payload in self._frames.feed(data):
             self.activity += 1
             try:

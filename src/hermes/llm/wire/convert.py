@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Target, Text
+from hermes.core.message import NO_ARGUMENTS, Media, Target, Text
 from hermes.core.provider import Effort, ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
@@ -21,7 +21,7 @@ BUDGETS: dict[Effort, int] = {
 
 def parse_arguments(args: str) -> dict[str, Any]:
     """The arguments of a call as an object, for wires that accept nothing else."""
-    if not args.strip():
+    if args.strip() in NO_ARGUMENTS:
         return {}
     try:
         value = decode_json(args)

@@ -21,7 +21,7 @@ from hermes.core.message import (
 from hermes.core.provider import ResponseSink, Settings, ToolSpec
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.base_decoder import BaseDecoder, can_stream
+from hermes.llm.wire.base_decoder import BaseDecoder
 from hermes.llm.wire.convert import (
     BUDGETS,
     as_dict,
@@ -39,7 +39,7 @@ from hermes.llm.wire.message_buffer import MessageForms
 from hermes.llm.wire.request_fields import BaseEncoder, RequestHead, shape_fields
 from hermes.llm.wire.tool_schema import fit_schema
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "read_error"]
 
 FACTS = WireFacts(list_path="/models", list_marks=("supportedGenerationMethods",))
 STREAM_TYPE = "text/event-stream"

@@ -20,7 +20,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import ResponseSink, ToolSpec
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.base_decoder import BaseDecoder, raise_error, read_error
 from hermes.llm.wire.convert import (
     as_dict,
     as_dicts,
@@ -42,7 +42,7 @@ from hermes.llm.wire.request_fields import (
 )
 from hermes.llm.wire.tool_schema import describe_tool
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "read_error"]
 
 FACTS = WireFacts(family="chat", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"

@@ -13,6 +13,8 @@ from hermes.server.http.headers import COMMON_HEADERS
 from hermes.server.http.listener import HealthCheck, match_health_check, render_health_response
 
 HEADER_SECONDS = 10.0
+SPARE_CONNECTIONS = 8
+"""Connections beyond the limit that may ask for the health of the server, and nothing else."""
 IDLE_SECONDS = 75.0
 
 
@@ -41,7 +43,7 @@ class Acceptor(web.ConnectionFactory):
         self._limit = settings.max_connections
         self._limit_per_address = settings.max_connections_per_address
         self._by_address: Counter[str] = Counter()
-        self.total = 0
+        self.total = self.spare = 0
 
     def __call__(self) -> "Connection":
         return self.make_connection(Connection)
@@ -81,24 +83,35 @@ class Connection(web.HttpConnection):
     """One client connection. Until its first other request it answers health checks as their bytes
     arrive: the usual way takes three rounds of the event loop, long ones with many streams."""
 
-    __slots__ = ("_acceptor", "_address", "_deadline", "_health_checks_only", "_was_answered")
+    __slots__ = (
+        "_acceptor",
+        "_address",
+        "_deadline",
+        "_health_checks_only",
+        "_is_spare",
+        "_was_answered",
+    )
 
     def __init__(self, acceptor: Acceptor, **options: Any) -> None:
         super().__init__(acceptor, **options)
         self._acceptor = acceptor
         self._address: str | None = None
         self._health_checks_only = True
-        self._was_answered = False
+        self._was_answered = self._is_spare = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
-        if not self._acceptor.admit_connection(address):
+        if self._acceptor.admit_connection(address):
+            self._address = address
+        elif self._acceptor.spare < SPARE_CONNECTIONS:
+            self._acceptor.spare += 1
+            self._is_spare = True
+        else:
             self.force_close()
             return
-        self._address = address
         self._set_deadline(HEADER_SECONDS)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -107,7 +120,11 @@ class Connection(web.HttpConnection):
 
     def data_received(self, data: bytes) -> None:
         if self._health_checks_only:
-            if self._answer_health_check(data):
+            is_answered = self._answer_health_check(data)
+            if self._is_spare:
+                self.close_idle()
+                return
+            if is_answered:
                 return
             self._health_checks_only = False
             if self._was_answered:
@@ -146,6 +163,9 @@ class Connection(web.HttpConnection):
         if self._address is not None:
             self._acceptor.release_connection(self._address)
             self._address = None
+        if self._is_spare:
+            self._is_spare = False
+            self._acceptor.spare -= 1
 
     def _set_deadline(self, seconds: float) -> None:
         self._clear_deadline()

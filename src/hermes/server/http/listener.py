@@ -56,7 +56,9 @@ class EarlyListener:
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self, sock=self._socket, backlog=_BACKLOG)
+        # So many are accepted at once, also those that are closed right after.
+        burst = min(_BACKLOG, max(8, self._max_connections // 2))
+        self._listener = await loop.create_server(self, sock=self._socket, backlog=burst)
 
     def close(self) -> None:
         """Stop listening and drop the connections that were never handed over."""

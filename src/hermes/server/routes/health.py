@@ -19,7 +19,11 @@ class HealthAnswer(Struct):
     platform: str
 
 
-class DetailedHealth(HealthAnswer):
+class DetailedHealth(Struct):
+    status: Literal["ok", "degraded"]
+    platform: str
+    problem: str | None
+    """The code of the error that keeps conversations from being stored at this moment."""
     gateway_state: str | None
     platforms: dict[str, dict[str, Any]]
     active_agents: int
@@ -65,9 +69,18 @@ async def get_health(call: ApiCall, services: RouteServices) -> web.StreamRespon
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get the health of the server with details."""
-    active = services.turns.slots.active_turns
-    platform = HEALTH["platform"]
-    health = DetailedHealth("ok", platform, None, {}, active, None, time.time(), os.getpid())
+    problem = services.runtime.store.maintenance.find_problem()
+    health = DetailedHealth(
+        status="ok" if problem is None else "degraded",
+        platform=HEALTH["platform"],
+        problem=None if problem is None else problem.code,
+        gateway_state=None,
+        platforms={},
+        active_agents=services.turns.slots.active_turns,
+        exit_reason=None,
+        updated_at=time.time(),
+        pid=os.getpid(),
+    )
     return json_response(health)
 
 

@@ -10,7 +10,7 @@ from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
 from hermes.core.provider import ResponseSink
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.base_decoder import BaseDecoder, raise_error, read_error
 from hermes.llm.wire.chat.encoder import Encoder
 from hermes.llm.wire.chat.tool_calls import ToolCallAssembler
 from hermes.llm.wire.convert import as_dict, as_dicts, as_text, sum_counts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hermes.llm.wire.chat.schema_decoder import SchemaDecoder
     from hermes.llm.wire.chat.text_calls import TextCallDecoder
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "read_error"]
 
 FACTS = WireFacts(server_path="/v1", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
@@ -285,6 +285,9 @@ class Decoder(BaseDecoder):
         sink = self._sink
         if self._text_calls:
             self._text_calls.close()
+        sink.calling = (
+            "native" if self._calls else self._text_calls.form if self._text_calls else ""
+        )
         if self._details:
             for detail, pieces in zip(self._details, self._pieces, strict=False):
                 words = "summary" if "summary" in detail else "text"

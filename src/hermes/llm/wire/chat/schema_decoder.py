@@ -32,6 +32,8 @@ class SchemaDecoder:
         self.calls = 0
         self.is_cut = False
         """Whether the last call is incomplete."""
+        self.form = ""
+        """"schema" once the text has turned out to be a step."""
 
     def feed(self, text: str) -> None:
         if text:
@@ -49,6 +51,7 @@ class SchemaDecoder:
         self._head += text
         if match := _ANSWERING.match(self._head):
             self._feed = self._feed_answer
+            self.form = "schema"
             self._feed_answer(self._head[match.end() :])
         elif self._head.strip() and not self._head.lstrip().startswith("{"):
             self._feed = self._pass_text
@@ -103,6 +106,7 @@ class SchemaDecoder:
                 self._add_call(name, encode_json(value).decode())
                 return
             answer = value.get(ANSWER)
+            self.form = "schema" if isinstance(answer, str) else ""
             self._pass_text(answer if isinstance(answer, str) else said)
         elif begun := _CALLING.match(said):
             self.is_cut = True
@@ -112,6 +116,7 @@ class SchemaDecoder:
 
     def _add_call(self, name: str, args: str) -> None:
         self.calls += 1
+        self.form = "schema"
         self._sink.add_call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
 
 

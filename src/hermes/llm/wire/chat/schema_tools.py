@@ -14,8 +14,10 @@ TOOL = "tool"
 KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
 """A step first says what it is about: a small model that has said "computer" then calls a tool
 instead of inventing an answer."""
+_SMALL_TOOLS = ("terminal", "read_file", "write_file", "patch")
+"""The tools that a small model gets if the endpoint names no favourites."""
 MAX_TOOLS = 5
-"""How many tools a small model can tell apart, if the endpoint names no favourites."""
+"""How many other tools a small model can tell apart, if it has none of these."""
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
@@ -67,7 +69,7 @@ weigh most, and one without a tool must be among them (docs/local-model.md)."""
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
     """The tools offered to a small model: the favourites, else the first ones."""
     usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required_names(t))]
-    return [t for t in usable if t.name in favourites] or usable[:MAX_TOOLS]
+    return [t for t in usable if t.name in (favourites or _SMALL_TOOLS)] or usable[:MAX_TOOLS]
 
 
 def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:

@@ -1,61 +1,95 @@
 """Finds tool calls that a model wrote into its text, and turns them into calls."""
 
-import json
 import re
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from hermes.core.provider import ResponseSink
-from hermes.llm.wire.lenient_json import decode_json, encode_json
+from hermes.core.text import compile_pattern
 
-_TAG, _UNTAG = "<tool_call>", "</tool_call>"
+if TYPE_CHECKING:
+    from hermes.llm.wire.chat.call_syntax import FoundCall
+
+_ENDS = {
+    **{
+        f"<{name}>": f"</{name}>"
+        for name in (
+            *("tool_call", "tool_calls", "tools", "tool", "tool-call", "tool_use", "tool_code"),
+            *("tool-result", "tool_result", "tool_request", "function_call", "function_calls"),
+        )
+    },
+    "<|tool_call|>": "<|/tool_call|>",
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<|python_tag|>": "<|eom_id|>",
+    "[TOOL_CALLS]": "</s>",
+    "[TOOL_REQUEST]": "[END_TOOL_REQUEST]",
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<function=": "</function>",
+    "<invoke name=": "</invoke>",
+}
+"""How calls begin in the formats that models were trained on, and how they end."""
+_ELEMENTS = ("<function=", "<invoke name=")
+"""Beginnings that belong to the call."""
+_MARKS = frozenset("<[{`(:")
+"""One of them is in every beginning of a call."""
 _FENCE = "```"
-_OPEN = re.compile(rf"{_TAG}|^[ \t]*{_FENCE}", re.M)
-_SHUT = re.compile(rf"^[ \t]*{_FENCE}[ \t]*$", re.M)
-_SHUT_LINE = re.compile(rf"^[ \t]*{_FENCE}", re.M)
-_INFO = frozenset({"", "json", "tool_call", "tool", "tool_code", "function"})
+_SHUT = rf"^[ \t]*{_FENCE}[ \t]*$"
+_SHUT_LINE = rf"^[ \t]*{_FENCE}"
+_CALL_INFO = frozenset({"tool_call", "tool_calls", "tool", "tool_code", "function", "tool_use"})
+_JSON_INFO = _CALL_INFO | {"", "json", "jsonc"}
+_PYTHON_INFO = frozenset({"python", "py"})
 _LONGEST_INFO = 40
 _NAME_WITHIN = 400
 """A call names its tool within this many characters of a bare object."""
 _MAX_HELD = 256 * 1024
-_BEGUN = re.compile(
-    r"""\{\s*["'](?:name|tool)["']\s*:\s*["']([\w.-]+)["']\s*,\s*"""
-    r"""["'](?:arguments|parameters)["']\s*:\s*(?=\{)"""
+_EXAMPLE = (
+    r"\b(?:examples?|e\.g\.|for instance|such as|looks? like|would (?:be|look)|format|syntax|"
+    r"schema|sample)\b"
 )
-_MARK = re.compile(r"""[][{}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.S)
-_FUNCTION = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=[\w.-]+>.*)?)\s*</function>\Z", re.S)
-_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.S)
-"""The form that some models for code were trained on."""
-_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "tool", "function"})
+"""Words right before JSON that is shown, not meant as a call."""
+_ATTEMPT = r"""[\[{\s]*["']?(?:name|tool|function|tool_name|action)["']?\s*:|Action:"""
+"""The beginning of what can only have been meant as a call."""
+_REMEMBERED = 160
+"""Characters before a call in which such words are searched."""
 
 
 class TextCallDecoder:
-    """Fills a sink from text. It holds back only what can still become a call: from a `<tool_call>`
-    tag, a fence of JSON at the start of a line, or a brace that opens the answer. It is a call if
-    it names an offered tool; anything else is passed on unchanged. The result does not depend on
-    how the text is cut."""
+    """Fills a sink from text. It holds back only what can still become a call: from a tag of the
+    formats that models were trained on, a fence of JSON or a bare object at the start of a line, or
+    a call in Python's syntax that opens the answer. It is a call if it names an offered tool, its
+    form leaves no other reading, and the text before does not present it as an example; anything
+    else is passed on unchanged. The result does not depend on how the text is cut."""
 
     def __init__(self, sink: ResponseSink, slot: str) -> None:
         self._sink = sink
         self._slot = slot
-        self._names = sink.offered_tools
+        self._tools = sink.offered_tools
+        self._tags = _list_tags(tuple(self._tools))
         self._text = ""
         """Text that is not decided yet."""
-        self._state = self._at_start
+        self._state = self._in_text
         self._line_start = True
+        self._before = ""
+        """The end of the text that was passed on."""
         self.calls = 0
         self.is_cut = False
         """Always off: a call that is cut off stays text."""
 
+    @property
+    def form(self) -> str:
+        """How the calls were written; empty if there are none."""
+        return "text" if self.calls else ""
+
     def feed(self, text: str) -> None:
-        if not self._names:
+        if not self._tools:
             self._sink.add_text(self._slot, text)
             return
         self._text += text
         self._run_states(last=False)
 
     def close(self) -> None:
-        if self._names:
+        if self._tools:
             self._run_states(last=True)
             self._pass_text(len(self._text))
 
@@ -64,99 +98,164 @@ class TextCallDecoder:
         while self._text and self._state(last):
             pass
 
-    def _at_start(self, last: bool) -> bool:
-        start = self._text.lstrip()
-        if not start:
-            return False
-        self._state = self._in_object if start[0] == "{" else self._in_text
-        return True
-
-    def _in_object(self, last: bool) -> bool:
-        text = self._text
-        if last:
-            if self._lift_calls(text):
-                self._text = ""
-                return False
-        elif len(text) <= _MAX_HELD and (
-            '"name"' in text[:_NAME_WITHIN] or len(text) < _NAME_WITHIN
-        ):
-            return False
-        self._state = self._in_text
-        return True
-
     def _in_text(self, last: bool) -> bool:
-        for match in _OPEN.finditer(self._text):
-            position = match.start()
-            if position == 0 and match[0] != _TAG and not self._line_start:
+        openings = () if _MARKS.isdisjoint(self._text) else self._find_openings()
+        for match in openings:
+            opening = match[0].lstrip(" \t\r\n")
+            is_tag = opening in self._tags
+            if match.start() == 0 and not is_tag and not self._line_start:
                 continue
-            self._pass_text(position)
-            self._state = self._in_tag if match[0] == _TAG else self._in_fence
+            if opening[-1] in "([" and (self._before + self._text[: match.start()]).strip():
+                continue  # only a whole answer can be in Python's syntax
+            self._pass_text(match.end() - len(opening))
+            if not last and any(
+                tag != opening and tag.startswith(self._text) for tag in self._tags
+            ):
+                return False
+            if is_tag:
+                self._state = self._in_tag
+            else:
+                self._state = self._in_fence if opening == _FENCE else self._in_bare_call
             return True
         return self._pass_decided_text(last)
 
+    def _find_openings(self) -> Iterator[re.Match[str]]:
+        return _compile_openings(tuple(self._tools)).finditer(self._text)
+
+    def _in_bare_call(self, last: bool) -> bool:
+        """An object or a call at the start of a line: it is held to the end of the answer if it may
+        name a tool."""
+        text = self._text
+        if last:
+            from hermes.llm.wire.chat.call_syntax import split_leading_calls
+
+            found, rest = split_leading_calls(text, self._tools)
+            if self._add_calls(found):
+                self._text = rest
+                self._state = self._in_text
+                return True
+            self._sink.has_unread_call |= bool(
+                compile_pattern(_ATTEMPT).match(text)
+            ) and self._names_tool(text)
+        elif len(text) <= _MAX_HELD and (len(text) < _NAME_WITHIN or self._names_tool(text)):
+            return False
+        self._pass_text(1)
+        self._state = self._in_text
+        return True
+
+    def _names_tool(self, text: str) -> bool:
+        start = text[:_NAME_WITHIN]
+        return any(name in start for name in self._tools)
+
     def _in_tag(self, last: bool) -> bool:
-        end = self._text.find(_UNTAG)
+        opening = next(tag for tag in self._tags if self._text.startswith(tag))
+        ending = self._tags[opening]
+        end = self._text.find(ending, len(opening))
         if end < 0 and not last and len(self._text) <= _MAX_HELD:
             return False
-        inner = self._text[len(_TAG) : end if end >= 0 else None]
-        rest = self._text[end + len(_UNTAG) :] if end >= 0 else ""
-        if self._lift_calls(inner):
+        from hermes.llm.wire.chat.call_syntax import find_calls, split_leading_calls
+
+        is_element = opening in _ELEMENTS or opening[1:-1] in self._tools
+        start = 0 if is_element else len(opening)
+        after = end + len(ending)
+        if end >= 0:
+            found = find_calls(self._text[start : after if is_element else end], self._tools)
+            rest = self._text[after:]
+        else:
+            found, rest = split_leading_calls(self._text[start:], self._tools)
+        if self._add_calls(found, explicit=True):
             self._text = rest
         else:
-            self._pass_text(len(_TAG))
+            self._sink.has_unread_call |= self._names_tool(self._text)
+            self._pass_text(len(opening))
         self._state = self._in_text
         return True
 
     def _in_fence(self, last: bool) -> bool:
-        """A fence of JSON is held until it closes; any other is passed on, with the tags in it."""
+        """A fence that may be a call is held until it closes; any other is passed on."""
         info, newline, body = self._text.partition("\n")
         word = info.strip().removeprefix(_FENCE).strip().lower()
         if not newline and not last and len(info) <= _LONGEST_INFO:
             return False
-        start = body.lstrip()
-        if word in _INFO and newline and (start[:1] in ("{", "[") or (not start and not last)):
-            shut = _SHUT.search(body)
-            complete = shut is not None and (last or shut.end() < len(body))
-            if not complete and not last and len(body) <= _MAX_HELD:
+        if newline and self._may_hold_call(word, body.lstrip(), last):
+            shut = compile_pattern(_SHUT, re.M).search(body)
+            is_complete = shut is not None and (last or shut.end() < len(body))
+            must_end = word in _PYTHON_INFO
+            if not last and len(body) <= _MAX_HELD and (must_end or not is_complete):
                 return False
-            if self._lift_calls(body[: shut.start()] if shut else body):
-                self._text = body[shut.end() :].removeprefix("\n") if shut else ""
+            from hermes.llm.wire.chat.call_syntax import find_calls, read_python_calls
+
+            inner, rest = (body[: shut.start()], body[shut.end() :]) if shut else (body, "")
+            read = read_python_calls if must_end else find_calls
+            if not (must_end and rest.strip()) and self._add_calls(read(inner, self._tools)):
+                self._text = rest.removeprefix("\n")
                 self._state = self._in_text
                 return True
         self._pass_text(len(info) + len(newline))
         self._state = self._in_code
         return True
 
+    def _may_hold_call(self, word: str, start: str, last: bool) -> bool:
+        if word in _PYTHON_INFO:
+            if self._before.strip():
+                return False  # code in an explanation
+        elif word not in _JSON_INFO:
+            return False
+        elif start[:1] in ("{", "[") or word in _CALL_INFO:
+            return True
+        else:
+            return not start and not last
+        names = [f"{name}(" for name in self._tools] + ["print("]
+        return any(
+            start.startswith(name) or (not last and name.startswith(start)) for name in names
+        )
+
     def _in_code(self, last: bool) -> bool:
         """Inside an ordinary code block, up to the line that closes it."""
-        for match in _SHUT_LINE.finditer(self._text):
+        for match in compile_pattern(_SHUT_LINE, re.M).finditer(self._text):
             if match.start() == 0 and not self._line_start:
                 continue
             self._pass_text(match.end())
             self._state = self._in_text
             return True
-        return self._pass_decided_text(last)
-
-    def _pass_decided_text(self, last: bool) -> bool:
-        """Pass on all but the end that the next piece could make the start of a call."""
-        keep = 0 if last else _count_open_chars(self._text, self._line_start)
+        keep = 0 if last else _count_fence_chars(self._text, self._line_start)
         self._pass_text(len(self._text) - keep)
         return False
 
-    def _pass_text(self, length: int) -> None:
-        self._add_text(self._text[:length])
-        self._text = self._text[length:]
+    def _pass_decided_text(self, last: bool) -> bool:
+        """Pass on all but the end that the next piece could make the start of a call."""
+        keep = 0 if last else self._count_open_chars()
+        self._pass_text(len(self._text) - keep)
+        return False
 
-    def _add_text(self, text: str) -> None:
+    def _count_open_chars(self) -> int:
+        """How many characters at the end could become the start of a call with the next piece."""
+        text = self._text
+        longest = max(map(len, self._tags))
+        for mark in "<[":
+            position = text.rfind(mark, max(0, len(text) - longest))
+            if position >= 0 and any(tag.startswith(text[position:]) for tag in self._tags):
+                return len(text) - position
+        _, newline, line = text.rpartition("\n")
+        if not newline and not self._line_start:
+            return 0
+        start = line.strip(" \t")
+        words = [_FENCE, "Action:"]
+        if not (self._before + text[: len(text) - len(line)]).strip():
+            words += [f"{name}(" for name in self._tools]
+        return len(line) if any(word.startswith(start) for word in words) else 0
+
+    def _pass_text(self, length: int) -> None:
+        text, self._text = self._text[:length], self._text[length:]
         if text:
             _, newline, line = text.rpartition("\n")
             self._line_start = not line.strip(" \t") and (bool(newline) or self._line_start)
+            self._before = (self._before + text)[-_REMEMBERED:]
             self._sink.add_text(self._slot, text)
 
-    def _lift_calls(self, text: str) -> bool:
-        """Add the calls in the text to the answer; False if it has none of offered tools."""
-        found = _find_calls(text.strip())
-        if not found or any(name not in self._names for name, _ in found):
+    def _add_calls(self, found: "list[FoundCall]", *, explicit: bool = False) -> bool:
+        """Add the calls to the answer; False if there are none, or they are an example."""
+        if not found or (not explicit and compile_pattern(_EXAMPLE, re.I).search(self._before)):
             return False
         for name, args in found:
             self.calls += 1
@@ -165,70 +264,20 @@ class TextCallDecoder:
         return True
 
 
-def _find_calls(text: str) -> list[tuple[str, str]]:
-    """(name, arguments) of each call in a text that contains nothing else."""
-    if written := _FUNCTION.match(text):
-        return [(written[1], encode_json(dict(_PARAMETER.findall(written[2]))).decode())]
-    values = _parse_values(text)
-    if not values:
-        begun = _BEGUN.match(text)
-        broken = begun is not None and _is_one_object(text, begun.end())
-        return [(begun[1], text[begun.end() :])] if begun and broken else []
-    found = [_read_call(value) for value in values]
-    return [call for call in found if call is not None] if None not in found else []
+@lru_cache(maxsize=16)
+def _list_tags(names: tuple[str, ...]) -> dict[str, str]:
+    """Beginning of each format -> its end. Some models write an element named like the tool."""
+    return _ENDS | {f"<{name}>": f"</{name}>" for name in names}
 
 
-def _parse_values(text: str) -> list[Any]:
-    """JSON values in sequence or in a list; empty if the text contains anything else."""
-    with suppress(ValueError):
-        value = decode_json(text)
-        return value if isinstance(value, list) else [value]
-    found, position = [], 0
-    decoder = json.JSONDecoder(strict=False)
-    while position < len(text):
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return []
-        found.append(value)
-        while text[position : position + 1].isspace():
-            position += 1
-    return found
+@lru_cache(maxsize=16)
+def _compile_openings(names: tuple[str, ...]) -> re.Pattern[str]:
+    either = "|".join(map(re.escape, _list_tags(names)))
+    words = "|".join(re.escape(f"{name}(") for name in names)
+    return re.compile(rf"{either}|^[ \t]*(?:{_FENCE}|\{{|\[|Action:|{words})", re.M)
 
 
-def _is_one_object(text: str, start: int) -> bool:
-    """Whether one object with a JSON error begins here, ends, and only brackets follow; it is
-    repaired later."""
-    depth = 0
-    for mark in _MARK.finditer(text, start):
-        if mark[0] in "{[":
-            depth += 1
-        elif mark[0] in "}]":
-            depth -= 1
-            if depth == 0:
-                return not text[mark.end() :].strip(" \t\r\n}]")
-    return False
-
-
-def _read_call(value: Any) -> tuple[str, str] | None:
-    if not isinstance(value, dict):
-        return None
-    inner = value.get("function")
-    value = inner if isinstance(inner, dict) else value
-    name = value.get("name") or value.get("tool")
-    args: Any = value.get("arguments", value.get("parameters"))
-    if not isinstance(name, str) or not set(value) <= _KEYS:
-        return None
-    if isinstance(args, str):
-        return name, args
-    return (name, encode_json(args).decode()) if isinstance(args, dict) else None
-
-
-def _count_open_chars(text: str, line_start: bool) -> int:
-    """How many characters at the end could become the start of a call with the next piece."""
-    position = text.rfind("<", max(0, len(text) - len(_TAG)))
-    if position >= 0 and _TAG.startswith(text[position:]):
-        return len(text) - position
+def _count_fence_chars(text: str, line_start: bool) -> int:
     _, newline, line = text.rpartition("\n")
     begins = bool(newline) or line_start
     return len(line) if begins and _FENCE.startswith(line.strip(" \t")) else 0

@@ -1,0 +1,236 @@
+"""The program on a database that is damaged, gone, not writable or from a wrong clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from hermes.core.message import user_message
+from hermes.store.sqlite import SqliteStore
+from tests.kit import Gate, Home, Provider, Ran, call, run_hermes, say, start_hermes, status
+from tests.kit.bodies import messages
+from tests.kit.home import program
+from tests.server.test_serve import ServeProcess, serve
+from tests.unit.store.stores import Raw
+
+pytestmark = pytest.mark.e2e
+
+ASK = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with Provider(then=say("Yes.")) as p:
+        yield p
+
+
+@pytest.fixture
+def home(tmp_path: Path, provider: Provider) -> Home:
+    return Home.of(tmp_path, provider, terminal={"cwd": str(tmp_path / "work")})
+
+
+async def chat(home: Home, *args: str) -> Ran:
+    return await run_hermes(["chat", *args], home)
+
+
+async def test_after_a_crash_inside_a_tool_its_outcome_is_unknown(
+    home: Home, provider: Provider
+) -> None:
+    provider.add(call(("c1", "terminal", {"command": "sleep 600"})))
+    process = await start_hermes(["chat", "--yolo", "-q", "wait", "--output", "stream-json"], home)
+    assert process.stdout is not None
+    async with asyncio.timeout(90):
+        while json.loads(await process.stdout.readline())["type"] != "tool.started":
+            pass
+    process.kill()
+    await process.wait()
+    assert (await chat(home, "--continue", "-q", "and?")).rc == 0
+    ((id, result),) = [r for m in messages(provider.last) for r in m.results]
+    assert id == "c1" and "outcome of this call is unknown" in result
+
+
+async def test_a_complete_message_of_the_provider(home: Home, provider: Provider) -> None:
+    words = "word " * 300 + "the end"
+    provider.then = status(400, words)
+    ran = await chat(home, "-q", "hi", "--output", "json")
+    error = ran.json["error"]
+    assert ran.rc == 1 and error["detail"] == words and len(error["message"]) <= 300
+    logs = "".join(file.read_text() for file in (home.path / "logs").iterdir())
+    assert words in logs
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def damaged(home: Home, raw_database: Raw) -> Home:
+    """One page of the sessions is destroyed; the file begins as it should."""
+    assert (await chat(home, "-q", "swordfish")).rc == 0
+    file = home.path / "hermes.db"
+    with raw_database():
+        data = bytearray(file.read_bytes())
+        data[4096:8192] = b"\xff" * 4096
+        file.write_bytes(data)
+    return home
+
+
+async def test_chat_salvages_a_damaged_database_and_continues(damaged: Home) -> None:
+    ran = await chat(damaged, "-q", "again")
+    assert ran.rc == 0 and ran.stdout.strip() == "Yes."
+    assert "The session database was damaged; salvaged" in ran.stderr
+    (kept,) = damaged.path.glob("hermes.db.damaged-*")
+    assert str(kept) in ran.stderr
+    ran = await chat(damaged, "-q", "once more")
+    assert ran.rc == 0 and "damaged" not in ran.stderr, "it is told once"
+    assert "swordfish" in (await run_hermes(["sessions", "search", "swordfish"], damaged)).stdout
+
+
+async def test_a_server_salvages_a_damaged_database_and_starts(damaged: Home) -> None:
+    async with serve(damaged) as s:
+        assert "The session database was damaged; salvaged" in s.told
+        assert (await s.call("POST", "/v1/chat/completions", ASK))[0] == 200
+        assert await s.stop() == 0
+    assert [*damaged.path.glob("hermes.db.damaged-*")]
+
+
+# -- removed -------------------------------------------------------------------------------------
+
+
+async def test_a_database_removed_under_a_server(home: Home) -> None:
+    """Nothing is acknowledged into nothing; with the file back, all is well."""
+    file, aside = home.path / "hermes.db", home.path / "moved"
+    aside.mkdir()
+    async with serve(home) as s:
+        assert (await s.call("POST", "/v1/chat/completions", ASK))[0] == 200
+        assert (await s.call("GET", "/health/detailed"))[1]["status"] == "ok"
+        for part in home.path.glob("hermes.db*"):
+            part.rename(aside / part.name)
+        code, told = await s.call("POST", "/v1/chat/completions", ASK)
+        assert code >= 500 and "was removed or replaced" in json.dumps(told)
+        health = (await s.call("GET", "/health/detailed"))[1]
+        assert (health["status"], health["problem"]) == ("degraded", "gone")
+        assert not file.exists(), "no second database was begun"
+        for part in aside.iterdir():
+            part.rename(home.path / part.name)
+        assert (await s.call("POST", "/v1/chat/completions", ASK))[0] == 200
+        assert (await s.call("GET", "/health/detailed"))[1]["status"] == "ok"
+        assert await s.stop() == 0
+    store = SqliteStore(file)
+    (session,) = await store.sessions.list_recent()
+    assert session.messages == 4, "each acknowledged turn and no other"
+    await store.close()
+
+
+# -- not writable ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    mounted: list[Path] = []
+
+    def run_mount(folder: Path, *options: str) -> None:
+        done = subprocess.run(["mount", *options, folder], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("needs root and mount")
+        mounted.append(folder)
+
+    yield run_mount
+    for folder in reversed(mounted):
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+READING = (("sessions", "search", "swordfish"), ("sessions", "list"), ("status",))
+
+
+async def check_reading(home: Home, *, is_indexed: bool = True) -> None:
+    for command in READING if is_indexed else READING[1:]:
+        ran = await run_hermes(list(command), home)
+        assert ran.rc == 0, (command, ran.stderr)
+        assert command == ("status",) or "swordfish" in ran.stdout, (command, ran)
+    ran = await chat(home, "-q", "write")
+    assert ran.rc != 0 and "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_read_only_mount_can_be_read(
+    home: Home, provider: Provider, mount: Callable[..., None], killed: bool
+) -> None:
+    """Also what is only in the log of a database that was not closed."""
+    if killed:
+        provider.then = say("Yes.").hold(gate := Gate())
+        process = await start_hermes(["chat", "-q", "swordfish"], home)
+        await gate.reached()
+        process.kill()
+        await process.wait()
+        gate.open()
+    else:
+        assert (await chat(home, "-q", "swordfish")).rc == 0
+    mount(home.path, "--bind", str(home.path))
+    mount(home.path, "-o", "remount,bind,ro")
+    await check_reading(home, is_indexed=not killed)
+
+
+async def test_a_full_disk_can_be_read(
+    tmp_path: Path, provider: Provider, mount: Callable[..., None]
+) -> None:
+    root = tmp_path / "small"
+    root.mkdir()
+    mount(root, "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs")
+    home = Home.of(root, provider)
+    assert (await chat(home, "-q", "swordfish")).rc == 0
+    with (root / "ballast").open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
+        while True:
+            file.write(b"x" * 4096)
+    await check_reading(home)
+
+
+# -- few files -------------------------------------------------------------------------------------
+
+
+async def test_with_few_files_health_checks_are_answered(
+    home: Home, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.then = say("Yes.").hold(gate := Gate())
+    few = ["sh", "-c", 'ulimit -n 96; exec "$@"', "sh", *program()]
+    monkeypatch.setattr("tests.kit.home.program", lambda: few)
+    async with serve(home) as s:
+        asking = [asyncio.create_task(ask_or_fail(s, f"hi {n}")) for n in range(120)]
+        await gate.reached()
+        for _ in range(5):
+            assert (await s.call("GET", "/health"))[0] == 200
+        gate.open()
+        assert 200 in await asyncio.gather(*asking)
+        assert (await s.call("GET", "/health/detailed"))[1]["status"] == "ok"
+        assert await s.stop() == 0
+
+
+async def ask_or_fail(s: ServeProcess, text: str) -> int:
+    ask = {"model": "x", "messages": [{"role": "user", "content": text}]}
+    try:
+        return int((await s.call("POST", "/v1/chat/completions", ask))[0])
+    except aiohttp.ClientError:
+        return 0
+
+
+# -- the clock -------------------------------------------------------------------------------------
+
+
+async def test_continue_goes_by_the_order_of_turns_not_by_the_clock(
+    home: Home, provider: Provider
+) -> None:
+    """A session was used while the clock was decades ahead."""
+    first = (await chat(home, "-q", "first", "--output", "json")).json["session_id"]
+    store = SqliteStore(home.path / "hermes.db", clock=lambda: 4e9)
+    await store.sessions.append(first, [user_message("in the year 2096")])
+    await store.close()
+    second = (await chat(home, "-q", "second", "--output", "json")).json["session_id"]
+    ran = await chat(home, "--continue", "-q", "and?", "--output", "json")
+    assert ran.json["session_id"] == second != first
+    listed = (await run_hermes(["sessions", "list", "--json"], home)).json
+    assert [row["id"] for row in listed] == [second, first]
