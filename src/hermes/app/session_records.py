@@ -23,7 +23,7 @@ from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
 from hermes.core.text import safe_name
 from hermes.exec.process.output_files import OUTPUTS_NAME
-from hermes.exec.tier_record import recall_level
+from hermes.exec.tier_record import read_last_level
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -46,7 +46,11 @@ async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) 
     them, and for a small model, which has no room for it."""
     if safety.mode == "full-access" or safety.confirms_all or "terminal" not in tools:
         return ""
-    level = await recall_level(cache)
+    level = read_last_level(cache)
+    if not level:
+        from hermes.exec.sandbox_probe import probe_tier
+
+        level = (await probe_tier(cache)).level
     if level == 3:
         return ""
     own = "a /tmp of their own" if level == 1 else "$TMPDIR (new for each command)"

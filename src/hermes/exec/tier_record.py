@@ -13,15 +13,10 @@ class _LastProbe(Struct):
     last: int = 0
 
 
-async def recall_level(cache: Path) -> int:
-    """The level that the last probe found, of whichever process; without any this probes. Reading
-    a file is much faster than to find out whether the result still holds."""
+def read_last_level(cache: Path) -> int:
+    """The level that the last probe found, of whichever process; 0: nobody has probed. Reading a
+    file is much faster than to find out whether the result still holds."""
     try:
-        found = msgspec.json.decode((cache / TIER_FILE).read_bytes(), type=_LastProbe)
+        return msgspec.json.decode((cache / TIER_FILE).read_bytes(), type=_LastProbe).last
     except (OSError, msgspec.DecodeError):
-        found = _LastProbe()
-    if found.last:
-        return found.last
-    from hermes.exec.sandbox_probe import probe_tier
-
-    return (await probe_tier(cache)).level
+        return 0
