@@ -154,12 +154,42 @@ def _create_objects(db: Connection) -> None:
     """).fetchall()
 
 
+def _create_schedule(db: Connection) -> None:
+    """A run's key is its job and its due second: inserting it is the claim."""
+    db.execute("""
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        created REAL NOT NULL,
+        wake INTEGER,
+        body BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX jobs_wake ON jobs (wake) WHERE wake IS NOT NULL;
+    CREATE TABLE runs (
+        job TEXT NOT NULL,
+        due INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        delivery TEXT NOT NULL,
+        late INTEGER NOT NULL,
+        session TEXT NOT NULL,
+        began REAL NOT NULL,
+        ended REAL NOT NULL,
+        error TEXT NOT NULL,
+        text TEXT NOT NULL,
+        output TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        PRIMARY KEY (job, due)
+    ) WITHOUT ROWID;
+    CREATE INDEX runs_open ON runs (state) WHERE output = '';
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
     _add_next,
     _create_ledger,
     _create_objects,
+    _create_schedule,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

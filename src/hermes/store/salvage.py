@@ -25,6 +25,8 @@ _ORDERS = {
     "warned": "scope, cap, level, percent",
     "objects": "kind, id",
     "events": "stream, n",
+    "jobs": "id",
+    "runs": "job, due",
 }
 """Tables copied row by row as they are, and the order their rows lie in."""
 
