@@ -12,12 +12,14 @@ from msgspec import Struct, structs
 from hermes.app.agents import Options
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
+from hermes.app.transcript import Transcript
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Account
 from hermes.core.message import Message, user_message
 from hermes.core.taint import Taint
 from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.tools._services import ScheduleAccess
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
@@ -86,6 +88,17 @@ def create_scheduler(runtime: "Runtime") -> "Scheduler":
         Redactor(setup.secrets.redactable_values()).redact,
     )
     return Scheduler(runtime.store.jobs, settings, partial(answer_job, runtime))
+
+
+def open_schedule(runtime: "Runtime", transcript: Transcript, cwd: Path) -> ScheduleAccess:
+    """What the tools of a conversation may do with the schedule."""
+    from hermes.cron.conversation_jobs import ConversationJobs
+    from hermes.cron.job_editor import JobEditor
+
+    setup = runtime.setup
+    editor = JobEditor(runtime.store.jobs, setup.home, setup.config.timezone)
+    run_now = create_scheduler(runtime).run_now
+    return ConversationJobs(editor, run_now, str(cwd), lambda: transcript.taint.bits)
 
 
 async def answer_job(runtime: "Runtime", prompt: "JobPrompt") -> "RunOutcome":

@@ -19,7 +19,7 @@ from hermes.cron.occurrences import (
     start_schedule,
 )
 
-NOW = 1_794_733_230.0  # 2026-11-15T12:00:30Z
+NOW = 1_794_744_030.0  # 2026-11-15T12:00:30Z
 HOUR = 3600
 DAY = 86400
 
