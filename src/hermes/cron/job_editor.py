@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hermes.config.time_zone import find_machine_zone
 from hermes.core.errors import ConfigError
 from hermes.core.store import JobStore, MissedPolicy, ScheduledJob
 from hermes.cron.occurrences import format_due, list_dues, set_next, start_schedule
-from hermes.cron.schedule import load_zone, parse_duration
+from hermes.cron.schedule import load_zone, not_understood, parse_duration, parse_schedule
 from hermes.cron.script import find_script
 
 _LONGEST_NAME = 60
@@ -138,9 +139,9 @@ class JobEditor:
             words = " ".join(changed.prompt.split()) or changed.script
             changed = structs.replace(changed, name=words[:40].strip())
         self._check_job(changed)
-        if wishes.schedule is not None or wishes.tz is not None or wishes.jitter is not None:
-            changed = start_schedule(changed, self._clock())
-        return changed
+        if wishes.schedule is not None or wishes.tz is not None:
+            return start_schedule(structs.replace(changed, runs=0), self._clock())
+        return set_next(changed, changed.next)
 
     def _read_wishes(self, wishes: JobWishes) -> dict[str, Any]:
         """The wishes that are not stored as they were written."""
@@ -191,6 +192,22 @@ def check_folder(path: str) -> None:
     """ConfigError when a job cannot work in this folder; empty: it names none."""
     if path and not Path(path).is_dir():
         raise ConfigError(f"The folder {path} does not exist.")
+
+
+def split_schedule(text: str, zone: str) -> tuple[str, str]:
+    """The schedule that a line begins with, quoted or not, and the rest of the line."""
+    words = text.split()
+    if text[:1] in "\"'" and text[1:].count(text[0]):
+        schedule, _, rest = text[1:].partition(text[0])
+        return schedule, rest.strip()
+    for count in (5, 2, 1):
+        schedule = " ".join(words[:count])
+        try:
+            parse_schedule(schedule, load_zone(zone), datetime.now(UTC))
+        except ConfigError:
+            continue
+        return schedule, " ".join(words[count:])
+    raise not_understood(text)
 
 
 def parse_targets(text: str) -> tuple[str, ...]:

@@ -71,12 +71,12 @@ def parse_schedule(text: str, zone: ZoneInfo, now: datetime) -> Schedule:
     expression = _translate_clock_time(words) or words
     try:
         if len(expression.split(" ")) != 5:
-            raise _not_understood(text)
+            raise not_understood(text)
         schedule = Schedule("cron", zone, expression=expression)
         if schedule.find_next(now, now) is None:
-            raise _not_understood(text)
+            raise not_understood(text)
     except (CronSimError, AssertionError, ValueError, OverflowError):
-        raise _not_understood(text) from None
+        raise not_understood(text) from None
     return schedule
 
 
@@ -117,7 +117,7 @@ def _add_time(now: datetime, elapsed: timedelta, text: str) -> datetime:
     try:
         return now.astimezone(UTC).replace(microsecond=0) + elapsed
     except OverflowError:
-        raise _not_understood(text) from None
+        raise not_understood(text) from None
 
 
 def _translate_clock_time(words: str) -> str:
@@ -130,7 +130,8 @@ def _translate_clock_time(words: str) -> str:
     return f"{int(found[3])} {int(found[2])} * * {days}"
 
 
-def _not_understood(text: str) -> ConfigError:
+def not_understood(text: str) -> ConfigError:
+    """The error about a schedule that makes no sense."""
     return ConfigError(f'Schedule "{text}" is not understood. Examples: {_EXAMPLES}.')
 
 

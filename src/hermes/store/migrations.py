@@ -179,7 +179,8 @@ def _create_schedule(db: Connection) -> None:
         owner TEXT NOT NULL,
         PRIMARY KEY (job, due)
     ) WITHOUT ROWID;
-    CREATE INDEX runs_open ON runs (state) WHERE output = '';
+    CREATE INDEX runs_unwritten ON runs (due)
+        WHERE output = '' AND state NOT IN ('skipped', 'missed');
     """).fetchall()
 
 
