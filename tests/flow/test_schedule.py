@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from msgspec import structs
 
 from hermes.app.agents import Options
-from hermes.app.background_prompts import answer_job
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.events import Approval
@@ -45,7 +43,7 @@ class Bench:
         self.runtime = runtime
         self.clock = Clock()
         self.editor = JobEditor(runtime.store.jobs, home.path, "Europe/Berlin", clock=self.clock)
-        self.scheduler = self.make_scheduler(partial(answer_job, runtime))
+        self.scheduler = self.make_scheduler(runtime.scheduled_prompts.answer_job)
 
     def make_scheduler(self, answer: AgentAnswer) -> Scheduler:
         setup = self.runtime.setup
@@ -363,7 +361,9 @@ async def test_a_job_keeps_the_taint_of_its_maker(tmp_path: Path) -> None:
         await r.turn("remind me")
         (job,) = await r.runtime.store.jobs.list_jobs()
         settings = SchedulerSettings(r.home.path, r.runtime.setup.config.cron, {}, str)
-        scheduler = Scheduler(r.runtime.store.jobs, settings, partial(answer_job, r.runtime))
+        scheduler = Scheduler(
+            r.runtime.store.jobs, settings, r.runtime.scheduled_prompts.answer_job
+        )
         outcome = await scheduler.run_now(job)
         meta = await r.runtime.store.sessions.get_meta(outcome.session)
         assert meta is not None and meta.taint.untrusted

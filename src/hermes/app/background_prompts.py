@@ -3,9 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, structs
 
@@ -13,17 +12,20 @@ from hermes.app.agents import Options
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
 from hermes.app.transcript import Transcript
+from hermes.config.load import Setup
+from hermes.config.paths import find_working_folder
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Account
 from hermes.core.message import Message, user_message
-from hermes.core.taint import Taint
+from hermes.core.store import Store
+from hermes.core.taint import BOTH, Taint
 from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.tools._services import ScheduleAccess
 
 if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
-    from hermes.cron.outcome import RunOutcome
+    from hermes.cron.job_editor import JobEditor
+    from hermes.cron.outcome import EndState, RunOutcome
     from hermes.cron.scheduler import JobPrompt, Scheduler
 
 
@@ -74,58 +76,73 @@ class BackgroundPrompts:
         self.on_done(prompt, result)
 
 
-def create_scheduler(runtime: "Runtime") -> "Scheduler":
-    """The scheduler of a process: it runs jobs whose prompts this runtime answers."""
-    from hermes.config.env import build_child_env
-    from hermes.core.redaction.redactor import Redactor
-    from hermes.cron.scheduler import Scheduler, SchedulerSettings
-
-    setup = runtime.setup
-    settings = SchedulerSettings(
-        setup.home,
-        setup.config.cron,
-        build_child_env(setup.secrets),
-        Redactor(setup.secrets.redactable_values()).redact,
-    )
-    return Scheduler(runtime.store.jobs, settings, partial(answer_job, runtime))
+class SessionOpener(Protocol):
+    async def __call__(self, *, source: str, key: str, cwd: Path, options: Options) -> Session:
+        """Open a new session."""
+        ...
 
 
-def open_schedule(runtime: "Runtime", transcript: Transcript, cwd: Path) -> ScheduleAccess:
-    """What the tools of a conversation may do with the schedule."""
-    from hermes.cron.conversation_jobs import ConversationJobs
-    from hermes.cron.job_editor import JobEditor
+class ScheduledPrompts:
+    """Answers the prompts of scheduled jobs, each in a new session with nobody present."""
 
-    setup = runtime.setup
-    editor = JobEditor(runtime.store.jobs, setup.home, setup.config.timezone)
-    run_now = create_scheduler(runtime).run_now
-    return ConversationJobs(editor, run_now, str(cwd), lambda: transcript.taint.bits)
+    def __init__(self, setup: Setup, store: Store, open_session: SessionOpener) -> None:
+        self._setup = setup
+        self._store = store
+        self._open_session = open_session
 
+    def create_scheduler(self) -> "Scheduler":
+        """A scheduler that runs the jobs of the store."""
+        from hermes.config.env import build_child_env
+        from hermes.core.redaction.redactor import Redactor
+        from hermes.cron.scheduler import Scheduler, SchedulerSettings
 
-async def answer_job(runtime: "Runtime", prompt: "JobPrompt") -> "RunOutcome":
-    """Answer the prompt of a scheduled job in a new session with nobody present."""
-    from hermes.cron.outcome import RunOutcome
+        settings = SchedulerSettings(
+            self._setup.home,
+            self._setup.config.cron,
+            build_child_env(self._setup.secrets),
+            Redactor(self._setup.secrets.redactable_values()).redact,
+        )
+        return Scheduler(self._store.jobs, settings, self.answer_job)
 
-    job = prompt.job
-    session = await runtime.open_session(
-        source="cron",
-        key=job.id,
-        cwd=Path(job.workdir) if job.workdir else runtime.working_folder,
-        options=Options(ModelChoice(job.model), job.toolsets, job.max_turns),
-    )
-    try:
-        account = Account(session.id, session.id, job=job.id, purpose="cron")
-        session.host.account = account
-        if job.budget_usd is not None:
-            limit = job.budget_usd
-            session.host.budget = structs.replace(session.host.budget, session_usd=limit)
-        session.host.absorb_taint(Taint.from_bits(job.taint).sources)
-        parts = [prompt.head]
-        if prompt.data:
-            session.host.absorb_taint(("private", "untrusted"))
-            mark = wrapper_mark(session.id)
-            parts.append(wrap_text(make_inert(prompt.data), mark, begin=True, end=True))
-        result = await session.submit(user_message("\n\n".join([*parts, job.prompt])))
-        text, is_complete = result.text, result.status == "completed"
-        return RunOutcome("ok" if is_complete else "failed", text, result.error, session.id)
-    finally:
-        await session.close()
+    def open_editor(self) -> "JobEditor":
+        from hermes.cron.job_editor import JobEditor
+
+        return JobEditor(self._store.jobs, self._setup.home, self._setup.config.timezone)
+
+    def open_schedule(self, transcript: Transcript, cwd: Path) -> ScheduleAccess:
+        """What the tools of a conversation may do with the schedule."""
+        from hermes.cron.conversation_jobs import ConversationJobs
+
+        run_now = self.create_scheduler().run_now
+        return ConversationJobs(
+            self.open_editor(), run_now, str(cwd), lambda: transcript.taint.bits
+        )
+
+    async def answer_job(self, prompt: "JobPrompt") -> "RunOutcome":
+        """Answer the prompt of one run. Cancelling it stops the turn."""
+        from hermes.cron.outcome import RunOutcome
+
+        job = prompt.job
+        folder = job.workdir or find_working_folder(self._setup.config.terminal.cwd)
+        session = await self._open_session(
+            source="cron",
+            key=job.id,
+            cwd=Path(folder),
+            options=Options(ModelChoice(job.model), job.toolsets, job.max_turns),
+        )
+        try:
+            session.host.account = Account(session.id, session.id, job=job.id, purpose="cron")
+            if job.budget_usd is not None:
+                budget = structs.replace(session.host.budget, session_usd=job.budget_usd)
+                session.host.budget = budget
+            session.host.absorb_taint(Taint.from_bits(job.taint).sources)
+            parts = [prompt.head, job.prompt]
+            if prompt.data:
+                session.host.absorb_taint(BOTH)
+                mark = wrapper_mark(session.id)
+                parts.insert(1, wrap_text(make_inert(prompt.data), mark, begin=True, end=True))
+            result = await session.submit(user_message("\n\n".join(parts)))
+            state: EndState = "ok" if result.status == "completed" else "failed"
+            return RunOutcome(state, result.text, result.error, session.id)
+        finally:
+            await session.close()

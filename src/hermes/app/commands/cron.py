@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hermes.app.background_prompts import create_scheduler
 from hermes.app.commands import CommandContext, Reply, command
 from hermes.core.errors import ConfigError
 from hermes.core.store import JobRun, ScheduledJob
@@ -19,10 +18,7 @@ _MAX_RUNS = 10
 
 @command("cron", "list and change scheduled jobs", _USAGE, admin_only=True, needs_model=False)
 async def change_jobs(ctx: CommandContext, args: str) -> Reply:
-    from hermes.cron.job_editor import JobEditor
-
-    setup = ctx.runtime.setup
-    editor = JobEditor(ctx.runtime.store.jobs, setup.home, setup.config.timezone)
+    editor = ctx.runtime.scheduled_prompts.open_editor()
     action, _, rest = args.partition(" ")
     match action:
         case "" | "list":
@@ -44,7 +40,7 @@ async def change_jobs(ctx: CommandContext, args: str) -> Reply:
             await editor.remove_job(job)
             return Reply(f"Removed {job.name}.")
         case "run":
-            outcome = await create_scheduler(ctx.runtime).run_now(job)
+            outcome = await ctx.runtime.scheduled_prompts.create_scheduler().run_now(job)
             return Reply(outcome.text or outcome.error or "Nothing to report.")
     return Reply(_format_jobs([job]))
 

@@ -62,7 +62,7 @@ _WISHES = (
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("cron", "Run prompts and scripts on a schedule.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_argument("action", choices=sorted(_ACTIONS), metavar="COMMAND", help="see below")
     parser.add_argument("words", nargs="*", metavar="ID|SCHEDULE|PROMPT")
     _add_job_options(parser)
     parser.add_argument("--from", dest="since", metavar="TIME", help="next: count from this time")
@@ -328,13 +328,12 @@ async def _show_status(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 
 
 async def _run_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
-    from hermes.app.background_prompts import create_scheduler
     from hermes.app.runtime import Runtime
 
     job = await editor.find_job(args.words[0])
     _start_logging(setup)
     async with Runtime.open(setup) as runtime:
-        outcome = await create_scheduler(runtime).run_now(job)
+        outcome = await runtime.scheduled_prompts.create_scheduler().run_now(job)
     if outcome.text:
         print(strip_controls(outcome.text) if sys.stdout.isatty() else outcome.text)
     if outcome.state == "ok":
@@ -344,12 +343,11 @@ async def _run_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 
 
 async def _run_due(args: Namespace, setup: Setup, editor: JobEditor) -> int:
-    from hermes.app.background_prompts import create_scheduler
     from hermes.app.runtime import Runtime
 
     _start_logging(setup)
     async with Runtime.open(setup) as runtime:
-        count = await create_scheduler(runtime).run_due()
+        count = await runtime.scheduled_prompts.create_scheduler().run_due()
     print(f"ran {count.ran}, failed {count.failed}")
     return EXIT_FAILED if count.failed else 0
 
@@ -357,7 +355,6 @@ async def _run_due(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 async def _run_daemon(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     import asyncio
 
-    from hermes.app.background_prompts import create_scheduler
     from hermes.app.runtime import Runtime
     from hermes.cli.process import SignalHandler, harden_process
     from hermes.cron.heartbeat import announce_scheduler
@@ -366,7 +363,9 @@ async def _run_daemon(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     _start_logging(setup)
     async with Runtime.open(setup) as runtime:
         with announce_scheduler(setup.home, "daemon") as heartbeat:
-            work = asyncio.create_task(create_scheduler(runtime).run_forever(heartbeat))
+            work = asyncio.create_task(
+                runtime.scheduled_prompts.create_scheduler().run_forever(heartbeat)
+            )
             SignalHandler().attach(work.cancel)
             print("The schedule is running. Stop it with Ctrl-C.", file=sys.stderr, flush=True)
             await asyncio.wait({work})
