@@ -19,6 +19,7 @@ from hermes.cron.schedule import load_zone, not_understood, parse_duration, pars
 from hermes.cron.script import find_script
 
 _LONGEST_NAME = 60
+_DEFAULT_NAME = 40
 _TARGET = re.compile(r"[a-z][a-z0-9_]*:\S+")
 _MAX_PROMPT = 32 * 1024
 
@@ -136,8 +137,7 @@ class JobEditor:
         }
         changed = structs.replace(job, **plain, **self._read_wishes(wishes))
         if not changed.name:
-            words = " ".join(changed.prompt.split()) or changed.script
-            changed = structs.replace(changed, name=words[:40].strip())
+            changed = structs.replace(changed, name=_take_name(changed.prompt or changed.script))
         self._check_job(changed)
         if wishes.schedule is not None or wishes.tz is not None:
             return start_schedule(structs.replace(changed, runs=0), self._clock())
@@ -186,6 +186,14 @@ class JobEditor:
         if changed is None:
             raise ConfigError(f"The job {job.id} was removed meanwhile. Nothing was changed.")
         return changed
+
+
+def _take_name(text: str) -> str:
+    """The first words, as many as fit."""
+    words = text.split()
+    while len(words) > 1 and len(" ".join(words)) > _DEFAULT_NAME:
+        words.pop()
+    return " ".join(words)[:_DEFAULT_NAME]
 
 
 def check_folder(path: str) -> None:

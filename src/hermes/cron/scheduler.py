@@ -79,6 +79,8 @@ class Scheduler:
         self._clock = clock
         self._sleep = sleep
         self._slots = asyncio.Semaphore(settings.limits.max_parallel_jobs)
+        self._unusable: set[str] = set()
+        """Jobs that were logged because their schedule cannot be read any more."""
 
     async def run_forever(self, heartbeat: Heartbeat) -> None:
         """Run what becomes due until cancelled; runs that are under way are then interrupted."""
@@ -120,7 +122,9 @@ class Scheduler:
             try:
                 advanced, runs = plan_runs(job, now)
             except ConfigError as error:  # a time zone that no longer exists
-                log.warning("job %s cannot be scheduled: %s", job.id, error)
+                if job.id not in self._unusable:
+                    self._unusable.add(job.id)
+                    log.warning("job %s cannot be scheduled: %s", job.id, error)
                 continue
             if claimed := await self._jobs.claim_runs(job, advanced, runs):
                 found.append((job, claimed))
