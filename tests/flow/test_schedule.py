@@ -21,6 +21,7 @@ from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.cron.outcome import RunOutcome
 from hermes.cron.scheduler import AgentAnswer, Scheduler, SchedulerSettings
 from tests.kit import Gate, Home, Provider, call, say, status
+from tests.kit.processes import living
 from tests.kit.rig import rig
 
 NOON = 1_794_744_000.0  # 2026-11-15T12:00:00Z
@@ -271,7 +272,17 @@ async def test_stopping_the_scheduler_interrupts_and_says_so(tmp_path: Path) -> 
         while not (run := (await b.runs())[0]).output:
             await asyncio.sleep(0.01)
         assert (run.state, run.delivery) == ("interrupted", "delivered")
+        assert await b.runtime.store.sessions.get_meta(run.session) is not None
         assert run.text.startswith("long failed: The run was interrupted")
+
+
+async def test_nothing_that_a_run_started_outlives_it(tmp_path: Path, mark: str) -> None:
+    sleeper = {"command": f"sleep {mark}", "background": True}
+    provider = Provider([call(("t", "terminal", sleeper)), say("Started.")])
+    async with bench(tmp_path, provider) as b:
+        await b.add(toolsets="terminal")
+        assert await b.pass_time() == (1, 0)
+        assert "Started." in (await b.runs())[0].text and not living(mark)
 
 
 async def test_other_targets_stay_pending(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, structs
 
 from hermes.app.agents import Options
+from hermes.app.background_commands import BackgroundCommands
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
 from hermes.app.transcript import Transcript
@@ -85,10 +86,13 @@ class SessionOpener(Protocol):
 class ScheduledPrompts:
     """Answers the prompts of scheduled jobs, each in a new session with nobody present."""
 
-    def __init__(self, setup: Setup, store: Store, open_session: SessionOpener) -> None:
+    def __init__(
+        self, setup: Setup, store: Store, open_session: SessionOpener, commands: BackgroundCommands
+    ) -> None:
         self._setup = setup
         self._store = store
         self._open_session = open_session
+        self._commands = commands
 
     def create_scheduler(self) -> "Scheduler":
         """A scheduler that runs the jobs of the store."""
@@ -130,6 +134,7 @@ class ScheduledPrompts:
             cwd=Path(folder),
             options=Options(ModelChoice(job.model), job.toolsets, job.max_turns),
         )
+        prompt.note_session(session.id)
         try:
             session.host.account = Account(session.id, session.id, job=job.id, purpose="cron")
             if job.budget_usd is not None:
@@ -143,6 +148,7 @@ class ScheduledPrompts:
                 parts.insert(1, wrap_text(make_inert(prompt.data), mark, begin=True, end=True))
             result = await session.submit(user_message("\n\n".join(parts)))
             state: EndState = "ok" if result.status == "completed" else "failed"
-            return RunOutcome(state, result.text, result.error, session.id)
+            return RunOutcome(state, result.text, result.error)
         finally:
             await session.close()
+            await self._commands.stop_running(session.transcript.meta)

@@ -91,7 +91,9 @@ class Runtime:
             setup.home, keep=setup.config.terminal.keep_background
         )
         self.background_prompts = BackgroundPrompts(self.spawn_task)
-        self.scheduled_prompts = ScheduledPrompts(setup, store, self.open_session)
+        self.scheduled_prompts = ScheduledPrompts(
+            setup, store, self.open_session, self.background_commands
+        )
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,

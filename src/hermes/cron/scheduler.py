@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.schema import CronSection
 from hermes.core.errors import ConfigError, HermesError, StoreError
@@ -35,8 +35,10 @@ class JobPrompt(Struct, frozen=True):
     job: ScheduledJob
     head: str
     """Which job this is, and that nobody is there."""
-    data: str = ""
+    data: str
     """The output of its script."""
+    note_session: Callable[[str], None]
+    """Told the id of the session that answers it, also if that is stopped."""
 
 
 class AgentAnswer(Protocol):
@@ -136,11 +138,12 @@ class Scheduler:
 
     async def _execute(self, job: ScheduledJob, run: JobRun) -> RunOutcome:
         outcome = INTERRUPTED
+        sessions: list[str] = []
         try:
             if not await self._jobs.start_run(run, self._clock()):
                 return RunOutcome("failed", error="The job was removed.")
             async with asyncio.timeout(job.timeout):
-                outcome = await self._produce_outcome(job, run)
+                outcome = await self._produce_outcome(job, run, sessions.append)
         except TimeoutError:
             error = f"It took longer than {job.timeout / 60:.0f} minutes and was stopped."
             outcome = RunOutcome("timeout", error=error)
@@ -151,10 +154,13 @@ class Scheduler:
             outcome = RunOutcome("failed", error=f"Internal error ({type(error).__name__}).")
         finally:
             # Also when this process is stopped: nothing is left without a result.
+            outcome = structs.replace(outcome, session="".join(sessions))
             await asyncio.shield(self._record_outcome(job, run, outcome))
         return outcome
 
-    async def _produce_outcome(self, job: ScheduledJob, run: JobRun) -> RunOutcome:
+    async def _produce_outcome(
+        self, job: ScheduledJob, run: JobRun, note_session: Callable[[str], None]
+    ) -> RunOutcome:
         data = ""
         check_folder(job.workdir)
         if job.script:
@@ -168,7 +174,7 @@ class Scheduler:
                 return RunOutcome("ok")
             if job.no_agent:
                 return RunOutcome("ok", data)
-        return await self._answer(JobPrompt(job, describe_run(job, run), data))
+        return await self._answer(JobPrompt(job, describe_run(job, run), data, note_session))
 
     async def _record_outcome(self, job: ScheduledJob, run: JobRun, outcome: RunOutcome) -> None:
         def settle(job: ScheduledJob, run: JobRun) -> tuple[ScheduledJob, JobRun]:
