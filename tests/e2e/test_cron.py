@@ -62,7 +62,7 @@ async def make_due(home: Home) -> None:
 
 def _move_back(job: ScheduledJob) -> ScheduledJob:
     assert job.next is not None
-    back = job.next - int(job.anchor)
+    back = job.next - int(job.anchor) + 100  # a second in which nothing else has run
     return structs.replace(
         job, anchor=job.anchor - back, next=job.next - back, wake=job.next - back
     )
