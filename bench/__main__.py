@@ -25,14 +25,20 @@ GROUPS = (
     "sandbox",
     "store",
     "search",
+    "schedule",
     "server",
     "repl",
 )
 IN_PROCESS = GROUPS[1:]
 PEERS = ("original", "ours", "floor")
-ALONE = {"store": "bench.storage", "search": "bench.storage", "sandbox": "bench.sandbox"}
+ALONE = {
+    "store": "bench.storage",
+    "search": "bench.storage",
+    "sandbox": "bench.sandbox",
+    "schedule": "bench.schedule",
+}
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox")
+NOT_THEIRS = ("search", "sandbox", "schedule")
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ ROWS = (
     Row("search", "search_1", "  a common word"),
     Row("search", "search_2", "  two words"),
     Row("search", "search_3", "  a phrase"),
+    Row("schedule", "schedule_tick", "look at 1,000 jobs, none due, CPU", at_most=5),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),

@@ -102,6 +102,8 @@ _LONGEST = (
     "unit/tools/test_file_boundary",
     "flow/test_backend_docker",
     "wire/test_other_fuzz",
+    "unit/cron/test_schedule_oracle",
+    "e2e/test_cron_crowd",
     "e2e/test_escapes",
     "e2e/test_oneshot",
     "e2e/test_wires",

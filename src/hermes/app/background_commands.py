@@ -54,6 +54,13 @@ class BackgroundCommands:
         processes, owner = self.grant_access(meta)(meta.id)
         return [state.record for state in processes.list_running(owner)]
 
+    async def stop_running(self, meta: SessionMeta) -> None:
+        """Stop the commands that `list_running` lists."""
+        if self._root.is_dir():
+            processes, owner = self.grant_access(meta)(meta.id)
+            for state in processes.list_running(owner):
+                await processes.kill(state)
+
     @property
     def running_count(self) -> int:
         """How many commands of this agent are still running."""

@@ -1,15 +1,33 @@
-"""Prompts that are answered in separate sessions while the conversation continues."""
+"""Prompts that are answered in separate sessions: beside a conversation, or on a schedule."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from hermes.app.agents import Options
+from hermes.app.background_commands import BackgroundCommands
 from hermes.app.session import Session
 from hermes.app.titles import SpawnTask
+from hermes.app.transcript import Transcript
+from hermes.config.load import Setup
+from hermes.config.paths import find_working_folder
 from hermes.core.events import TurnResult
-from hermes.core.message import Message
+from hermes.core.ledger import Account
+from hermes.core.message import Message, user_message
+from hermes.core.store import Store
+from hermes.core.taint import BOTH, Taint
+from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.tools._services import ScheduleAccess
+
+if TYPE_CHECKING:
+    from hermes.cron.job_editor import JobEditor
+    from hermes.cron.outcome import EndState, RunOutcome
+    from hermes.cron.scheduler import JobPrompt, Scheduler
 
 
 class BackgroundPrompt(Struct, eq=False):
@@ -57,3 +75,80 @@ class BackgroundPrompts:
         result = stopped if answer.cancelled() else answer.result()
         await prompt.session.close()
         self.on_done(prompt, result)
+
+
+class SessionOpener(Protocol):
+    async def __call__(self, *, source: str, key: str, cwd: Path, options: Options) -> Session:
+        """Open a new session."""
+        ...
+
+
+class ScheduledPrompts:
+    """Answers the prompts of scheduled jobs, each in a new session with nobody present."""
+
+    def __init__(
+        self, setup: Setup, store: Store, open_session: SessionOpener, commands: BackgroundCommands
+    ) -> None:
+        self._setup = setup
+        self._store = store
+        self._open_session = open_session
+        self._commands = commands
+
+    def create_scheduler(self) -> "Scheduler":
+        """A scheduler that runs the jobs of the store."""
+        from hermes.config.env import build_child_env
+        from hermes.core.redaction.redactor import Redactor
+        from hermes.cron.scheduler import Scheduler, SchedulerSettings
+
+        settings = SchedulerSettings(
+            self._setup.home,
+            self._setup.config.cron,
+            build_child_env(self._setup.secrets),
+            Redactor(self._setup.secrets.redactable_values()).redact,
+        )
+        return Scheduler(self._store.jobs, settings, self.answer_job)
+
+    def open_editor(self) -> "JobEditor":
+        from hermes.cron.job_editor import JobEditor
+
+        return JobEditor(self._store.jobs, self._setup.home, self._setup.config.timezone)
+
+    def open_schedule(self, transcript: Transcript, cwd: Path) -> ScheduleAccess:
+        """What the tools of a conversation may do with the schedule."""
+        from hermes.cron.conversation_jobs import ConversationJobs
+
+        run_now = self.create_scheduler().run_now
+        return ConversationJobs(
+            self.open_editor(), run_now, str(cwd), lambda: transcript.taint.bits
+        )
+
+    async def answer_job(self, prompt: "JobPrompt") -> "RunOutcome":
+        """Answer the prompt of one run. Cancelling it stops the turn."""
+        from hermes.cron.outcome import RunOutcome
+
+        job = prompt.job
+        folder = job.workdir or find_working_folder(self._setup.config.terminal.cwd)
+        session = await self._open_session(
+            source="cron",
+            key=job.id,
+            cwd=Path(folder),
+            options=Options(ModelChoice(job.model), job.toolsets, job.max_turns),
+        )
+        prompt.note_session(session.id)
+        try:
+            session.host.account = Account(session.id, session.id, job=job.id, purpose="cron")
+            if job.budget_usd is not None:
+                budget = structs.replace(session.host.budget, session_usd=job.budget_usd)
+                session.host.budget = budget
+            session.host.absorb_taint(Taint.from_bits(job.taint).sources)
+            parts = [prompt.head, job.prompt]
+            if prompt.data:
+                session.host.absorb_taint(BOTH)
+                mark = wrapper_mark(session.id)
+                parts.insert(1, wrap_text(make_inert(prompt.data), mark, begin=True, end=True))
+            result = await session.submit(user_message("\n\n".join(parts)))
+            state: EndState = "ok" if result.status == "completed" else "failed"
+            return RunOutcome(state, result.text, result.error)
+        finally:
+            await session.close()
+            await self._commands.stop_running(session.transcript.meta)

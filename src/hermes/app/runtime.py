@@ -19,7 +19,7 @@ from hermes.app.approvals import Rulebook, Safety
 from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
-from hermes.app.background_prompts import BackgroundPrompts
+from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
@@ -49,6 +49,7 @@ from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import (
     BACKEND,
     BROWSER_SETTINGS,
+    OPEN_SCHEDULE,
     OPEN_WEB,
     PROCESSES,
     REFUSED_HOSTS,
@@ -92,6 +93,9 @@ class Runtime:
             setup.home, keep=setup.config.terminal.keep_background
         )
         self.background_prompts = BackgroundPrompts(self.spawn_task)
+        self.scheduled_prompts = ScheduledPrompts(
+            setup, store, self.open_session, self.background_commands
+        )
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -289,6 +293,7 @@ class Runtime:
         if history is not None:
             services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
+        services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
         return Session(self.services, settings, transcript, workspace, services)
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:

@@ -253,6 +253,15 @@ class BudgetSection(Section, frozen=True):
     job_tokens: Tokens | None = None
 
 
+class CronSection(Section, frozen=True):
+    """The schedule."""
+
+    max_parallel_jobs: Count = 4
+    """Jobs that one process runs at once; others wait."""
+    output_retention: Count = 50
+    """How many results of each job are kept as files."""
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -270,6 +279,9 @@ class Config(Section, frozen=True):
     display: DisplaySection = DisplaySection()
     tools: ToolsSection = ToolsSection()
     budget: BudgetSection = BudgetSection()
+    timezone: str = ""
+    """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
+    cron: CronSection = CronSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

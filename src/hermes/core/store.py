@@ -1,6 +1,6 @@
 """The protocols of durable storage: sessions, search, maintenance."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -156,6 +156,9 @@ class Store(Protocol):
     @property
     def objects(self) -> "Objects": ...
 
+    @property
+    def jobs(self) -> "JobStore": ...
+
     async def wait_until_open(self) -> tuple[str, ...]:
         """Returns what the user should be told, one sentence each."""
 
@@ -201,3 +204,125 @@ class Objects(Protocol):
 
     async def read_events(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[bytes]:
         """Events with a higher number, in order."""
+
+
+MissedPolicy: TypeAlias = Literal["one", "skip", "all"]
+"""What happens to times at which no scheduler ran: one run for the newest, none, or all."""
+RunState: TypeAlias = Literal[
+    "claimed", "running", "ok", "failed", "timeout", "interrupted", "skipped", "missed"
+]
+"""`skipped`: the job was still running; `missed`: nobody ran it in time."""
+DeliveryState: TypeAlias = Literal["none", "silent", "pending", "delivered", "failed"]
+
+
+class ScheduledJob(Struct, frozen=True, omit_defaults=True):
+    """A job of the schedule. Times are seconds since 1970."""
+
+    id: str
+    name: str
+    schedule: str
+    """As its maker wrote it."""
+    zone: str
+    """The name of the time zone that it is meant in."""
+    prompt: str = ""
+    deliver: tuple[str, ...] = ("local",)
+    model: str = ""
+    toolsets: tuple[str, ...] | None = None
+    workdir: str = ""
+    script: str = ""
+    """A file of the folder `scripts`, run before the prompt is answered."""
+    no_agent: bool = False
+    """Whether the output of the script is the result, without a model."""
+    repeat: int | None = None
+    """After how many runs it ends; None: never."""
+    missed: MissedPolicy = "one"
+    timeout: float = 1800.0
+    max_turns: int = 30
+    budget_usd: float | None = None
+    """Most dollars that one run may cost."""
+    jitter: float = 0.0
+    """Each run begins up to this many seconds late, so that many jobs do not begin at once."""
+    taint: int = 0
+    """What its maker had read, as the bits of `Taint`: a run has read it too."""
+    created: float = 0.0
+    anchor: float = 0.0
+    """When its schedule began."""
+    next: int | None = None
+    """The next time that it is due; None: it has ended."""
+    wake: int | None = None
+    """The same with jitter."""
+    paused: bool = False
+    runs: int = 0
+    failures: int = 0
+    """Failed runs in a row."""
+    error: str = ""
+    """Of the last run, if that failed."""
+    error_told: float = 0.0
+    """When that error was last delivered."""
+
+
+class JobRun(Struct, frozen=True):
+    """One time at which a job was due. Job and due time are its key: whoever stores it first has
+    claimed it."""
+
+    job: str
+    due: int
+    state: RunState
+    delivery: DeliveryState = "none"
+    late: int = 0
+    """Seconds between the due time and the claim."""
+    session: str = ""
+    began: float = 0.0
+    ended: float = 0.0
+    error: str = ""
+    text: str = ""
+    """What is delivered."""
+    output: str = ""
+    """The name of the file with the result; empty: not written."""
+
+
+class JobStore(Protocol):
+    """The jobs of the schedule and their runs."""
+
+    async def add_job(self, job: ScheduledJob) -> None: ...
+
+    async def change_job(
+        self, job_id: str, change: Callable[[ScheduledJob], ScheduledJob]
+    ) -> ScheduledJob | None:
+        """Read, change and write in one transaction; None when there is no such job."""
+
+    async def remove_job(self, job_id: str) -> bool:
+        """Remove a job and its runs."""
+
+    async def list_jobs(self) -> list[ScheduledJob]:
+        """The oldest first."""
+
+    async def list_due(self, now: float) -> list[ScheduledJob]: ...
+
+    async def claim_runs(
+        self, job: ScheduledJob, advanced: ScheduledJob, runs: Sequence[JobRun]
+    ) -> list[JobRun]:
+        """Store the runs and the next time of the job, unless another process was faster or the
+        job was changed. While an earlier run goes on, those to claim are stored as skipped.
+        Returns the runs that this process has to execute."""
+
+    async def start_run(self, run: JobRun, began: float) -> bool:
+        """Mark a claimed run as running; False when its job was removed."""
+
+    async def settle_run(
+        self,
+        run: JobRun,
+        settle: Callable[[ScheduledJob, JobRun], tuple[ScheduledJob, JobRun]],
+    ) -> JobRun | None:
+        """Store how a run of this process, or of a dead one, ended and what that means for its
+        job. None when it had ended already or its job was removed."""
+
+    async def set_output(self, run: JobRun, output: str) -> None:
+        """Name the file with the result; what is pending and local only is delivered then."""
+
+    async def list_abandoned(self) -> list[JobRun]:
+        """Runs whose process ended before they did, and ended ones whose result it did not
+        write."""
+
+    async def list_runs(self, job_id: str | None = None, *, limit: int = 50) -> list[JobRun]:
+        """The newest first."""

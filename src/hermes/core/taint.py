@@ -51,6 +51,11 @@ class Taint(Struct, frozen=True):
         return self.private | self.untrusted << 1
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        names: tuple[Source, ...] = ("private", "untrusted")
+        return tuple(name for name in names if getattr(self, name))
+
+    @property
     def can_leak(self) -> bool:
         """Whether untrusted text may be steering what happens to private data."""
         return self.private and self.untrusted

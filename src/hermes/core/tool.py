@@ -193,6 +193,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Why every call needs approval; empty: not every call does."""
     asks_itself: bool = False
     """Whether the tool itself asks `UserAccess.approve` about what is dangerous in a call."""
+    needs_person: bool = False
+    """Whether only a person can approve what it asks, also where nothing else is asked."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What a call brings and whether it sends, if that depends on its parameters."""
     fetches: Callable[[P], str] | None = None

@@ -165,6 +165,36 @@ def _add_order(db: Connection) -> None:
     db.execute("CREATE INDEX sessions_used ON sessions (used)")
 
 
+def _create_schedule(db: Connection) -> None:
+    """A run's key is its job and its due second: inserting it is the claim."""
+    db.execute("""
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        created REAL NOT NULL,
+        wake INTEGER,
+        body BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX jobs_wake ON jobs (wake) WHERE wake IS NOT NULL;
+    CREATE TABLE runs (
+        job TEXT NOT NULL,
+        due INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        delivery TEXT NOT NULL,
+        late INTEGER NOT NULL,
+        session TEXT NOT NULL,
+        began REAL NOT NULL,
+        ended REAL NOT NULL,
+        error TEXT NOT NULL,
+        text TEXT NOT NULL,
+        output TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        PRIMARY KEY (job, due)
+    ) WITHOUT ROWID;
+    CREATE INDEX runs_unwritten ON runs (due)
+        WHERE output = '' AND state NOT IN ('skipped', 'missed');
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
@@ -172,6 +202,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_ledger,
     _create_objects,
     _add_order,
+    _create_schedule,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -34,6 +34,11 @@ _TABLES = {
     "events": ("tib", "stream n body"),
     "spent": ("tni", "scope usd tokens"),
     "warned": ("ttni", "scope cap level percent"),
+    "jobs": ("tn?b", "id created wake body"),
+    "runs": (
+        "tittitnntttt",
+        "job due state delivery late session began ended error text output owner",
+    ),
 }
 """The stored columns of each table and their types: the number of the row, text, integer, number,
 number or null, bytes. No two tables or indexes have the same types."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.store.database import Database
+from hermes.store.jobs import SqliteJobs
 from hermes.store.ledger import SqliteLedger
 from hermes.store.maintenance import SqliteMaintenance
 from hermes.store.objects import SqliteObjects
@@ -35,6 +36,7 @@ class SqliteStore:
         self.ledger = SqliteLedger(database)
         self.objects = SqliteObjects(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
+        self.jobs = SqliteJobs(database)
         self.search = SqliteSearch(database)
         self.maintenance = SqliteMaintenance(database)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hermes.config.schema import BrowserSection as BrowserSettings
 from hermes.core.errors import ToolError
@@ -25,6 +25,31 @@ class RefusedHost(NamedTuple):
     at: float
 
 
+class PlannedChange(Protocol):
+    """A change to the schedule that a person can judge before it is made."""
+
+    @property
+    def reason(self) -> str:
+        """What it does, as a clause."""
+
+    @property
+    def text(self) -> str:
+        """Everything about it."""
+
+    async def apply(self) -> dict[str, Any]:
+        """Make it; what the model is told."""
+
+
+class ScheduleAccess(Protocol):
+    """The jobs of the schedule. ConfigError for what cannot work."""
+
+    async def list_jobs(self) -> list[dict[str, Any]]: ...
+
+    async def plan_change(
+        self, action: str, job: str, wishes: Mapping[str, Any]
+    ) -> PlannedChange: ...
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's only access to the web, when it is first needed."""
@@ -34,6 +59,8 @@ PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]]
 """The background commands that the session with this id may see."""
 BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; not set: on this machine."""
+OPEN_SCHEDULE: ServiceKey[Callable[[], ScheduleAccess]] = ServiceKey("schedule")
+"""Opens the schedule, when it is first needed."""
 REFUSED_HOSTS: ServiceKey[Collection[RefusedHost]] = ServiceKey("refused hosts")
 """The hosts that were not granted and that commands wanted lately, the latest last."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")

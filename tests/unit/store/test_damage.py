@@ -278,3 +278,34 @@ async def noting(problems: list[Any], call: Awaitable[Any]) -> Any:
         assert len(str(error)) <= 300
         problems.append(error)
         return None
+
+
+async def test_f67_rows_are_salvaged_into_the_table_they_come_from(
+    path: Path, raw_database: Raw
+) -> None:
+    """Whole numbers in every numeric column, so that no two tables or indexes look alike."""
+    store = SqliteStore(path)
+    await store.wait_until_open()
+    await store.close()
+    samples = {"TEXT": "x", "INTEGER": 7, "REAL": 7.0, "BLOB": b"x"}
+    # Messages and sessions are checked for what they say; the rest is copied as it is.
+    with raw_database():
+        db = apsw.Connection(str(path))
+        found = db.execute("PRAGMA table_list")
+        kinds = {str(name): str(kind) for schema, name, kind, *_ in found if schema == "main"}
+        named = {name for name, kind in kinds.items() if kind == "table"}
+        tables = sorted(named - {"messages", "sessions", "sqlite_schema", "sqlite_sequence"})
+        for table in tables:
+            columns = list(db.execute(f"PRAGMA table_info({table})"))
+            values = tuple(samples[str(column[2])] for column in columns)
+            marks = ", ".join("?" * len(values))
+            db.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+        before = {table: list(db.execute(f"SELECT * FROM {table}")) for table in tables}
+        db.close()
+    store = SqliteStore(path)
+    await store.maintenance.salvage()
+    await store.close()
+    with raw_database():
+        db = apsw.Connection(str(path))
+        assert {table: list(db.execute(f"SELECT * FROM {table}")) for table in tables} == before
+        db.close()

@@ -157,7 +157,7 @@ class Approvals:
                 reason = _join_reasons(reason, _STEERED if taint.untrusted and not inside else "")
             case _:
                 reason = needs_approval(taint, tool)
-                if self.safety.yolo or not reason:
+                if not reason or (self.safety.yolo and not tool.needs_person):
                     return YES
                 if verdict := self._judge_fetch(tool, params):
                     return verdict

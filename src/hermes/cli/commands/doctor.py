@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from hermes.cli.doctor.check import Check
 
 _EPILOG = """\
-Checks the configuration, the home and its permissions, the sessions, disk and clock, the model and
-whether its provider can be reached, the sandbox, programs and optional packages. Nothing is sent:
-it only connects to the provider (and to a host named in terminal.ssh). --online also asks for the
-list of models, which costs nothing and shows whether the key is accepted.
+Checks the configuration, the home and its permissions, the sessions, disk and clock, the schedule,
+the model and whether its provider can be reached, the sandbox, programs and optional packages.
+Nothing is sent: it only connects to the provider (and to a host named in terminal.ssh). --online
+also asks for the list of models, which costs nothing and shows whether the key is accepted.
 
 --fix makes files private that other users could read, removes what killed processes left behind,
 and salvages a damaged database; it reports each change and touches nothing else.
@@ -51,7 +51,7 @@ def _format_check(check: "Check") -> list[str]:
 
 
 async def _run_checks(args: Namespace) -> "list[Check]":
-    from hermes.cli.doctor import connectivity, home, machine
+    from hermes.cli.doctor import connectivity, home, machine, schedule
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
@@ -71,6 +71,7 @@ async def _run_checks(args: Namespace) -> "list[Check]":
         checks.append(home.check_permissions(folder, setup.warnings if setup else ()))
         checks.append(await home.check_sessions(folder))
         checks += [home.check_disk(folder), home.check_clock(folder), home.check_leftovers(folder)]
+        checks.append(await schedule.check_schedule(folder))
     if setup is not None:
         checks += await connectivity.check_models(setup, online=args.online)
         if setup.config.terminal.backend != "local":
