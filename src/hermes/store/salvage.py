@@ -25,6 +25,12 @@ _ORDERS = {
     "warned": "scope, cap, level, percent",
     "objects": "kind, id",
     "events": "stream, n",
+    "inbox": "n",
+    "outbox": "n",
+    "conversations": "key",
+    "chats": "platform, chat",
+    "pairings": "platform, user",
+    "pairing_failures": "platform",
 }
 """Tables copied row by row as they are, and the order their rows lie in."""
 

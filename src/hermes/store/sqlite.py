@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hermes.store.database import Database
 from hermes.store.ledger import SqliteLedger
+from hermes.store.mailbox import SqliteMailbox, SqlitePairings
 from hermes.store.maintenance import SqliteMaintenance
 from hermes.store.objects import SqliteObjects
 from hermes.store.search import SqliteSearch
@@ -22,6 +23,8 @@ class SqliteStore:
         self._database = database = Database(Path(path), backlog.index_pending)
         self.ledger = SqliteLedger(database)
         self.objects = SqliteObjects(database, clock)
+        self.mailbox = SqliteMailbox(database, clock)
+        self.pairings = SqlitePairings(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
         self.search = SqliteSearch(database)
         self.maintenance = SqliteMaintenance(database)
