@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
-from hermes.app.interactions import BusyMode, Interactions
+from hermes.app.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript
+from hermes.config.schema import BusyMode
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION

@@ -117,6 +117,8 @@ class MailboxChange(Struct, frozen=True):
     replies: tuple[OutboxEntry, ...] = ()
     """Added, or replaced where the number exists."""
     conversation: Conversation | None = None
+    finished: str = ""
+    """The key of a conversation whose turn ended: restarts are counted anew."""
 
 
 class MailboxCounts(Struct, frozen=True):

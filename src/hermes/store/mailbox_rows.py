@@ -28,6 +28,8 @@ def apply_change(db: Connection, change: MailboxChange) -> None:
         put_reply(db, reply)
     if change.conversation is not None:
         put_conversation(db, change.conversation)
+    if change.finished:
+        db.execute("UPDATE conversations SET strikes = 0 WHERE key = ?", (change.finished,))
 
 
 def put_reply(db: Connection, reply: OutboxEntry) -> None:
