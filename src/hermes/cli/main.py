@@ -16,6 +16,7 @@ GROUPS = {
         "chat": "start a conversation, or -q TEXT for a single answer",
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
+        "gateway": "run the agent in messengers",
     },
     "set up": {
         "setup": "find a model that works and use it",
@@ -25,6 +26,7 @@ GROUPS = {
         "tools": "list tools, turn them on and off",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
+        "pairing": "let people into the messengers",
     },
     "inspect": {
         "status": "show what is running, recent errors and today's cost",

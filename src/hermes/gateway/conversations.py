@@ -213,7 +213,13 @@ class ConversationActor:
     async def _run_turn(self, session: Session, group: Group, prompt: Message | None) -> None:
         item = group.items[-1]
         row = await self._hub.mailbox.get_conversation(self.key)
-        row = structs.replace(row, session=session.id, suspended=False, used=time.time())
+        row = structs.replace(
+            row,
+            session=session.id,
+            suspended=False,
+            used=time.time(),
+            settings=msgspec.msgpack.encode(self._update_settings(row, item)),
+        )
         reply = self._reply = self._open_reply(session, group, item, row)
         self._requester = (item.message.user, item.message.user_name)
         session.transcript.on_record = reply.compose_change

@@ -84,7 +84,7 @@ class MediaCache:
 
 def _create_private(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    return open(handle, "wb")
+    return os.fdopen(handle, "wb")
 
 
 def _read_image(path: Path, size: int) -> Media | None:

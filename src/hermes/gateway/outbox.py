@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.store import MailboxChange, OutboxEntry, OutboxState
 from hermes.gateway import texts
@@ -26,6 +26,10 @@ LONGEST_WAIT = 60.0
 GIVE_UP_SECONDS = 86400.0
 MAX_REPEATS = 3
 """How often a part is sent whose arrival nobody can tell."""
+
+
+FOREIGN = -1
+"""Stands for the message it answers in a reply that another process has posted."""
 
 
 class Content(Struct, frozen=True, omit_defaults=True):
@@ -162,21 +166,25 @@ class Outbox:
             reply = Reply(entry)
             if reply.draft:
                 drafts[reply.inbox] = reply
-            else:
+            elif reply.inbox != FOREIGN:
                 self.schedule(reply)
         return drafts
+
+    async def adopt_foreign(self) -> None:
+        """Deliver what another process has put into the outbox."""
+        for entry in await self._mailbox.list_open_replies():
+            if entry.inbox == FOREIGN:
+                reply = Reply(structs.replace(entry, inbox=0))
+                await self.save(reply)
+                self.schedule(reply)
 
     def create_reply(
         self, platform: str, chat: str, content: Content, *, inbox: int = 0, draft: bool = False
     ) -> Reply:
         """A reply that is not stored yet."""
-        now = time.time()
         self._last_number = max(self._last_number + 1, time.time_ns() // 1000)
-        body = msgspec.msgpack.encode(content)
-        entry = OutboxEntry(
-            self._last_number, platform, chat, body, inbox=inbox, draft=draft, created=now
-        )
-        return Reply(entry)
+        entry = make_entry(self._last_number, platform, chat, content)
+        return Reply(structs.replace(entry, inbox=inbox, draft=draft))
 
     async def post(self, platform: str, chat: str, content: Content, *, inbox: int = 0) -> Reply:
         """Store a reply and deliver it."""
@@ -429,6 +437,11 @@ class Outbox:
             self._lanes[platform, new] = lane
             for reply in lane.replies:
                 reply.chat = new
+
+
+def make_entry(number: int, platform: str, chat: str, content: Content) -> OutboxEntry:
+    body = msgspec.msgpack.encode(content)
+    return OutboxEntry(number, platform, chat, body, created=time.time())
 
 
 def make_part(

@@ -22,6 +22,7 @@ from hermes.store.mailbox_rows import (
     OUTBOX_COLUMNS,
     apply_change,
     put_conversation,
+    put_reply,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class SqliteMailbox:
 
     async def apply(self, change: MailboxChange) -> None:
         await self._write(lambda db: apply_change(db, change))
+
+    async def put_reply(self, reply: OutboxEntry) -> None:
+        await self._write(lambda db: put_reply(db, reply))
 
     async def list_open_messages(self) -> list[InboxEntry]:
         """All that are not done, the oldest first."""
