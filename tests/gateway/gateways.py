@@ -1,4 +1,4 @@
-"""`hermes gateway run` as a process, with a scripted model and a Telegram on loopback."""
+"""The gateway with a scripted model and a Telegram on loopback: in this process, or as its own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
+from hermes.app.runtime import Runtime
+from hermes.cli.gateway.process import open_platforms
+from hermes.config.load import load_setup
+from hermes.config.paths import database_file
+from hermes.gateway.service import Gateway
+from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, start_hermes
 from tests.kit.server import Step
 from tests.kit.telegram import OWNER, TOKEN, Telegram, telegram
@@ -64,6 +72,76 @@ class GatewayProcess:
         await self.wait()
 
 
+class LiveGateway:
+    """The gateway in this process: quicker to start, and it can be looked into."""
+
+    def __init__(self, home: Home, provider: Provider, fake: Telegram) -> None:
+        self.home = home
+        self.provider = provider
+        self.telegram = fake
+        self.service: Gateway
+        self._stack = AsyncExitStack()
+        self._running: asyncio.Task[bool] | None = None
+
+    async def start(self) -> None:
+        setup = load_setup("", self.home.env)
+        config = structs.replace(setup.config.terminal, cwd=str(self.home.work))
+        setup = structs.replace(setup, config=structs.replace(setup.config, terminal=config))
+        store = SqliteStore(database_file(setup.home))
+        self._stack.push_async_callback(store.close)
+        runtime = await self._stack.enter_async_context(Runtime.open(setup, store=store))
+        self.service = Gateway(runtime, store, open_platforms(setup))
+        running = asyncio.Event()
+        self._running = asyncio.create_task(self.service.run(running.set))
+        async with asyncio.timeout(90):
+            await running.wait()
+
+    async def stop(self) -> int:
+        if self._running is None:
+            return 0
+        self.service.request_stop()
+        async with asyncio.timeout(90):
+            await self._running
+        self._running = None
+        await self._stack.aclose()
+        return 0
+
+
+@asynccontextmanager
+async def live_gateway(
+    root: Path,
+    steps: Iterable[Step] = (),
+    *,
+    then: Step | None = None,
+    platform: dict[str, Any] | None = None,
+    start: bool = True,
+    **config: Any,
+) -> AsyncIterator[LiveGateway]:
+    """A gateway in this process; the owner may talk to it unless `platform` says otherwise."""
+    async with telegram() as fake, Provider(steps, then=then) as provider:
+        live = LiveGateway(_make_home(root, provider, fake, platform, config), provider, fake)
+        if start:
+            await live.start()
+        try:
+            yield live
+        finally:
+            await live.stop()
+            assert not provider.errors, provider.errors
+
+
+def _make_home(
+    root: Path,
+    provider: Provider,
+    fake: Telegram,
+    platform: dict[str, Any] | None,
+    config: dict[str, Any],
+) -> Home:
+    settings = {"base_url": fake.url, "allowed_users": [OWNER], **(platform or {})}
+    home = Home.of(root, provider, platforms={"telegram": settings}, **config)
+    home.env["TELEGRAM_BOT_TOKEN"] = TOKEN
+    return home
+
+
 @asynccontextmanager
 async def gateway(
     root: Path,
@@ -76,9 +154,7 @@ async def gateway(
 ) -> AsyncIterator[GatewayProcess]:
     """A running gateway; the owner may talk to it unless `platform` says otherwise."""
     async with telegram() as fake, Provider(steps, then=then) as provider:
-        settings = {"base_url": fake.url, "allowed_users": [OWNER], **(platform or {})}
-        home = Home.of(root, provider, platforms={"telegram": settings}, **config)
-        home.env["TELEGRAM_BOT_TOKEN"] = TOKEN
+        home = _make_home(root, provider, fake, platform, config)
         process = GatewayProcess(home, provider, fake)
         if start:
             await process.start()

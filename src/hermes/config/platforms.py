@@ -10,12 +10,6 @@ from msgspec import structs
 from hermes.config.api_server import is_loopback
 from hermes.config.schema import Address, BusyMode, Config, EnvName, Section
 from hermes.config.secrets import Secrets
-from hermes.config.validate import (
-    describe_unknown_key,
-    describe_wrong_value,
-    field_types,
-    fits_type,
-)
 from hermes.core.errors import ConfigError
 
 Id: TypeAlias = int | str
@@ -70,15 +64,25 @@ S = TypeVar("S", bound=PlatformSettings)
 def read_platform(name: str, kind: type[S], config: Config, secrets: Secrets) -> S:
     """The settings of a platform. Raises ConfigError when a key or a value is not valid."""
     raw = dict(config.platforms.get(name, {}))
-    types = field_types(kind)
+    try:
+        settings = msgspec.convert(raw, kind)
+    except msgspec.ValidationError:
+        raise ConfigError(f"config.yaml: {_find_problem(name, raw, kind)}.") from None
+    return structs.replace(settings, **_normalise_ids(settings, _read_variables(name, secrets)))
+
+
+def _find_problem(name: str, raw: Mapping[str, Any], kind: type[PlatformSettings]) -> str:
+    # Imported only when something is wrong: it brings the YAML parser.
+    from hermes.config import validate
+
+    types = validate.field_types(kind)
     for key, value in raw.items():
         path = ("platforms", name, key)
         if key not in types:
-            raise ConfigError(f"config.yaml: {describe_unknown_key(path, list(types))}.")
-        if not fits_type(value, types[key]):
-            raise ConfigError(f"config.yaml: {describe_wrong_value(path, types[key], value)}.")
-    settings = msgspec.convert(raw, kind)
-    return structs.replace(settings, **_normalise_ids(settings, _read_variables(name, secrets)))
+            return validate.describe_unknown_key(path, list(types))
+        if not validate.fits_type(value, types[key]):
+            return validate.describe_wrong_value(path, types[key], value)
+    return f"platforms.{name} is not valid"
 
 
 def _read_variables(name: str, secrets: Secrets) -> dict[str, Any]:

@@ -193,26 +193,31 @@ class TelegramPlatform:
             raise ConnectionFailure("unconfigured", text, fatal=True)
         try:
             await self._connect()
-            receiver.report_connected()
             offset: int | None = None
+            updates = await self._poll(offset, 0)  # at once: is anybody else polling?
+            receiver.report_connected()
             while True:
-                updates = await self._api.call(
-                    "getUpdates",
-                    seconds=DEAD_SECONDS,
-                    offset=offset,
-                    timeout=POLL_SECONDS,
-                    allowed_updates=_UPDATES,
-                )
-                self._conflict_wait = 0.0
                 for update in updates:
                     await self._receive_update(receiver, update)
                     offset = update["update_id"] + 1
+                updates = await self._poll(offset, POLL_SECONDS)
         except ApiError as error:
             await self._api.close()
             raise self._explain_refusal(error) from None
         except _Unanswered as error:
             await self._api.close()
             raise ConnectionFailure("unreachable", str(error)) from None
+
+    async def _poll(self, offset: int | None, seconds: int) -> list[dict[str, Any]]:
+        updates: list[dict[str, Any]] = await self._api.call(
+            "getUpdates",
+            seconds=DEAD_SECONDS,
+            offset=offset,
+            timeout=seconds,
+            allowed_updates=_UPDATES,
+        )
+        self._conflict_wait = 0.0
+        return updates
 
     async def _connect(self) -> None:
         self._me = await self._api.call("getMe")
