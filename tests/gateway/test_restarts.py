@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hermes.agent.loop import OUTCOME_UNKNOWN
-from hermes.core.message import ToolCall
 from hermes.gateway import texts
-from hermes.store.sqlite import SqliteStore
 from tests.flow.loop_parts import results
-from tests.gateway.gateways import GatewayProcess, gateway
-from tests.kit import Gate, Received, Reply, call, say
+from tests.gateway.gateways import gateway
+from tests.gateway.kill_runs import SEED, run_kills, until_draft_is_stored
+from tests.kit import Gate, call, say
 from tests.kit.bodies import messages
 from tests.kit.telegram import Fault
 
 pytestmark = pytest.mark.e2e
-
-KILLS = int(os.environ.get("HERMES_GATEWAY_KILLS", "6"))
-SEED = int(os.environ.get("HERMES_KILL_SEED", str(random.randrange(10**6))))
 
 
 async def test_what_was_sent_while_it_was_down_is_answered(tmp_path: Path) -> None:
@@ -38,12 +31,13 @@ async def test_what_was_sent_while_it_was_down_is_answered(tmp_path: Path) -> No
 
 async def test_a_turn_without_tools_runs_again_and_its_reply_is_finished(tmp_path: Path) -> None:
     gate = Gate()
-    half = say("This is the beginning of it ", "and the rest.").hold(gate, kind="text", n=1)
+    half = say("This is the beginning of it ", "and the rest.").hold(gate, after="text", n=1)
     steps = [half, say("This is the beginning of it and the end.")]
     async with gateway(tmp_path, steps) as g:
         await g.telegram.say("hello")
         await gate.reached()
         await g.telegram.until(lambda: g.telegram.sent)
+        await until_draft_is_stored(g)
         await g.kill()
         gate.open()
         await g.start()
@@ -191,68 +185,5 @@ async def _until_exists(path: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-# -- kills at random moments -------------------------------------------------------------------------
-
-
-def answer(request: Received) -> Reply:
-    """A tool call for a new prompt, text once its result is there."""
-    seen = messages(request)
-    words = [w for m in seen if m.role == "user" for w in m.text.split()]
-    prompt = [w for w in words if w.startswith("p") and w.endswith("x")][-1]
-    if seen[-1].results:
-        reply = say(f"answer to {prompt} ", "is that ", "it was done.")
-    elif int(prompt[1:-1]) % 2:
-        reply = say(f"answer to {prompt} ", "is short.")
-    else:
-        command = f"echo {prompt} >> effects.log"
-        reply = call((f"call_{prompt}_{len(seen)}", "terminal", {"command": command}))
-    return reply.bytes_each(300).slow(0.002)
-
-
 async def test_r1_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
-    """Replay with HERMES_KILL_SEED=...; the long form is HERMES_GATEWAY_KILLS=500."""
-    print(f"HERMES_KILL_SEED={SEED}")
-    rng = random.Random(SEED)
-    config = {"gateway": {"on_restart": "resume", "busy_ack": False}}
-    async with gateway(tmp_path, then=answer, **config) as g:
-        number = 0
-        for _ in range(KILLS):
-            for _ in range(rng.randint(1, 3)):
-                number += 1
-                await g.telegram.say(f"p{number}x")
-            await asyncio.sleep(rng.random() * 0.6)
-            await g.kill()
-            (g.home.path / "run" / "gateway_starts.json").unlink(missing_ok=True)
-            await g.start()
-        await g.telegram.until(lambda: _count_answered(g, number) == number)
-        await g.stop()
-        await _check_end(g, number)
-
-
-def _count_answered(g: GatewayProcess, count: int) -> int:
-    """Prompts that were answered, or whose turn was suspended after three restarts."""
-    shown = " ".join(g.telegram.texts())
-    answered = sum(f"answer to p{i}x " in shown for i in range(1, count + 1))
-    return answered + g.telegram.texts().count(texts.CUT_OFF)
-
-
-async def _check_end(g: GatewayProcess, count: int) -> None:
-    unmarked = Counter(t for t in g.telegram.texts() if t.startswith("answer to "))
-    assert all(n == 1 for n in unmarked.values()), f"twice without a mark: {unmarked}"
-    log = g.home.work / "effects.log"
-    effects = log.read_text().split() if log.exists() else []
-    assert len(effects) == len(set(effects)), f"a command ran twice: {effects}"
-    store = SqliteStore(g.home.path / "hermes.db")
-    try:
-        assert not await store.maintenance.check_integrity()
-        users: Counter[str] = Counter()
-        for meta in await store.sessions.list_recent():
-            for message in await store.sessions.load_messages(meta.id):
-                calls = [p for p in message.parts if isinstance(p, ToolCall)]
-                assert len({c.id for c in calls}) == len(calls)
-                if message.role == "user":
-                    users[message.text.split("\n")[-1]] += 1
-        assert users == Counter({f"p{i}x": 1 for i in range(1, count + 1)})
-        assert not await store.mailbox.list_open_messages()
-    finally:
-        await store.close()
+    await run_kills(tmp_path, kills=5, seed=SEED)

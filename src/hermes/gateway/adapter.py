@@ -33,6 +33,8 @@ class Capabilities(Struct, frozen=True):
     """Whether strangers can be given pairing codes."""
     commands: bool = True
     """Whether messages may be commands."""
+    authenticates: bool = False
+    """Whether the platform itself lets only permitted senders through."""
     attended: bool = True
     """Whether a person reads the answers and can approve."""
 
@@ -70,6 +72,8 @@ class Inbound(Struct, frozen=True):
     """The conversation inside the chat, where the platform names it."""
     deliver: str = ""
     """Where the answer goes instead of the chat it came from."""
+    deliver_only: bool = False
+    """The text itself is delivered, and no model is called."""
     toolsets: tuple[str, ...] | None = None
 
 

@@ -21,7 +21,7 @@ from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.outbox import Reply
 from hermes.gateway.render import count_units
-from hermes.gateway.turn_reply import ReplyAddress, ReplyStyle, TurnReply
+from hermes.gateway.turn_reply import ReplyStyle, TurnReply
 from hermes.tools.registry import select_tools
 
 log = logging.getLogger(__name__)
@@ -283,7 +283,7 @@ class ConversationActor:
     ) -> TurnReply:
         address = item.address
         if item.message.deliver:
-            address = self.parse_address(item.message.deliver)
+            address = self._hub.parse_address(item.message.deliver)
         style = ReplyStyle(
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
@@ -291,17 +291,6 @@ class ConversationActor:
             shows_tools=self._hub.settings.tool_progress and self._streams(item),
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
-
-    def parse_address(self, deliver: str) -> ReplyAddress:
-        """`PLATFORM:CHAT[:THREAD]`, `home`, or `log`: nowhere."""
-        if deliver == "home":
-            for found in self._hub.platforms.values():
-                if found.settings.home_chat:
-                    return ReplyAddress(found.name, str(found.settings.home_chat))
-            return ReplyAddress("")
-        platform, _, rest = deliver.partition(":")
-        chat, _, thread = rest.partition(":")
-        return ReplyAddress(platform if chat else "", chat, thread)
 
     # -- the prompt --------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +18,7 @@ from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.media import MediaCache
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
-from hermes.gateway.turn_reply import ReplyAddress
+from hermes.gateway.turn_reply import ReplyAddress, deliveries
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.store.mailbox import SqliteMailbox
 
@@ -87,9 +86,20 @@ class Hub(Struct):
     is_draining: bool = False
 
     async def say(self, address: ReplyAddress, text: str) -> None:
-        """Send a text of the gateway itself."""
+        """Send a text of the gateway itself; without a platform it goes to the log."""
+        if not address.platform:
+            deliveries.info("%s", text)
+            return
         content = Content(text, address.thread, in_group=address.in_group)
         await self.outbox.post(address.platform, address.chat, content)
 
-    def read_clock(self) -> float:
-        return time.time()
+    def parse_address(self, deliver: str) -> ReplyAddress:
+        """`PLATFORM:CHAT[:THREAD]`, `home`, or `log`: nowhere."""
+        if deliver == "home":
+            for found in self.platforms.values():
+                if found.settings.home_chat:
+                    return ReplyAddress(found.name, str(found.settings.home_chat))
+            return ReplyAddress("")
+        platform, _, rest = deliver.partition(":")
+        chat, _, thread = rest.partition(":")
+        return ReplyAddress(platform if chat else "", chat, thread)

@@ -117,7 +117,10 @@ class Router:
         return True
 
     async def _find_role(self, platform: str, message: Inbound) -> Role:
-        settings = self._hub.platforms[platform].settings
+        found = self._hub.platforms[platform]
+        if found.platform.capabilities.authenticates:
+            return "user"
+        settings = found.settings
         is_paired = message.user not in settings.allowed_users and await self._pairings.is_paired(
             platform, message.user
         )
@@ -183,6 +186,11 @@ class Router:
 
     async def dispatch(self, item: Item, key: str) -> None:
         """Act on a stored message."""
+        if item.message.deliver_only:
+            address = self._hub.parse_address(item.message.deliver)
+            await self._hub.say(address, item.message.text)
+            await self._hub.mailbox.set_state([item.n], "done")
+            return
         actor = self._conversations.get_actor(key)
         parsed = self._parse_command(item.platform, item.message)
         if parsed is None:

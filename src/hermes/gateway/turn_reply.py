@@ -1,6 +1,7 @@
 """The replies of one running turn: shown while they are written, stored when they are complete."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from hermes.gateway.media import extract_files
 from hermes.gateway.outbox import Content, Outbox, Reply
 from hermes.gateway.render import describe_call, hold_back_secrets
 
+deliveries = logging.getLogger("hermes.gateway.deliveries")
+"""Answers that go to the log."""
 FIRST_DRAFT_SECONDS = 0.3
 """An answer that is complete by then is sent at once, without a draft."""
 _ENDED: frozenset[SessionState | None] = frozenset({"idle", "interrupted", "partial", "failed"})
@@ -122,7 +125,10 @@ class TurnReply:
         draft, self._draft = self._draft, None
         self._text = self._tool_line = ""
         has_content = bool(whole.strip() or files)
-        if not self._address.platform or (draft is None and not has_content):
+        if not self._address.platform:
+            deliveries.info("%s", whole)
+            return ()
+        if draft is None and not has_content:
             return ()
         content = structs.replace(self._make_content(), text=whole, files=files)
         reply = draft or self._create_reply(draft=False)

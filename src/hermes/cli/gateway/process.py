@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.app.runtime import Runtime
 from hermes.cli.gateway.api_server import host_api_server, read_api_server
-from hermes.cli.log_file import start_logging
+from hermes.cli.log_file import log_info_events, start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.process import (
     SignalHandler,
@@ -29,6 +29,7 @@ from hermes.gateway.hub import OpenPlatform
 from hermes.gateway.platforms import list_names, load_platform, require_known
 from hermes.gateway.service import Gateway
 from hermes.gateway.state_file import acquire_lock, find_pid
+from hermes.gateway.turn_reply import deliveries
 from hermes.store.sqlite import SqliteStore
 
 EXIT_RUNNING = 3
@@ -43,6 +44,7 @@ async def run_gateway(profile: str) -> int:
     harden_process()
     setup = load_setup(profile)
     start_logging(setup.home, setup.secrets.redactable_values())
+    log_info_events(deliveries.name)
     for warning in setup.warnings:
         print_stderr(warning)
     lock = acquire_lock(setup.home)
