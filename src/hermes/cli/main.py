@@ -46,7 +46,7 @@ GROUPS = {
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 """Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
-_MODULE_NAMES = {"import": "import_"}
+_MODULE_NAMES = {"import": "import_", "pairing": "pairings"}
 
 _HELP = """\
 usage: hermes [-p NAME] [COMMAND ...]

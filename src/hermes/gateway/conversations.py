@@ -5,24 +5,24 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
+from hermes.config.schema import GatewaySection
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
-from hermes.gateway import resets, texts
+from hermes.gateway import texts
 from hermes.gateway.access import is_per_user, name_sender
 from hermes.gateway.adapter import Inbound, SendFailure, Target
-from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.content.render import count_units
+from hermes.gateway.hub import Hub, Item
 from hermes.gateway.outbox import Reply
-from hermes.gateway.render import count_units
+from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
-from hermes.tools.registry import select_tools
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,6 @@ CUT_UNITS = 4000
 ACK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 LONGEST_QUOTE = 500
-_STRANGERS = "webhook"
-"""The platform whose toolset is harmless enough for strangers."""
 
 
 class Group(Struct):
@@ -73,7 +71,7 @@ class ConversationActor:
 
     def __init__(self, hub: Hub, key: str) -> None:
         self.key = key
-        self.session: Session | None = None
+        self.slot = SessionSlot(hub, key)
         self.last_used = time.monotonic()
         self._hub = hub
         self._groups: deque[Group] = deque()
@@ -83,6 +81,10 @@ class ConversationActor:
         self._requester = ("", "")
         self._last_ack = -ACK_SECONDS
         self._said_many = False
+
+    @property
+    def session(self) -> Session | None:
+        return self.slot.session
 
     @property
     def is_busy(self) -> bool:
@@ -132,7 +134,7 @@ class ConversationActor:
             case "steer" if session is not None and reply is not None and session.is_steerable:
                 if not item.message.attachments:
                     reply.steered.append(item.n)
-                    session.submit(user_message(self._write_text(item)), "steer")
+                    session.submit(user_message(write_text(self._hub.settings, item)), "steer")
                     return texts.STEERED
             case "interrupt" if session is not None:
                 session.interrupt()
@@ -201,8 +203,10 @@ class ConversationActor:
     async def _answer_group(self, group: Group) -> None:
         item = group.items[-1]
         try:
-            session, note = await self.open_session(item, continues=group.continues)
-            prompt = None if group.continues else await self._build_prompt(session, group, note)
+            session, note = await self.slot.open_session(item, continues=group.continues)
+            prompt = (
+                None if group.continues else await build_prompt(self._hub, session, group, note)
+            )
             await self._run_turn(session, group, prompt)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
@@ -218,7 +222,7 @@ class ConversationActor:
             session=session.id,
             suspended=False,
             used=time.time(),
-            settings=msgspec.msgpack.encode(self._update_settings(row, item)),
+            settings=msgspec.msgpack.encode(self.slot.update_settings(row, item)),
         )
         reply = self._reply = self._open_reply(session, group, item, row)
         self._requester = (item.message.user, item.message.user_name)
@@ -245,8 +249,7 @@ class ConversationActor:
             for task in side_tasks:
                 task.cancel()
             if drafts is not None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(drafts), STOP_SECONDS)
+                await asyncio.wait({drafts}, timeout=STOP_SECONDS)
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
         if not reply.is_closed or result.error_code == "internal":
@@ -287,155 +290,9 @@ class ConversationActor:
         style = ReplyStyle(
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
-            streams=self._streams(item),
             shows_tools=self._hub.settings.tool_progress and self._streams(item),
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
-
-    # -- the prompt --------------------------------------------------------------------------------
-
-    async def _build_prompt(self, session: Session, group: Group, note: str) -> Message:
-        if group.prompt is not None:
-            return group.prompt
-        lines = [note] if note else []
-        media: list[Media] = []
-        for item in group.items:
-            lines.append(self._write_text(item))
-            platform = self._hub.platforms[item.platform].platform
-            for attachment in item.message.attachments:
-                line, picture = await self._hub.media.fetch(platform, attachment)
-                lines.append(line)
-                media += [picture] if picture is not None else []
-        if group.items[-1].role == "guest":
-            session.transcript.absorb_taint({"untrusted"})
-        return user_message("\n".join(filter(None, lines)), *media)
-
-    def _write_text(self, item: Item) -> str:
-        message = item.message
-        quote = message.quote[:LONGEST_QUOTE]
-        quoted = "\n".join(f"> {line}" for line in quote.splitlines())
-        settings = self._hub.settings
-        is_shared = message.chat_type != "dm" and not is_per_user(
-            message.chat_type,
-            message.thread,
-            settings.group_sessions_per_user,
-            settings.thread_sessions_per_user,
-        )
-        name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
-        return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
-
-    # -- the session -------------------------------------------------------------------------------
-
-    async def open_session(
-        self, item: Item, *, continues: bool = False, needs_model: bool = True
-    ) -> tuple[Session, str]:
-        """The session that answers now, and a note for the agent if it is a fresh one."""
-        hub = self._hub
-        row = await hub.mailbox.get_conversation(self.key)
-        message = item.message
-        policy = resets.find_policy(hub.settings.reset, item.platform, message.chat_type)
-        cause: resets.ResetCause | None = "suspended" if row.suspended else None
-        if cause is None and not continues and row.session:
-            cause = resets.find_cause(policy, row.used, time.time())
-        if cause is not None and cause != "suspended" and self._has_background_work():
-            cause = None
-        if self.session is not None and cause is None:
-            return self.session, ""
-        saved = self._update_settings(row, item)
-        await self.drop_session()
-        session = await self._load_session(item, "" if cause else row.session, saved, needs_model)
-        self.session = session
-        if cause is None:
-            return session, ""
-        why, reason = resets.describe_cause(cause, policy)
-        old = await hub.runtime.store.sessions.get_meta(row.session) if row.session else None
-        is_excluded = item.platform in policy.notify_exclude_platforms
-        wants_notice = cause == "suspended" or (policy.notify and not is_excluded)
-        if old is not None and old.messages and wants_notice:
-            await hub.say(item.address, texts.NEW_SESSION.format(why=why, id=old.id))
-        await hub.mailbox.put_conversation(
-            structs.replace(row, session=session.id, suspended=False, used=time.time())
-        )
-        return session, texts.FRESH_NOTE.format(reason=reason) if old is not None else ""
-
-    def _update_settings(self, row: Conversation, item: Item) -> ConversationSettings:
-        message = item.message
-        return structs.replace(
-            decode_settings(row),
-            platform=item.platform,
-            chat=message.chat,
-            thread=message.thread,
-            chat_type=message.chat_type,
-        )
-
-    async def _load_session(
-        self, item: Item, resume: str, saved: ConversationSettings, needs_model: bool
-    ) -> Session:
-        hub = self._hub
-        found = hub.platforms[item.platform]
-        options = structs.replace(saved.options, toolsets=self._choose_toolsets(item, found))
-        if resume and await hub.runtime.store.sessions.get_meta(resume) is None:
-            resume = ""  # it was opened, and nothing was said in it
-        session = await hub.runtime.open_session(
-            resume=resume,
-            source=item.platform,
-            key=self.key,
-            cwd=Path(hub.runtime.working_folder),
-            options=options,
-            needs_model=needs_model,
-        )
-        interactions = session.interactions
-        interactions.user_present = found.platform.capabilities.attended
-        interactions.approval_seconds = hub.settings.approval_seconds
-        default = found.settings.busy_input_mode or hub.settings.busy_input_mode
-        interactions.busy_mode = saved.busy_mode or default
-        user = f"{item.platform}:{item.message.user}"
-        session.host.account = structs.replace(session.host.account, user=user)
-        return session
-
-    def _choose_toolsets(self, item: Item, found: OpenPlatform) -> tuple[str, ...] | None:
-        settings = found.settings
-        chosen = item.message.toolsets or settings.toolsets
-        if chosen is None and settings.group_members and item.message.chat_type != "dm":
-            tools = self._hub.runtime.setup.config.tools
-            chosen = tuple(select_tools(None, platform=_STRANGERS, settings=tools))
-        return chosen
-
-    def _has_background_work(self) -> bool:
-        runtime, session = self._hub.runtime, self.session
-        if session is None:
-            return False
-        commands = runtime.background_commands.list_running(session.transcript.meta)
-        return bool(commands or runtime.background_prompts.list_prompts(session))
-
-    async def adopt_session(self, session: Session, item: Item) -> None:
-        """Continue in another session from now on."""
-        old, self.session = self.session, session
-        row = await self._hub.mailbox.get_conversation(self.key)
-        await self._hub.mailbox.put_conversation(
-            structs.replace(row, session=session.id, suspended=False, used=time.time())
-        )
-        if old is not None and old is not session:
-            await old.close()
-
-    async def save_settings(self, item: Item) -> None:
-        """Keep what a command has set for this conversation."""
-        session = self.session
-        if session is None:
-            return
-        row = await self._hub.mailbox.get_conversation(self.key)
-        found = self._hub.platforms[item.platform].settings
-        default = found.busy_input_mode or self._hub.settings.busy_input_mode
-        mode = session.interactions.busy_mode
-        saved = structs.replace(
-            self._update_settings(row, item),
-            choice=session.options.choice,
-            effort=session.options.effort,
-            busy_mode=None if mode == default else mode,
-        )
-        body = msgspec.msgpack.encode(saved)
-        if body != row.settings:
-            await self._hub.mailbox.put_conversation(structs.replace(row, settings=body))
 
     async def suspend(self) -> None:
         """After /stop: drop what is queued, free the session, and start afresh next time."""
@@ -455,25 +312,53 @@ class ConversationActor:
         reply, session = self._reply, self.session
         if session is not None:
             session.transcript.on_record = None
-        self.session = self._reply = self._worker = None
+        self.slot.session = self._reply = self._worker = None
         worker.cancel()
         if reply is not None:
             await self._hub.mailbox.apply(reply.compose_failure(""))
             reply.schedule_complete()
-
-    async def drop_session(self) -> None:
-        session, self.session = self.session, None
-        if session is not None:
-            await session.close()
 
     @property
     def is_evictable(self) -> bool:
         return (
             not self.is_busy
             and not self._groups
-            and not self._has_background_work()
+            and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )
+
+
+async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> Message:
+    """What the agent reads: a note, the messages, and their attachments."""
+    if group.prompt is not None:
+        return group.prompt
+    lines = [note] if note else []
+    media: list[Media] = []
+    for item in group.items:
+        lines.append(write_text(hub.settings, item))
+        platform = hub.platforms[item.platform].platform
+        for attachment in item.message.attachments:
+            line, picture = await hub.media.fetch(platform, attachment)
+            lines.append(line)
+            media += [picture] if picture is not None else []
+    if group.items[-1].role == "guest":
+        session.transcript.absorb_taint({"untrusted"})
+    return user_message("\n".join(filter(None, lines)), *media)
+
+
+def write_text(settings: GatewaySection, item: Item) -> str:
+    """The text of a message, with what it replies to and, in a shared session, its author."""
+    message = item.message
+    quote = message.quote[:LONGEST_QUOTE]
+    quoted = "\n".join(f"> {line}" for line in quote.splitlines())
+    is_shared = message.chat_type != "dm" and not is_per_user(
+        message.chat_type,
+        message.thread,
+        settings.group_sessions_per_user,
+        settings.thread_sessions_per_user,
+    )
+    name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
+    return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
 
 
 class Conversations:
@@ -509,12 +394,12 @@ class Conversations:
             if (actor.last_used < limit or surplus > 0) and actor.is_evictable:
                 del self._actors[key]
                 surplus -= 1
-                await actor.drop_session()
+                await actor.slot.drop_session()
 
     def rename_keys(self, keys: dict[str, str]) -> None:
         for old, new in keys.items():
             if (actor := self._actors.pop(old, None)) is not None:
-                actor.key = new
+                actor.key = actor.slot.key = new
                 self._actors[new] = actor
 
     async def wait_until_idle(self, seconds: float) -> bool:

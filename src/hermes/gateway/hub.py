@@ -15,7 +15,7 @@ from hermes.core.provider import Effort
 from hermes.core.store import Conversation
 from hermes.gateway.access import Role
 from hermes.gateway.adapter import ChatType, Inbound, Platform
-from hermes.gateway.media import MediaCache
+from hermes.gateway.content.media import MediaCache
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
 from hermes.gateway.turn_reply import ReplyAddress, deliveries

@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from hermes.core.store import MailboxChange, OutboxEntry, OutboxState
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
-from hermes.gateway.markup import render_html
-from hermes.gateway.render import split_text
+from hermes.gateway.content.markup import render_html
+from hermes.gateway.content.render import split_text
 from hermes.store.mailbox import SqliteMailbox
 
 log = logging.getLogger(__name__)
@@ -79,8 +79,6 @@ class Reply:
             msgspec.msgpack.decode(entry.progress, type=Progress) if entry.progress else Progress()
         )
         self.last_write = 0.0
-        self.closed: Callable[[], None] | None = None
-        """Called when it is delivered or given up."""
 
     @property
     def entry(self) -> OutboxEntry:
@@ -204,9 +202,6 @@ class Outbox:
         if lane.worker is None or lane.worker.done():
             lane.worker = self._spawn(self._run_lane(lane), f"outbox {reply.platform}")
 
-    def is_dead(self, platform: str, chat: str) -> bool:
-        return (platform, chat) in self._dead
-
     async def revive_chat(self, platform: str, chat: str) -> None:
         """A chat that writes again can be written to."""
         if (platform, chat) in self._dead:
@@ -243,14 +238,13 @@ class Outbox:
             if wait > 0:
                 lane.wake.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(lane.wake.wait(), wait)
+                    async with asyncio.timeout(wait):
+                        await lane.wake.wait()
                 continue
             async with lane.lock:
                 closed = await self._deliver(reply, lane)
             if closed:
                 lane.replies.remove(reply)
-                if reply.closed is not None:
-                    reply.closed()
         self._forget_lane(lane)
 
     def _forget_lane(self, lane: _Lane) -> None:
@@ -263,7 +257,7 @@ class Outbox:
         platform = self._platforms.get(reply.platform)
         if platform is None:
             return await self._put_off(reply, "the platform is not running")
-        if self.is_dead(reply.platform, reply.chat):
+        if (reply.platform, reply.chat) in self._dead:
             return await self._give_up(reply, "the chat is gone")
         try:
             content = None
@@ -307,7 +301,7 @@ class Outbox:
         shown = text + "".join(f"\0{button.data}" for button in buttons)
         if index < len(progress.ids):
             if progress.shown[index] != shown:
-                await self._wait_for_pace(reply, capabilities)
+                await _wait_for_pace(reply, capabilities)
                 part = make_part(text, capabilities, plain=progress.plain, buttons=buttons)
                 target = _make_target(reply, index)
                 await platform.edit_part(target, progress.ids[index], part)
@@ -333,12 +327,6 @@ class Outbox:
         reply.last_write = time.monotonic()
         await self.save(reply)
 
-    async def _wait_for_pace(self, reply: Reply, capabilities: Capabilities) -> None:
-        pace = capabilities.group_pace if reply.content.in_group else capabilities.pace
-        wait = reply.last_write + pace - time.monotonic()
-        if reply.last_write and wait > 0:
-            await asyncio.sleep(wait)
-
     async def show_draft(self, reply: Reply, text: str) -> float:
         """Show how far a draft has come; returns the seconds until the next time. While something
         else is sent to the chat, this time is left out."""
@@ -347,7 +335,7 @@ class Outbox:
         if platform is None or lane.lock.locked() or lane.until > time.time():
             return 0.2
         capabilities = platform.capabilities
-        pace = capabilities.group_pace if reply.content.in_group else capabilities.pace
+        pace = find_pace(reply, capabilities)
         if reply.last_write and (wait := reply.last_write + pace - time.monotonic()) > 0:
             return wait
         async with lane.lock:
@@ -437,6 +425,17 @@ class Outbox:
             self._lanes[platform, new] = lane
             for reply in lane.replies:
                 reply.chat = new
+
+
+def find_pace(reply: Reply, capabilities: Capabilities) -> float:
+    """Seconds between two edits of this reply."""
+    return capabilities.group_pace if reply.content.in_group else capabilities.pace
+
+
+async def _wait_for_pace(reply: Reply, capabilities: Capabilities) -> None:
+    wait = reply.last_write + find_pace(reply, capabilities) - time.monotonic()
+    if reply.last_write and wait > 0:
+        await asyncio.sleep(wait)
 
 
 def make_entry(number: int, platform: str, chat: str, content: Content) -> OutboxEntry:

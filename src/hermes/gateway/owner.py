@@ -1,6 +1,5 @@
 """Notices for the owner: each once, to the chat where they read them."""
 
-from hermes.core.errors import StoreError
 from hermes.core.store import Objects
 from hermes.gateway.hub import Hub
 from hermes.gateway.turn_reply import ReplyAddress
@@ -16,13 +15,17 @@ class Owner:
     def __init__(self, hub: Hub, objects: Objects) -> None:
         self._hub = hub
         self._objects = objects
+        self._known_admins: set[str] = set()
 
     async def set_home_chat(self, address: ReplyAddress) -> None:
         body = "\n".join((address.chat, address.thread)).encode()
         await self._objects.put(_HOME, address.platform, body)
 
     async def remember_admin(self, platform: str, chat: str) -> None:
-        await self._objects.add(_ADMIN_CHATS, platform, chat.encode())
+        """The first one of each platform counts."""
+        if platform not in self._known_admins:
+            self._known_admins.add(platform)
+            await self._objects.add(_ADMIN_CHATS, platform, chat.encode())
 
     async def find_address(self) -> ReplyAddress | None:
         for kind in (_HOME, _ADMIN_CHATS):
@@ -43,10 +46,3 @@ class Owner:
             return
         if await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
-
-    async def forget_notice(self, code: str) -> None:
-        """Let a notice be sent again: what it spoke of is over."""
-        try:
-            await self._objects.remove(_NOTICES, code, owner="")
-        except StoreError:
-            return

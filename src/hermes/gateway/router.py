@@ -36,7 +36,7 @@ from hermes.gateway.conversations import ConversationActor, Conversations, Group
 from hermes.gateway.hub import Hub, Item
 from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.owner import Owner
-from hermes.gateway.pairing import PairingDesk
+from hermes.gateway.pairing_desk import PairingDesk
 from hermes.store.mailbox import SqlitePairings
 
 log = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class Router:
                 return texts.HOME_CHAT_SET
             case "help" if not args:
                 return self._list_commands(item.role)
-        session, _ = await actor.open_session(item, needs_model=command.needs_model)
+        session, _ = await actor.slot.open_session(item, needs_model=command.needs_model)
         context = CommandContext(
             self._hub.runtime,
             session,
@@ -262,10 +262,10 @@ class Router:
             line = describe_answer(answer, _name_person(item.message))
             await self._hub.questions.close_answered(actor.session, line)
         if reply.session is not None:
-            await actor.adopt_session(reply.session, item)
+            await actor.slot.adopt_session(reply.session, item)
         if reply.suspend:
             await actor.suspend()
-        await actor.save_settings(item)
+        await actor.slot.save_settings(item)
         if reply.submit is not None:
             actor.enqueue_group(Group([item], time.monotonic(), reply.submit))
 

@@ -16,9 +16,9 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
 from hermes.gateway import texts
 from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.content.media import MediaCache
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
-from hermes.gateway.media import MediaCache
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Outbox
 from hermes.gateway.owner import Owner
@@ -195,7 +195,8 @@ class Gateway:
             self.status.sessions = {"live": self.conversations.live_count}
             write_status(self.home, self.status)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), STATE_SECONDS)
+                async with asyncio.timeout(STATE_SECONDS):
+                    await self._changed.wait()
             await asyncio.sleep(0.2)  # several changes at once are one
 
     async def _adopt_replies(self) -> None:
@@ -216,13 +217,7 @@ class Gateway:
     def _publish_menus(self) -> None:
         commands = tuple((c.name, c.help) for c in list_visible_commands("user"))
         for found in self.hub.platforms.values():
-            self._runtime.spawn_task(self._publish_menu(found, commands), "menu")
-
-    async def _publish_menu(
-        self, found: OpenPlatform, commands: tuple[tuple[str, str], ...]
-    ) -> None:
-        with suppress(SendFailure):
-            await found.platform.publish_commands(commands)
+            self._runtime.spawn_task(_publish_menu(found, commands), "menu")
 
     def describe_platforms(self) -> str:
         rows = [f"{name}: {status.state}" for name, status in self.status.platforms.items()]
@@ -299,3 +294,8 @@ class Gateway:
         redact = prompt.session.agent.redactor.redact
         if address.platform in self.hub.platforms:
             await self.hub.say(address, redact(f"> {prompt.text[:200]}\n\n{text}"))
+
+
+async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:
+    with suppress(SendFailure):
+        await found.platform.publish_commands(commands)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -11,9 +12,9 @@ from hermes.core.events import Recorded, TextDelta, ToolDone, ToolStarted, TurnE
 from hermes.core.message import Message
 from hermes.core.store import Conversation, MailboxChange, SessionState
 from hermes.gateway import texts
-from hermes.gateway.media import extract_files
+from hermes.gateway.content.media import extract_files
+from hermes.gateway.content.render import describe_call, hold_back_secrets
 from hermes.gateway.outbox import Content, Outbox, Reply
-from hermes.gateway.render import describe_call, hold_back_secrets
 
 deliveries = logging.getLogger("hermes.gateway.deliveries")
 """Answers that go to the log."""
@@ -38,7 +39,6 @@ class ReplyStyle(Struct, frozen=True):
     redact: Callable[[str], str]
     folders: tuple[Path, ...]
     """Files may be sent from here."""
-    streams: bool
     shows_tools: bool
 
 
@@ -198,7 +198,6 @@ class TurnReply:
         return hold_back_secrets(self._text, self._style.redact)
 
     async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()

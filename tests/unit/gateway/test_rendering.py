@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.core.redaction.redactor import Redactor
-from hermes.gateway.markup import render_html
-from hermes.gateway.media import clean_name, extract_files
+from hermes.gateway.content.markup import render_html
+from hermes.gateway.content.media import clean_name, extract_files
+from hermes.gateway.content.render import count_units, describe_call, hold_back_secrets, split_text
 from hermes.gateway.platforms.telegram import read_message
-from hermes.gateway.render import count_units, describe_call, hold_back_secrets, split_text
 from tests.kit.telegram import BOT, read_html
 
 PLAIN = st.text(alphabet=st.sampled_from("ab c\n.é😀👍🏽e\u0301漢"), max_size=400)

@@ -27,7 +27,7 @@ from hermes.gateway.access import (
     name_sender,
 )
 from hermes.gateway.adapter import ChatType, Inbound
-from hermes.gateway.pairing import CODE_LENGTH, PairingDesk, hash_code, make_code, matches_code
+from hermes.gateway.pairing_desk import CODE_LENGTH, PairingDesk, hash_code, make_code, matches_code
 from hermes.gateway.resets import describe_cause, find_cause, find_policy
 from hermes.store.sqlite import SqliteStore
 
