@@ -179,6 +179,76 @@ async def test_commands_answer_and_reach_no_model(tmp_path: Path) -> None:
         assert {"new", "stop", "help"} <= names and "restart" not in names
 
 
+async def test_queue_and_undo_work_as_in_the_terminal(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [say("one").hold(gate, n=0), say("two"), say("three")]
+    async with live_gateway(tmp_path, steps) as g:
+        await g.telegram.say("first")
+        await gate.reached()
+        await g.telegram.say("/queue second")
+        await g.telegram.until_shown("Queued for after the current turn.")
+        await g.telegram.say("/undo")
+        await g.telegram.until_shown(texts.TURN_RUNNING)
+        gate.open()
+        await g.telegram.until_shown("two")
+        await g.telegram.say("/undo")
+        await g.telegram.until(lambda: any("Undo this?" in t for t in g.telegram.texts()))
+        await g.telegram.say("/undo yes")
+        await g.telegram.until(lambda: any("Went back" in t for t in g.telegram.texts()))
+        await g.telegram.say("third")
+        await g.telegram.until_shown("three")
+        asked = [m.text for m in messages(g.provider.requests[-1]) if m.role == "user"]
+        assert asked == ["first", "third"]
+
+
+async def test_settings_survive_a_restart_and_idle_sessions_expire(tmp_path: Path) -> None:
+    reset = {"mode": "idle", "idle_minutes": 0.02}
+    async with live_gateway(tmp_path, [say("one"), say("two")], gateway={"reset": reset}) as g:
+        await g.telegram.say("first")
+        await g.telegram.until_shown("one")
+        await g.telegram.say("/busy steer")
+        await g.telegram.until(lambda: any("(steer)" in t for t in g.telegram.texts()))
+        await g.stop()
+        await g.start()
+        await g.telegram.say("/busy")
+        await g.telegram.until(lambda: sum("(steer)" in t for t in g.telegram.texts()) == 2)
+        begin = time.monotonic()
+        await g.telegram.until(lambda: time.monotonic() - begin > 1.3 or not g.telegram.polls)
+        await g.telegram.say("later")
+        await g.telegram.until_shown("two")
+        assert any(
+            t.startswith("◐ New session (no message for 0.02 min)") for t in g.telegram.texts()
+        )
+        assert texts.REASON_IDLE in prompts(g)[-1]
+
+
+async def test_g19_other_peoples_sessions_are_not_found(tmp_path: Path) -> None:
+    platform = {"allowed_users": [OWNER, STRANGER]}
+    async with live_gateway(tmp_path, [say("mine")], platform=platform) as g:
+        await g.telegram.say("secret plans")
+        await g.telegram.until_shown("mine")
+        (row,) = (await run_hermes(["sessions", "list", "--json"], g.home)).json
+        await g.telegram.say(f"/resume {row['id']}", user=STRANGER)
+        await g.telegram.until_shown(f"There is no session {row['id']}. See /sessions.")
+
+
+async def test_always_from_somebody_else_is_for_the_session_only(tmp_path: Path) -> None:
+    platform = {"allowed_users": [OWNER, STRANGER], "admins": [OWNER]}
+    steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Pushed.")]
+    async with live_gateway(tmp_path, steps, platform=platform) as g:
+        before = (g.home.path / "config.yaml").read_text()
+        await g.telegram.say("push", user=STRANGER)
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        asked = next(s for s in g.telegram.sent if s.buttons)
+        if any(b["text"] == "Always" for b in asked.buttons):
+            await g.telegram.press(asked, "Always", user=STRANGER)
+        else:
+            await g.telegram.press(asked, "Allow once", user=STRANGER)
+        await g.telegram.until_shown("Pushed.")
+        assert (g.home.path / "config.yaml").read_text() == before
+        assert "always" not in asked.text.splitlines()[-1]
+
+
 async def test_an_approval_is_asked_with_buttons(tmp_path: Path) -> None:
     command = "git push origin main"
     steps = [call(("c1", "terminal", {"command": command})), say("Fine.")]

@@ -76,6 +76,8 @@ class ConversationActor:
         self._hub = hub
         self._groups: deque[Group] = deque()
         self._worker: asyncio.Task[None] | None = None
+        self._current: Group | None = None
+        """What is being answered."""
         self._reply: TurnReply | None = None
         """Of the running turn."""
         self._requester = ("", "")
@@ -171,6 +173,11 @@ class ConversationActor:
         """The id and the name of the person whose message is being answered."""
         return self._requester
 
+    def holds(self, item: Item) -> bool:
+        """Whether the item is being answered, or waits for it."""
+        groups = (*self._groups, self._current)
+        return any(group is not None and item in group.items for group in groups)
+
     def replace_message(self, id: str, message: Inbound) -> None:
         """An edited message that still waits is answered as it is now."""
         for group in self._groups:
@@ -186,11 +193,12 @@ class ConversationActor:
                 await self._wait_until_complete(self._groups[0])
                 async with self._hub.slots:
                     if self._groups and not self._hub.is_draining:
-                        group = self._groups.popleft()
+                        self._current = group = self._groups.popleft()
                         self._said_many = self._said_many and bool(self._groups)
                         await self._answer_group(group)
+                        self._current = None
         finally:
-            self._worker = None
+            self._worker = self._current = None
             self.last_used = time.monotonic()
 
     async def _wait_until_complete(self, group: Group) -> None:
@@ -203,7 +211,7 @@ class ConversationActor:
     async def _answer_group(self, group: Group) -> None:
         item = group.items[-1]
         try:
-            session, note = await self.slot.open_session(item, continues=group.continues)
+            session, note = await self.slot.open_session(item, renews=not group.continues)
             prompt = (
                 None if group.continues else await build_prompt(self._hub, session, group, note)
             )
@@ -239,6 +247,7 @@ class ConversationActor:
                 await self._handle_event(session, item, event)
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
                     await self._close_turn(reply, event.result)
+                    await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
                     break
             else:  # stopped before it began
                 await self._hub.mailbox.set_state(group.numbers, "done")

@@ -90,7 +90,7 @@ class Hub(Struct):
         if not address.platform:
             deliveries.info("%s", text)
             return
-        content = Content(text, address.thread, in_group=address.in_group)
+        content = Content(text, address.thread, in_group=address.in_group, plain=True)
         await self.outbox.post(address.platform, address.chat, content)
 
     def parse_address(self, deliver: str) -> ReplyAddress:

@@ -8,6 +8,7 @@ from hermes.app.session import Session
 from hermes.core.events import Answer, Approval, Question
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button
+from hermes.gateway.content.render import fence_code
 from hermes.gateway.outbox import Content, Outbox, Reply
 from hermes.gateway.turn_reply import ReplyAddress
 
@@ -55,11 +56,11 @@ class OpenQuestions:
             command = question.command or f"{question.call.name} {question.call.args}"
             text = texts.APPROVAL.format(
                 reason=redact(question.summary),
-                command=f"```\n{redact(command)}\n```",
+                command=fence_code(redact(command)),
                 span=texts.format_span(minutes),
             )
             if question.diff:
-                text += f"\n```diff\n{redact(question.diff)}\n```"
+                text += "\n" + fence_code(redact(question.diff), "diff")
             labels = [texts.APPROVAL_LABELS[choice] for choice in question.choices]
         else:
             numbered = [f"{i}. {choice}" for i, choice in enumerate(question.choices, 1)]
@@ -76,13 +77,15 @@ class OpenQuestions:
         asked = self._asked.get(token)
         return (asked, int(index)) if asked is not None and index.isdecimal() else None
 
-    async def answer(self, asked: Asked, index: int, name: str) -> bool:
+    async def answer(self, asked: Asked, index: int, name: str, *, is_admin: bool) -> bool:
         """Choose an answer for a person of that name; False when it is too late."""
         question, interactions = asked.question, asked.session.interactions
         if index >= len(question.choices):
             return False
         if isinstance(question, Approval):
             choice: Answer = question.choices[index]
+            if choice == "always" and not is_admin:
+                choice = "session"  # a rule for everybody is the owner's
             if not interactions.answer_approval(question.id, choice):
                 return False
             await self._close(asked, describe_answer(choice, name))

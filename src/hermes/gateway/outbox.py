@@ -41,6 +41,8 @@ class Content(Struct, frozen=True, omit_defaults=True):
     files: tuple[str, ...] = ()
     buttons: tuple[Button, ...] = ()
     in_group: bool = False
+    plain: bool = False
+    """The text is no Markdown."""
 
 
 class Progress(Struct):
@@ -298,18 +300,19 @@ class Outbox:
         buttons: tuple[Button, ...] = (),
     ) -> None:
         progress, capabilities = reply.progress, platform.capabilities
+        is_plain = progress.plain or reply.content.plain
         shown = text + "".join(f"\0{button.data}" for button in buttons)
         if index < len(progress.ids):
             if progress.shown[index] != shown:
                 await _wait_for_pace(reply, capabilities)
-                part = make_part(text, capabilities, plain=progress.plain, buttons=buttons)
+                part = make_part(text, capabilities, plain=is_plain, buttons=buttons)
                 target = _make_target(reply, index)
                 await platform.edit_part(target, progress.ids[index], part)
                 progress.shown[index] = shown
                 reply.last_write = time.monotonic()
             return
         marked = f"{texts.REPEATED}\n{text}" if progress.uncertain else text
-        part = make_part(marked, capabilities, plain=progress.plain, buttons=buttons)
+        part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
         await self._begin_send(reply)
         id = await platform.send_part(_make_target(reply, index), part)
         await self._end_send(reply, id, shown)

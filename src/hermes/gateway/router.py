@@ -212,7 +212,8 @@ class Router:
             text = str(error)
         if text:
             await self._hub.say(item.address, text)
-        await self._hub.mailbox.set_state([item.n], "done")
+        if not actor.holds(item):
+            await self._hub.mailbox.set_state([item.n], "done")
 
     async def _execute(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool = False
@@ -230,7 +231,9 @@ class Router:
                 return texts.HOME_CHAT_SET
             case "help" if not args:
                 return self._list_commands(item.role)
-        session, _ = await actor.slot.open_session(item, needs_model=command.needs_model)
+        session, _ = await actor.slot.open_session(
+            item, renews=False, needs_model=command.needs_model
+        )
         context = CommandContext(
             self._hub.runtime,
             session,
@@ -238,6 +241,8 @@ class Router:
             is_admin=item.role == "admin",
             is_confirmed=confirmed,
         )
+        if command.name == "approve" and item.role != "admin":
+            args = args.replace("always", "session")  # a rule for everybody is the owner's
         reply = await run_command(context, name, args)
         await self._follow_reply(item, actor, command, reply)
         if reply.confirm:
@@ -288,7 +293,9 @@ class Router:
         if not may_answer(role, press.user, asked.requester):
             return texts.NOT_YOURS.format(name=asked.requester_name or "the requester")
         name = name_sender(press.user_name) or press.user
-        return "" if await self._hub.questions.answer(asked, index, name) else GONE
+        is_admin = role == "admin"
+        answered = await self._hub.questions.answer(asked, index, name, is_admin=is_admin)
+        return "" if answered else GONE
 
 
 def list_visible_commands(role: Role) -> list[Command]:

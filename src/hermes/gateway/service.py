@@ -20,7 +20,7 @@ from hermes.gateway.content.media import MediaCache
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Outbox
+from hermes.gateway.outbox import Content, Outbox
 from hermes.gateway.owner import Owner
 from hermes.gateway.recovery import Recovery
 from hermes.gateway.router import GatewayActions, Router, list_visible_commands
@@ -293,7 +293,9 @@ class Gateway:
         text = result.text if result.text.strip() else texts.FAILED_TURN.format(error=result.error)
         redact = prompt.session.agent.redactor.redact
         if address.platform in self.hub.platforms:
-            await self.hub.say(address, redact(f"> {prompt.text[:200]}\n\n{text}"))
+            whole = redact(f"> {prompt.text[:200]}\n\n{text}")
+            content = Content(whole, address.thread, in_group=address.in_group)
+            await self.hub.outbox.post(address.platform, address.chat, content)
 
 
 async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:

@@ -25,15 +25,18 @@ class SessionSlot:
         self._hub = hub
 
     async def open_session(
-        self, item: Item, *, continues: bool = False, needs_model: bool = True
+        self, item: Item, *, renews: bool = True, needs_model: bool = True
     ) -> tuple[Session, str]:
-        """The session that answers now, and a note for the agent if it is a fresh one."""
+        """The session that answers now, and a note for the agent if it is a fresh one. Without
+        `renews` it is the one there was, also when the next message starts afresh."""
         hub = self._hub
         row = await hub.mailbox.get_conversation(self.key)
         message = item.message
         policy = resets.find_policy(hub.settings.reset, item.platform, message.chat_type)
-        cause: resets.ResetCause | None = "suspended" if row.suspended else None
-        if cause is None and not continues and row.session:
+        cause: resets.ResetCause | None = None
+        if renews and row.suspended:
+            cause = "suspended"
+        elif renews and row.session:
             cause = resets.find_cause(policy, row.used, time.time())
         if cause is not None and cause != "suspended" and self.has_background_work():
             cause = None

@@ -106,6 +106,7 @@ class SqliteMailbox:
 
         def delete_old(db: Connection) -> None:
             db.execute("DELETE FROM inbox WHERE state = 'done' AND received < ?", (time,))
+            db.execute("DELETE FROM chats WHERE NOT dead AND until < ?", (time,))
             sql = "DELETE FROM outbox WHERE state IN ('delivered', 'failed') AND created < ?"
             db.execute(sql, (time,))
 

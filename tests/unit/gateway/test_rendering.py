@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from hermes.core.redaction.redactor import Redactor
 from hermes.gateway.content.markup import render_html
 from hermes.gateway.content.media import clean_name, extract_files
-from hermes.gateway.content.render import count_units, describe_call, hold_back_secrets, split_text
+from hermes.gateway.content.render import (
+    count_units,
+    describe_call,
+    fence_code,
+    hold_back_secrets,
+    split_text,
+)
 from hermes.gateway.platforms.telegram import read_message
 from tests.kit.telegram import BOT, read_html
 
@@ -97,6 +103,11 @@ def test_no_version_of_a_growing_text_shows_a_secret(pieces: list[str]) -> None:
         text += piece
         assert SECRET not in hold_back_secrets(text, redact)
     assert SECRET[:9] not in hold_back_secrets(f"it is {SECRET[:9]}", redact)
+
+
+def test_nothing_in_a_command_ends_its_code_block() -> None:
+    shown = read_html(render_html(f"Approve:\n{fence_code('a ``` [b](https://e.x)')}\nend"))
+    assert "a ``` [b](https://e.x)" in shown
 
 
 def test_a_tool_line_is_short_and_redacted() -> None:

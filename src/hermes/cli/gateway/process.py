@@ -47,6 +47,7 @@ async def run_gateway(profile: str) -> int:
     log_info_events(deliveries.name)
     for warning in setup.warnings:
         print_stderr(warning)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a restart before it has started
     lock = acquire_lock(setup.home)
     if lock is None:
         print_stderr(f"already running (pid {find_pid(setup.home) or 'unknown'})")

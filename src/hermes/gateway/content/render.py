@@ -92,6 +92,13 @@ def _find_open_fence(text: str) -> tuple[str, str, int] | None:
     return opened
 
 
+def fence_code(code: str, language: str = "") -> str:
+    """A code block that nothing inside the code can end."""
+    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return f"{mark}{language}\n{code}\n{mark}"
+
+
 def hold_back_secrets(text: str, redact: Callable[[str], str]) -> str:
     """What may be shown of a text that is still being written: without the word at its end, which
     may be the beginning of a secret, and with secrets redacted."""
