@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from hermes.gateway import texts
 from tests.gateway.gateways import LiveGateway, gateway, live_gateway
@@ -161,6 +162,23 @@ async def test_stop_suspends_and_the_next_message_starts_fresh(tmp_path: Path) -
         assert len(messages(g.provider.requests[-1])) == 1
 
 
+async def test_stop_while_the_agent_is_starting(tmp_path: Path) -> None:
+    gate, other = Gate(), 3003
+    steps = [say("slow").hold(gate, n=0), say("fresh")]
+    platform = {"allowed_users": [OWNER, other]}
+    async with live_gateway(tmp_path, steps, platform=platform, gateway={"max_active": 1}) as g:
+        await g.telegram.say("occupy", user=other)
+        await gate.reached()
+        await g.telegram.say("waiting")
+        await g.telegram.say("/stop")
+        await g.telegram.until_shown(texts.STOPPED_STARTING)
+        gate.open()
+        await g.telegram.until_shown("slow")
+        await g.telegram.say("again")
+        await g.telegram.until_shown("fresh")
+        assert prompts(g) == ["occupy", "again"]
+
+
 async def test_commands_answer_and_reach_no_model(tmp_path: Path) -> None:
     async with live_gateway(tmp_path) as g:
         await g.telegram.say("/statsu")
@@ -202,7 +220,7 @@ async def test_queue_and_undo_work_as_in_the_terminal(tmp_path: Path) -> None:
 
 
 async def test_settings_survive_a_restart_and_idle_sessions_expire(tmp_path: Path) -> None:
-    reset = {"mode": "idle", "idle_minutes": 0.02}
+    reset = {"mode": "idle", "idle_minutes": 30}
     async with live_gateway(tmp_path, [say("one"), say("two")], gateway={"reset": reset}) as g:
         await g.telegram.say("first")
         await g.telegram.until_shown("one")
@@ -212,12 +230,13 @@ async def test_settings_survive_a_restart_and_idle_sessions_expire(tmp_path: Pat
         await g.start()
         await g.telegram.say("/busy")
         await g.telegram.until(lambda: sum("(steer)" in t for t in g.telegram.texts()) == 2)
-        begin = time.monotonic()
-        await g.telegram.until(lambda: time.monotonic() - begin > 1.3 or not g.telegram.polls)
+        mailbox, key = g.service.hub.mailbox, f"agent:main:telegram:dm:{OWNER}"
+        row = await mailbox.get_conversation(key)
+        await mailbox.put_conversation(structs.replace(row, used=row.used - 1800))
         await g.telegram.say("later")
         await g.telegram.until_shown("two")
         assert any(
-            t.startswith("◐ New session (no message for 0.02 min)") for t in g.telegram.texts()
+            t.startswith("◐ New session (no message for 30 min)") for t in g.telegram.texts()
         )
         assert texts.REASON_IDLE in prompts(g)[-1]
 

@@ -93,6 +93,11 @@ class ConversationActor:
         return self._worker is not None
 
     @property
+    def is_starting(self) -> bool:
+        """Whether messages wait, and no turn has begun."""
+        return self._worker is not None and self._reply is None
+
+    @property
     def has_turn(self) -> bool:
         return self._reply is not None
 
@@ -198,7 +203,8 @@ class ConversationActor:
                         await self._answer_group(group)
                         self._current = None
         finally:
-            self._worker = self._current = None
+            if self._worker is asyncio.current_task():  # otherwise it was abandoned
+                self._worker = self._current = None
             self.last_used = time.monotonic()
 
     async def _wait_until_complete(self, group: Group) -> None:
@@ -218,9 +224,15 @@ class ConversationActor:
             await self._run_turn(session, group, prompt)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
-            with suppress(StoreError):
-                await self._hub.mailbox.set_state(group.numbers, "done")
-                await self._hub.say(item.address, texts.FAILED_TURN.format(error=error))
+            await self._give_up(group, texts.FAILED_TURN.format(error=error))
+        except Exception:
+            log.exception("a message on %s was not answered", item.platform)
+            await self._give_up(group, texts.INTERNAL_ERROR)
+
+    async def _give_up(self, group: Group, text: str) -> None:
+        with suppress(StoreError):
+            await self._hub.mailbox.set_state(group.numbers, "done")
+            await self._hub.say(group.items[-1].address, text)
 
     async def _run_turn(self, session: Session, group: Group, prompt: Message | None) -> None:
         item = group.items[-1]
@@ -252,7 +264,8 @@ class ConversationActor:
             else:  # stopped before it began
                 await self._hub.mailbox.set_state(group.numbers, "done")
         finally:
-            self._reply = None
+            if self._reply is reply:
+                self._reply = None
             reply.end()
             events.close()
             for task in side_tasks:
@@ -311,18 +324,20 @@ class ConversationActor:
         row = await self._hub.mailbox.get_conversation(self.key)
         await self._hub.mailbox.put_conversation(structs.replace(row, suspended=True))
         worker = self._worker
-        if worker is not None:
+        if worker is not None and self.has_turn:
             await asyncio.wait({worker}, timeout=STOP_SECONDS)
         if worker is not None and not worker.done():
             await self._abandon_turn(worker)
 
     async def _abandon_turn(self, worker: asyncio.Task[None]) -> None:
         """Let go of a turn that hangs; its session is never used again."""
-        reply, session = self._reply, self.session
+        reply, session, group = self._reply, self.session, self._current
         if session is not None:
             session.transcript.on_record = None
-        self.slot.session = self._reply = self._worker = None
+        self.slot.session = self._reply = self._worker = self._current = None
         worker.cancel()
+        if group is not None:
+            await self._hub.mailbox.set_state(group.numbers, "done")
         if reply is not None:
             await self._hub.mailbox.apply(reply.compose_failure(""))
             reply.schedule_complete()

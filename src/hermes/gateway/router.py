@@ -210,6 +210,9 @@ class Router:
             text = await self._execute(item, actor, name, args)
         except HermesError as error:
             text = str(error)
+        except Exception:
+            log.exception("/%s failed", name)
+            text = texts.INTERNAL_ERROR
         if text:
             await self._hub.say(item.address, text)
         if not actor.holds(item):
@@ -224,6 +227,9 @@ class Router:
             case "restart":
                 await self._actions.restart(item)
                 return ""
+            case "stop" if actor.is_starting:
+                await actor.suspend()
+                return texts.STOPPED_STARTING
             case "platforms":
                 return self._actions.describe_platforms()
             case "sethome":

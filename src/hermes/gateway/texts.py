@@ -13,6 +13,14 @@ INTERRUPTING = "⚡ Interrupting the current task for your message."
 MANY_WAITING = "⏳ Many messages are waiting; I'll read the newest together."
 TURN_RUNNING = "A turn is running; /stop it first."
 
+STOPPED_STARTING = (
+    "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+)
+INTERNAL_ERROR = (
+    "⚠️ Internal error. Everything recorded before it is kept; the log has the details. "
+    "Send the message again."
+)
+
 RESTARTING = "♻️ Restarting."
 BACK_AGAIN = "♻️ Back again."
 CUT_OFF = "⚠️ Interrupted by a restart. What was done is kept; write to me to continue."
