@@ -102,6 +102,7 @@ _LONGEST = (
     "unit/tools/test_file_boundary",
     "flow/test_backend_docker",
     "wire/test_other_fuzz",
+    "gateway/test_gateway_kills",
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
     "e2e/test_escapes",

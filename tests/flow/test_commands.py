@@ -30,8 +30,8 @@ from tests.kit.bodies import messages
 from tests.kit.rig import Rig, rig
 
 ASK = Options()
-NEVER_WAITS = """agents approve background commands deny help new profile queue restart status steer
-stop update version""".split()
+NEVER_WAITS = """agents approve background commands deny help new platforms profile queue restart
+sethome status steer stop update version whoami""".split()
 
 
 def ctx(r: Rig, session: Session | None = None, **more: Any) -> CommandContext:

@@ -1,6 +1,7 @@
 """The agent loop: sample, execute, steer, repeat."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from msgspec import structs
@@ -14,20 +15,28 @@ from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
 from hermes.core.lifecycle import run_shielded
-from hermes.core.message import Message, ToolCall, user_message
+from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
     "what was done, what is left and how to go on.]"
 )
+OUTCOME_UNKNOWN = (
+    "Hermes was restarted while this ran; its outcome is unknown. Check before repeating it."
+)
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
 """Codes of endings that count as partial even when there is no text."""
 
 
-async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
-    """Drive one user prompt to its end. Cancel the task to interrupt: it still returns."""
+async def run_turn(agent: Agent, turn: Turn, prompt: Message | None) -> TurnResult:
+    """Drive one user prompt to its end; None: the prompt that ends the history, whose turn was cut
+    off. Cancel the task to interrupt: it still returns."""
     try:
-        await turn.append(prompt, "running")
+        if prompt is not None:
+            await turn.append(prompt, "running")
+        else:
+            await turn.record_state("running")
+            await _close_lost_calls(turn)
         result = await _run_steps(agent, turn)
     except TurnStopped as stop:
         result = await _end_early(turn, stop)
@@ -37,10 +46,31 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
-        await run_shielded(turn.record_end("interrupted"))
+        await run_shielded(turn.record_state("interrupted"))
         result = _build_result(turn, "interrupted", "Interrupted.", "interrupted")
     turn.host.emit(TurnEnd(result))
     return result
+
+
+async def _close_lost_calls(turn: Turn) -> None:
+    """Record a result for each call that a dead process left without one. None of them runs again:
+    nobody knows how far it came."""
+    for call in find_open_calls(turn.history.messages):
+        result = ToolReturn(call.id, call.name, (Text(OUTCOME_UNKNOWN),), error=True)
+        await turn.append(Message("tool", (result,)))
+
+
+def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls of the last assistant message that have no result."""
+    closed: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "tool":
+            closed |= {part.call_id for part in message.parts if isinstance(part, ToolReturn)}
+        elif message.role == "assistant":
+            return [call for call in message.calls if call.id not in closed]
+        elif message.kind == "normal":
+            break
+    return []
 
 
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
@@ -109,11 +139,12 @@ async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     status: Literal["partial", "failed"] = "partial" if partial else "failed"
+    error = limit_length(stop.error)
     if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
-        await turn.append(stop.message, status)
+        await turn.append(stop.message, status, error)
     else:
-        await turn.record_end(status)
-    result = _build_result(turn, status, limit_length(stop.error), stop.code)
+        await turn.record_state(status, error)
+    result = _build_result(turn, status, error, stop.code)
     return structs.replace(result, error_detail=stop.detail)
 
 

@@ -139,8 +139,11 @@ class CallMeter(Protocol):
 class TurnHost(Protocol):
     """What a turn needs from the session or one-off question it runs for."""
 
-    async def record(self, message: Message | None, state: SessionState | None) -> None:
-        """Store a message and the state durably. The loop never runs ahead of the store."""
+    async def record(
+        self, message: Message | None, state: SessionState | None, error: str = ""
+    ) -> None:
+        """Store a message and the state durably. The loop never runs ahead of the store. `error`:
+        the sentence that a turn ends with."""
 
     def emit(self, event: TurnEvent) -> None:
         """Show an event. Never blocks, never fails."""
@@ -207,19 +210,21 @@ class Turn(Struct, kw_only=True):
     target: Target | None = None
     """The model that answered last."""
 
-    async def append(self, message: Message, state: SessionState | None = None) -> None:
+    async def append(
+        self, message: Message, state: SessionState | None = None, error: str = ""
+    ) -> None:
         """Store the message, then show it. A cancellation waits for the commit, so that store and
         history agree."""
-        _, interrupted = await run_shielded(self.host.record(message, state))
+        _, interrupted = await run_shielded(self.host.record(message, state, error))
         self.history.append(message)
         self.added.append(message)
         self.host.emit(Recorded(message))
         if interrupted is not None:
             raise interrupted
 
-    async def record_end(self, state: SessionState) -> None:
-        """Record that the turn ended without another message."""
-        await self.host.record(None, state)
+    async def record_state(self, state: SessionState, error: str = "") -> None:
+        """Record that the turn began again, or ended, without another message."""
+        await self.host.record(None, state, error)
 
     def lessons_for(self, target: Target) -> EndpointLessons:
         return self.learned.setdefault(target, EndpointLessons())

@@ -97,7 +97,9 @@ class SideHost:
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
 
-    async def record(self, message: Message | None, state: SessionState | None) -> None:
+    async def record(
+        self, message: Message | None, state: SessionState | None, error: str = ""
+    ) -> None:
         return None
 
     def emit(self, event: TurnEvent) -> None:

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import structs
 
+from hermes.config.schema import BusyMode
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 
 APPROVAL_SECONDS = 300.0
 """A request that nobody answers in this time is denied."""
-BusyMode: TypeAlias = Literal["interrupt", "steer", "queue"]
 T = TypeVar("T")
 Q = TypeVar("Q", Approval, Question)
 
@@ -61,6 +61,7 @@ class Interactions:
         """What happens to a message sent while a turn runs."""
         self.verbose = False
         """Whether the user wants to see tool output."""
+        self.approval_seconds = APPROVAL_SECONDS
         self.on_approval: Callable[[Approval], Awaitable[Answer]] | None = None
         self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
         """Code that answers instead of a person; the events are then for information only."""
@@ -86,7 +87,7 @@ class Interactions:
             self.emit(question)
             return await self.on_approval(question)
         try:
-            async with asyncio.timeout(APPROVAL_SECONDS):
+            async with asyncio.timeout(self.approval_seconds):
                 return await self._approvals.wait_for_answer(question, self.emit)
         except TimeoutError:
             return None

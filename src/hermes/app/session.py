@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
-from hermes.app.interactions import BusyMode, Interactions
+from hermes.app.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript
+from hermes.config.schema import BusyMode
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION
@@ -20,7 +21,8 @@ from hermes.core.tool import Workspace
 
 log = logging.getLogger(__name__)
 
-Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
+Pending: TypeAlias = tuple[Message | None, "asyncio.Future[TurnResult]"]
+"""A message to answer and its result; None: the last message of the history, again."""
 _INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
@@ -98,6 +100,14 @@ class Session:
             return asyncio.shield(self._turn)
         if busy == "interrupt":
             self.interrupt()
+        return self._enqueue(message)
+
+    def continue_turn(self) -> asyncio.Future[TurnResult]:
+        """Run the turn again that the end of a process cut off, from its last user message. Tools
+        whose outcome is unknown do not run again."""
+        return self._enqueue(None)
+
+    def _enqueue(self, message: Message | None) -> asyncio.Future[TurnResult]:
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, future))
         if self._worker is None:
@@ -186,10 +196,10 @@ class Session:
         finally:
             self._worker = None
 
-    async def _answer_message(self, message: Message) -> TurnResult:
+    async def _answer_message(self, message: Message | None) -> TurnResult:
         return await run_turn(self.agent, self.host.begin_turn(message), message)
 
-    async def _run_turn(self, message: Message) -> TurnResult:
+    async def _run_turn(self, message: Message | None) -> TurnResult:
         SESSION.set(self.id)
         self._interrupted = False
         self._unread_guidance.clear()

@@ -16,7 +16,7 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
-from hermes.app.session_records import save_checkpoint
+from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
@@ -114,10 +114,15 @@ class SessionHost:
         services.models = self
         transcript.on_first_answer = self._start_title
 
-    def begin_turn(self, message: Message) -> Turn:
-        """The turn that answers this message."""
+    def begin_turn(self, message: Message | None) -> Turn:
+        """The turn that answers this message; None: the last one, again."""
         self._turn_running, self._checkpoint_saved = True, False
-        words, index = take_first_words(message), len(self._transcript.history)
+        messages = self._transcript.history.messages
+        index = len(messages)
+        if message is None:
+            index = find_turn_starts(messages)[-1]
+            message = messages[index]
+        words = take_first_words(message)
         self._turn_start = (words, self.session_id, index)
         return self._new_turn()
 
@@ -153,8 +158,10 @@ class SessionHost:
     def session_id(self) -> str:
         return self._transcript.id
 
-    async def record(self, message: Message | None, state: SessionState | None) -> None:
-        await self._transcript.record(message, state)
+    async def record(
+        self, message: Message | None, state: SessionState | None, error: str = ""
+    ) -> None:
+        await self._transcript.record(message, state, error)
 
     def take_steer(self) -> str:
         text = "\n".join(self.pending_steer)

@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
@@ -13,12 +14,13 @@ from hermes.app.session_records import continue_in_child
 from hermes.core.errors import StoreError
 from hermes.core.history import History
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, SessionState, Store
+from hermes.core.store import MailboxChange, SessionMeta, SessionState, Store
 from hermes.core.taint import Source, Taint
 from hermes.core.untrusted_text import wrapper_mark
 
 log = logging.getLogger(__name__)
 
+RecordHook: TypeAlias = Callable[[Message | None, SessionState | None, str], MailboxChange | None]
 _OBJECT_KIND = "handoff"
 _MAX_STORED = 200
 _LONGEST_TITLE = 80
@@ -103,6 +105,8 @@ class Transcript:
         self.client_history: ClientHistory | None = None
         """The history as the client knows it, which is then never replaced in the store."""
         self.on_first_answer: Callable[[str, str], None] = lambda question, answer: None
+        self.on_record: RecordHook | None = None
+        """What changes in the mailbox together with a message or a state."""
         self.stored = history is not None
         self._store = store
         self._background = background
@@ -137,13 +141,16 @@ class Transcript:
         if await self._store.sessions.get_meta(self.id) is not None:
             await self._store.sessions.update_meta(self.id, **changes)
 
-    async def record(self, message: Message | None, state: SessionState | None) -> None:
+    async def record(
+        self, message: Message | None, state: SessionState | None, error: str = ""
+    ) -> None:
         """Store a message and the state of the turn; the first one creates the session."""
         if self._past is None:
             return
+        change = self.on_record(message, state, error) if self.on_record is not None else None
         if message is None:
             if self.stored and state is not None:
-                await self._store.sessions.set_state(self.id, state)
+                await self._store.sessions.set_state(self.id, state, mailbox=change)
             return
         create = None
         if not self.stored:
@@ -154,7 +161,9 @@ class Transcript:
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
         try:
-            await self._store.sessions.append(self.id, new, state=state, create=create, taint=news)
+            await self._store.sessions.append(
+                self.id, new, state=state, create=create, taint=news, mailbox=change
+            )
         except StoreError as error:
             if error.code != "exists" or self.client_history is None:
                 raise  # otherwise another turn of the same conversation was faster

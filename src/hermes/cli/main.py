@@ -16,6 +16,7 @@ GROUPS = {
         "chat": "start a conversation, or -q TEXT for a single answer",
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
+        "gateway": "run the agent in messengers",
         "cron": "run prompts and scripts on a schedule",
     },
     "set up": {
@@ -26,6 +27,7 @@ GROUPS = {
         "tools": "list tools, turn them on and off",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
+        "pairing": "let people into the messengers",
     },
     "inspect": {
         "status": "show what is running, recent errors and today's cost",
@@ -45,7 +47,7 @@ GROUPS = {
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 """Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
-_MODULE_NAMES = {"import": "import_"}
+_MODULE_NAMES = {"import": "import_", "pairing": "pairings"}
 
 _HELP = """\
 usage: hermes [-p NAME] [COMMAND ...]

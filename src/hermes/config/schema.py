@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from hermes.core.provider import Effort
 from hermes.core.wire_names import WireName
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Incremented when the meaning of a key changes, so that files cached by older code are re-read."""
 
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
@@ -239,6 +239,56 @@ class ToolsSection(ToolSelection, frozen=True):
     """Takes precedence over the selection for all platforms."""
 
 
+BusyMode: TypeAlias = Literal["interrupt", "steer", "queue"]
+
+
+class ResetRule(Section, frozen=True):
+    """When a conversation starts afresh; None: as the rule that this one overrides."""
+
+    mode: Literal["none", "idle", "daily", "both"] | None = None
+    idle_minutes: Annotated[float, Meta(gt=0)] | None = None
+    at_hour: Annotated[int, Meta(ge=0, le=23)] | None = None
+    notify: bool | None = None
+
+
+class ResetSection(Section, frozen=True):
+    mode: Literal["none", "idle", "daily", "both"] = "none"
+    idle_minutes: Annotated[float, Meta(gt=0)] = 1440
+    at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
+    notify: bool = True
+    notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
+    by_type: dict[str, ResetRule] = {}
+    """For dm, group or channel."""
+    by_platform: dict[str, ResetRule] = {}
+    """Takes precedence over `by_type`."""
+
+
+class GatewaySection(Section, frozen=True):
+    """The messengers."""
+
+    busy_input_mode: BusyMode = "queue"
+    """What happens to a message while the agent works."""
+    busy_ack: bool = True
+    group_sessions_per_user: bool = True
+    thread_sessions_per_user: bool = False
+    reset: ResetSection = ResetSection()
+    on_restart: Literal["tell", "resume", "suspend"] = "tell"
+    """What happens to a turn that a restart cut off after a tool had begun."""
+    drain_seconds: Seconds = 30
+    """How long running turns may take after a signal."""
+    approval_seconds: Annotated[float, Meta(gt=0)] = 300
+    stale_hours: Seconds = 24
+    """Older messages are not answered; 0: all are."""
+    max_active: Count = 8
+    max_queued: Count = 20
+    max_live_sessions: Count = 100
+    idle_evict_minutes: Annotated[float, Meta(gt=0)] = 10
+    max_media_bytes: Count = 20_000_000
+    media_days: Seconds = 7
+    streaming: bool = True
+    tool_progress: bool = True
+
+
 class BudgetSection(Section, frozen=True):
     """Caps; None: no cap. Tokens are those of the whole prompt and the answer. Users and jobs are
     counted separately, per day."""
@@ -282,6 +332,7 @@ class Config(Section, frozen=True):
     timezone: str = ""
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
+    gateway: GatewaySection = GatewaySection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

@@ -113,7 +113,30 @@ def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, An
         approvals["mode"] = "off"  # YAML reads a bare `off` as false
     replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
     _convert_old_fallbacks(parsed, data, notes)
+    _move_old_keys(parsed, data, notes)
     return data
+
+
+_OLD_GATEWAY_KEYS = {
+    ("session_reset",): "reset",
+    ("group_sessions_per_user",): "group_sessions_per_user",
+    ("streaming",): "streaming",
+    ("display", "busy_input_mode"): "busy_input_mode",
+}
+
+
+def _move_old_keys(parsed: ParsedYaml, data: dict[str, Any], notes: list[Problem]) -> None:
+    """Settings that were elsewhere belong to `gateway`; a new key takes precedence."""
+    for path, key in _OLD_GATEWAY_KEYS.items():
+        section = data.get(path[0]) if len(path) > 1 else data
+        gateway = data.setdefault("gateway", {}) if path[0] in data else None
+        if not isinstance(section, dict) or path[-1] not in section:
+            continue
+        if isinstance(gateway, dict):
+            gateway.setdefault(key, section.pop(path[-1]))
+            section.pop(path[-1], None)
+            text = f"{format_path(path)} is an old name; write gateway.{key}"
+            notes.append(Problem(_find_line(parsed, path), text))
 
 
 def _expand_model_list(provider: Any) -> None:

@@ -1,4 +1,4 @@
-"""The protocols of durable storage: sessions, search, maintenance."""
+"""The protocols and values of durable storage: sessions, search, mailbox, maintenance."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
@@ -52,6 +52,96 @@ class StoredMessage(Struct, frozen=True):
     message: Message
 
 
+InboxState: TypeAlias = Literal["waiting", "running", "done"]
+OutboxState: TypeAlias = Literal["pending", "attempting", "delivered", "failed"]
+
+
+class InboxEntry(Struct, frozen=True):
+    """A message of a person. It is `running` from the moment it is part of a transcript."""
+
+    platform: str
+    chat: str
+    id: str
+    """The platform's own id of the message, unique in its chat."""
+    key: str
+    """The conversation it belongs to."""
+    body: bytes
+    n: int = 0
+    state: InboxState = "waiting"
+    received: float = 0.0
+    session: str = ""
+    """The session that answers it; empty while it waits."""
+
+
+class OutboxEntry(Struct, frozen=True):
+    """A reply. The replies to a chat are delivered in the order of `n`."""
+
+    n: int
+    platform: str
+    chat: str
+    body: bytes
+    state: OutboxState = "pending"
+    draft: bool = False
+    """The turn that writes it still runs: it is shown as it grows, and delivered at its end."""
+    inbox: int = 0
+    """The message it answers; 0: none."""
+    created: float = 0.0
+    due: float = 0.0
+    """Not to be tried before."""
+    tries: int = 0
+    error: str = ""
+    progress: bytes = b""
+    """What has reached the chat so far, as the sender records it."""
+
+
+class Conversation(Struct, frozen=True):
+    """What is kept for a conversation: its key stays, its session changes."""
+
+    key: str
+    session: str = ""
+    suspended: bool = False
+    """The next message starts a fresh session."""
+    strikes: int = 0
+    """Restarts in a row that interrupted it."""
+    used: float = 0.0
+    """When its last message came."""
+    settings: bytes = b""
+
+
+class MailboxChange(Struct, frozen=True):
+    """Changes of the mailbox that become durable together with a message of a transcript."""
+
+    running: tuple[int, ...] = ()
+    done: tuple[int, ...] = ()
+    session: str = ""
+    """The session of the entries in `running`."""
+    replies: tuple[OutboxEntry, ...] = ()
+    """Added, or replaced where the number exists."""
+    conversation: Conversation | None = None
+    finished: str = ""
+    """The key of a conversation whose turn ended: restarts are counted anew."""
+
+
+class MailboxCounts(Struct, frozen=True):
+    waiting: int = 0
+    running: int = 0
+    pending: int = 0
+    attempting: int = 0
+    failed: int = 0
+
+
+class Pairing(Struct, frozen=True):
+    """A person who was let in, or who waits for it: then `code` is the hash of their code."""
+
+    platform: str
+    user: str
+    name: str
+    chat: str
+    created: float
+    approved: bool = False
+    code: str = ""
+
+
 class SessionStore(Protocol):
     """Sessions and their messages."""
 
@@ -65,9 +155,10 @@ class SessionStore(Protocol):
         state: SessionState | None = None,
         create: SessionMeta | None = None,
         taint: Taint | None = None,
+        mailbox: MailboxChange | None = None,
     ) -> None:
-        """Add messages, set the state and, with the first message, create the session: all in one
-        transaction. The bits of `taint` are added to those the session has.
+        """Add messages, set the state, change the mailbox and, with the first message, create the
+        session: all in one transaction. The bits of `taint` are added to those the session has.
 
         Refused while a turn of this session runs in another living process.
         """
@@ -78,7 +169,9 @@ class SessionStore(Protocol):
         """Continue the conversation in a child that begins with these messages: one transaction.
         The parent stays as it is, except that its `next` names the child."""
 
-    async def set_state(self, session_id: str, state: SessionState) -> None: ...
+    async def set_state(
+        self, session_id: str, state: SessionState, *, mailbox: MailboxChange | None = None
+    ) -> None: ...
 
     async def update_meta(
         self, session_id: str, *, title: str | None = None, model: str | None = None

@@ -195,6 +195,79 @@ def _create_schedule(db: Connection) -> None:
     """).fetchall()
 
 
+def _create_mailbox(db: Connection) -> None:
+    """Messengers: a message is stored before anything acts on it, a reply before it is sent.
+    `tag` only tells rows from those of other tables in a damaged file."""
+    db.execute("""
+    CREATE TABLE inbox (
+        n INTEGER PRIMARY KEY,
+        platform TEXT NOT NULL,
+        chat TEXT NOT NULL,
+        id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        state TEXT NOT NULL,
+        received REAL NOT NULL,
+        session TEXT NOT NULL DEFAULT '',
+        body BLOB NOT NULL,
+        UNIQUE (platform, chat, id)
+    );
+    CREATE INDEX inbox_open ON inbox (state) WHERE state <> 'done';
+    CREATE TABLE outbox (
+        n INTEGER PRIMARY KEY,
+        platform TEXT NOT NULL,
+        chat TEXT NOT NULL,
+        state TEXT NOT NULL,
+        draft INTEGER NOT NULL,
+        inbox INTEGER NOT NULL,
+        created REAL NOT NULL,
+        due REAL NOT NULL,
+        tries INTEGER NOT NULL,
+        error TEXT NOT NULL,
+        body BLOB NOT NULL,
+        progress BLOB NOT NULL
+    );
+    CREATE INDEX outbox_open ON outbox (state) WHERE state <> 'delivered';
+    CREATE TABLE conversations (
+        key TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
+        suspended INTEGER NOT NULL,
+        strikes INTEGER NOT NULL,
+        used REAL NOT NULL,
+        settings BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE chats (
+        platform TEXT NOT NULL,
+        chat TEXT NOT NULL,
+        dead INTEGER NOT NULL,
+        until REAL NOT NULL,
+        tag TEXT NOT NULL DEFAULT 'chat',
+        PRIMARY KEY (platform, chat)
+    ) WITHOUT ROWID;
+    """).fetchall()
+
+
+def _create_pairings(db: Connection) -> None:
+    """People let in by a code, those who wait, and wrong codes in a row."""
+    db.execute("""
+    CREATE TABLE pairings (
+        platform TEXT NOT NULL,
+        user TEXT NOT NULL,
+        name TEXT NOT NULL,
+        chat TEXT NOT NULL,
+        created REAL NOT NULL,
+        approved INTEGER NOT NULL,
+        code TEXT NOT NULL,
+        PRIMARY KEY (platform, user)
+    ) WITHOUT ROWID;
+    CREATE TABLE pairing_failures (
+        platform TEXT PRIMARY KEY,
+        failures INTEGER NOT NULL,
+        failed REAL NOT NULL,
+        tag TEXT NOT NULL DEFAULT 'failures'
+    ) WITHOUT ROWID;
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
@@ -203,6 +276,8 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_objects,
     _add_order,
     _create_schedule,
+    _create_mailbox,
+    _create_pairings,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -39,6 +39,15 @@ _TABLES = {
         "tittitnntttt",
         "job due state delivery late session began ended error text output owner",
     ),
+    "inbox": ("-tttttntb", "n platform chat id key state received session body"),
+    "outbox": (
+        "-tttiinnitbb",
+        "n platform chat state draft inbox created due tries error body progress",
+    ),
+    "conversations": ("ttiinb", "key session suspended strikes used settings"),
+    "chats": ("ttint", "platform chat dead until tag"),
+    "pairings": ("ttttnit", "platform user name chat created approved code"),
+    "pairing_failures": ("tint", "platform failures failed tag"),
 }
 """The stored columns of each table and their types: the number of the row, text, integer, number,
 number or null, bytes. No two tables or indexes have the same types."""

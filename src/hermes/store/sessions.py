@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, SessionState, StoredMessage
+from hermes.core.store import MailboxChange, SessionMeta, SessionState, StoredMessage
 from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
 from hermes.store.ledger import SqliteLedger
+from hermes.store.mailbox_rows import apply_change
 from hermes.store.process_locks import ProcessLock
 from hermes.store.search_index import IndexBacklog, IndexDamaged
 
@@ -57,11 +58,14 @@ class SqliteSessions:
         state: SessionState | None = None,
         create: SessionMeta | None = None,
         taint: Taint | None = None,
+        mailbox: MailboxChange | None = None,
     ) -> None:
         batch = self._make_batch(session_id, messages, state, create, taint)
 
         def append_batch(db: Connection) -> None:
             _append_batch(db, self._process, batch)
+            if mailbox is not None:
+                apply_change(db, mailbox)
             self._backlog.count += len(batch.rows)
 
         await self._write_with_ledger(append_batch)
@@ -77,10 +81,15 @@ class SqliteSessions:
 
         await self._database.writer.submit(append_to_child)
 
-    async def set_state(self, session_id: str, state: SessionState) -> None:
-        await self._write_with_ledger(
-            lambda db: _set_state(db, self._process, replace_invalid(session_id), state)
-        )
+    async def set_state(
+        self, session_id: str, state: SessionState, *, mailbox: MailboxChange | None = None
+    ) -> None:
+        def update_state(db: Connection) -> None:
+            _set_state(db, self._process, replace_invalid(session_id), state)
+            if mailbox is not None:
+                apply_change(db, mailbox)
+
+        await self._write_with_ledger(update_state)
 
     async def update_meta(
         self, session_id: str, *, title: str | None = None, model: str | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from hermes.store.database import Database
 from hermes.store.jobs import SqliteJobs
 from hermes.store.ledger import SqliteLedger
+from hermes.store.mailbox import SqliteMailbox, SqlitePairings
 from hermes.store.maintenance import SqliteMaintenance
 from hermes.store.objects import SqliteObjects
 from hermes.store.search import SqliteSearch
@@ -35,6 +36,8 @@ class SqliteStore:
         )
         self.ledger = SqliteLedger(database)
         self.objects = SqliteObjects(database, clock)
+        self.mailbox = SqliteMailbox(database, clock)
+        self.pairings = SqlitePairings(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
         self.jobs = SqliteJobs(database)
         self.search = SqliteSearch(database)

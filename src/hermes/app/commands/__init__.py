@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 ONE_SHOT = "oneshot"
 """The surface that runs one command or answers one prompt, then exits."""
-Surfaces: TypeAlias = Literal["all", "live"]
-"""`live`: only in an ongoing conversation, for settings that last no longer than it does."""
+Surfaces: TypeAlias = Literal["all", "live", "messenger"]
+"""`live`: only in an ongoing conversation, for settings that last no longer than it does.
+`messenger`: only in the gateway, which runs it itself."""
 _NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
 ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})

@@ -1,7 +1,7 @@
 """/busy: what happens to messages sent while the agent works."""
 
 from hermes.app.commands import CommandContext, Reply, command
-from hermes.app.interactions import BusyMode
+from hermes.config.schema import BusyMode
 from hermes.core.errors import ConfigError
 
 _MEANING: dict[BusyMode, str] = {

@@ -25,7 +25,8 @@ async def show_help(ctx: CommandContext, args: str) -> Reply:
     commands = [
         c
         for c in load_commands()
-        if (ctx.is_admin or not c.admin_only) and (c.surfaces == "all" or ctx.surface != ONE_SHOT)
+        if (ctx.is_admin or not c.admin_only)
+        and (c.surfaces == "all" or (c.surfaces == "live" and ctx.surface != ONE_SHOT))
     ]
     width = max(len(c.name) for c in commands)
     return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in commands))

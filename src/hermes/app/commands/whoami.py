@@ -3,7 +3,7 @@
 from hermes.app.commands import CommandContext, Reply, command
 
 
-@command("whoami", "who you are logged in as", needs_model=False)
+@command("whoami", "who you are logged in as", never_waits=True, needs_model=False)
 async def show_identity(ctx: CommandContext, args: str) -> Reply:
     meta, setup = ctx.session.transcript.meta, ctx.runtime.setup
     rows = [

@@ -1,0 +1,42 @@
+"""The API server inside the gateway's process."""
+
+import asyncio
+
+from hermes.app.runtime import Runtime
+from hermes.config import api_server
+from hermes.config.api_server import ApiServer
+from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
+from hermes.gateway.adapter import ConnectionFailure
+from hermes.gateway.service import HostedServer
+from hermes.gateway.supervisor import Supervisor
+
+NAME = "api_server"
+
+
+def read_api_server(setup: Setup) -> ApiServer | None:
+    """The settings of the API server; None when it is off."""
+    variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
+    settings, _ = api_server.read_settings(setup.config, variables)
+    return settings if settings.enabled else None
+
+
+def host_api_server(runtime: Runtime, settings: ApiServer) -> HostedServer:
+    async def serve(supervisor: Supervisor) -> None:
+        from hermes.server.app import Server
+        from hermes.server.http.listener import open_listener
+
+        try:
+            server = Server(runtime, settings)
+        except ConfigError as error:
+            raise ConnectionFailure("unconfigured", str(error), fatal=True) from None
+        try:
+            async with open_listener(settings) as listener, server.listen(listener):
+                supervisor.report_connected()
+                await asyncio.Event().wait()
+        except ConfigError as error:
+            is_taken = "cannot listen" in str(error)
+            code = "port_in_use" if is_taken else "unconfigured"
+            raise ConnectionFailure(code, str(error), fatal=not is_taken) from None  # type: ignore[arg-type]
+
+    return HostedServer(NAME, serve)

@@ -1,0 +1,211 @@
+"""What a messenger is to the gateway: its capabilities, its messages and its failures."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from hermes.config.platforms import PlatformSettings
+from hermes.config.secrets import Secrets
+
+ChatType: TypeAlias = Literal["dm", "group", "channel"]
+Dialect: TypeAlias = Literal["html", "plain"]
+ErrorCode: TypeAlias = Literal[
+    "unauthorized", "conflict", "unreachable", "unconfigured", "port_in_use", "error"
+]
+
+
+class Capabilities(Struct, frozen=True):
+    """What a platform can do; the renderer adapts to it."""
+
+    longest_part: int = 4096
+    """The most UTF-16 units of one message."""
+    dialect: Dialect = "plain"
+    edits: bool = False
+    """Whether messages can be changed: then answers appear as they are written."""
+    pace: float = 1.0
+    """Seconds between two edits of a message."""
+    group_pace: float = 3.0
+    typing_seconds: float = 0.0
+    """How often the typing indicator must be renewed; 0: there is none."""
+    buttons: bool = False
+    pairs: bool = True
+    """Whether strangers can be given pairing codes."""
+    commands: bool = True
+    """Whether messages may be commands."""
+    authenticates: bool = False
+    """Whether the platform itself lets only permitted senders through."""
+    attended: bool = True
+    """Whether a person reads the answers and can approve."""
+
+
+class Attachment(Struct, frozen=True):
+    ref: str
+    """How the platform finds it again."""
+    name: str = ""
+    type: str = ""
+    size: int = 0
+
+
+class Inbound(Struct, frozen=True):
+    """A message of a person, in the words of no platform."""
+
+    chat: str
+    chat_type: ChatType
+    user: str
+    id: str
+    text: str = ""
+    thread: str = ""
+    user_name: str = ""
+    is_bot: bool = False
+    addressed: bool = False
+    """In a group: whether it mentions the bot, replies to it or is a command for it."""
+    sent: float = 0.0
+    """Unix seconds; 0: now."""
+    quote: str = ""
+    """The message it replies to."""
+    attachments: tuple[Attachment, ...] = ()
+    album: str = ""
+    """Messages of one album have the same."""
+    edited: bool = False
+    session: str = ""
+    """The conversation inside the chat, where the platform names it."""
+    deliver: str = ""
+    """Where the answer goes instead of the chat it came from."""
+    deliver_only: bool = False
+    """The text itself is delivered, and no model is called."""
+    toolsets: tuple[str, ...] | None = None
+
+
+class ButtonPress(Struct, frozen=True):
+    """A press of a button under one of our messages."""
+
+    id: str
+    chat: str
+    chat_type: ChatType
+    user: str
+    user_name: str
+    data: str
+    is_bot: bool = False
+
+
+class Button(Struct, frozen=True):
+    label: str
+    data: str
+
+
+class Target(Struct, frozen=True):
+    """Where a message goes."""
+
+    chat: str
+    thread: str = ""
+    reply_to: str = ""
+
+
+class Part(Struct, frozen=True):
+    """One message as it is sent: Markdown, rendered for the dialect of the platform."""
+
+    text: str
+    markup: str = ""
+    """The same in the dialect; empty: plain text."""
+    buttons: tuple[Button, ...] = ()
+
+
+FailureKind: TypeAlias = Literal[
+    "certain",
+    "ambiguous",
+    "wait",
+    "gone",
+    "markup",
+    "too_long",
+    "target",
+    "moved",
+    "edit_lost",
+    "rejected",
+    "fatal",
+]
+"""`certain`: it did not arrive and may be tried again; `ambiguous`: it may have arrived;
+`gone`: the chat does not exist any more or blocks us; `edit_lost`: the message cannot be changed
+any more; `rejected`: it will never be accepted; `fatal`: the platform refuses everything."""
+
+
+class SendFailure(Exception):
+    """A call to a platform that failed. The text holds no secret."""
+
+    def __init__(self, kind: FailureKind, text: str, *, wait: float = 0.0, chat: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.wait = wait
+        """Seconds until the next try."""
+        self.chat = chat
+        """The new id of a chat that moved."""
+
+
+class ConnectionFailure(Exception):
+    """A platform that cannot receive. `fatal`: trying again is pointless."""
+
+    def __init__(
+        self, code: ErrorCode, text: str, *, fatal: bool = False, wait: float | None = None
+    ) -> None:
+        super().__init__(text)
+        self.code: ErrorCode = code
+        self.fatal = fatal
+        self.wait = wait
+
+
+class Receiver(Protocol):
+    """The gateway as a platform sees it. A message is stored when the call returns."""
+
+    def report_connected(self) -> None: ...
+
+    async def receive_message(self, message: Inbound) -> bool:
+        """Whether the message is new."""
+
+    async def receive_press(self, press: ButtonPress) -> str:
+        """What to show to the person who pressed; empty: nothing."""
+
+    async def move_chat(self, old: str, new: str) -> None: ...
+
+
+class Platform(Protocol):
+    """One connection to a messenger."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def run(self, receiver: Receiver) -> None:
+        """Receive until cancelled; raises ConnectionFailure."""
+
+    async def send_part(self, target: Target, part: Part) -> str:
+        """The id of the sent message; raises SendFailure."""
+
+    async def edit_part(self, target: Target, id: str, part: Part) -> None: ...
+
+    async def delete_part(self, target: Target, id: str) -> None: ...
+
+    async def send_file(self, target: Target, path: str, name: str) -> str: ...
+
+    async def show_typing(self, target: Target) -> None: ...
+
+    async def fetch_attachment(
+        self, attachment: Attachment, write: Callable[[bytes], None], limit: int
+    ) -> None:
+        """Hand over the content piece by piece; SendFailure when it is larger than `limit`."""
+
+    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+        """Show the commands (name, help) in the platform's own menu."""
+
+    async def close(self) -> None: ...
+
+
+class PlatformSpec(Struct, frozen=True):
+    """A row per platform: how it is configured and opened."""
+
+    name: str
+    variable: str
+    """The variable that holds its token."""
+    settings: type[PlatformSettings]
+    open: Callable[[Any, Secrets], Platform]
+    """Takes the settings and the secrets; ConfigError when they do not suffice."""
+    check: Callable[[Any, Secrets], Awaitable[str]] | None = None
+    """Tries the token with one real call and says who it belongs to."""

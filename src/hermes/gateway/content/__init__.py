@@ -1,0 +1,1 @@
+"""What messages are made of: text in parts, its markup, files."""

@@ -1,0 +1,123 @@
+"""Files that come with messages, and files that answers send along."""
+
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from hermes.config import paths
+from hermes.core.message import Media
+from hermes.gateway import texts
+from hermes.gateway.adapter import Attachment, Platform, SendFailure
+
+_MEDIA_LINE = re.compile(r"^MEDIA:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+_LARGEST_IMAGE = 5_000_000
+_LONGEST_NAME = 100
+
+
+def media_folder(home: Path) -> Path:
+    return paths.cache_folder(home) / "media"
+
+
+def clean_name(name: str) -> str:
+    """A file name as text for the agent: one line, no brackets; it never becomes a path."""
+    plain = "".join(c if c.isprintable() and c not in "[]" else "_" for c in name)
+    return plain[:_LONGEST_NAME] or "unnamed"
+
+
+class MediaCache:
+    """Stores attachments under random names, readable by the owner only."""
+
+    def __init__(self, home: Path, max_bytes: int, days: float) -> None:
+        self.folder = media_folder(home)
+        self._max_bytes = max_bytes
+        self._days = days
+
+    async def fetch(self, platform: Platform, attachment: Attachment) -> tuple[str, Media | None]:
+        """The line that tells the agent about the attachment, and the picture if it is one."""
+        name = clean_name(attachment.name)
+        paths.make_private_folder(self.folder)
+        path = self.folder / secrets.token_hex(16)
+        try:
+            size = await self._download(platform, attachment, path)
+        except (SendFailure, OSError) as error:
+            path.unlink(missing_ok=True)
+            return texts.ATTACHMENT_MISSING.format(name=name, why=str(error).rstrip(".")), None
+        kind = clean_name(attachment.type or "unknown type")
+        line = texts.ATTACHMENT.format(path=path, type=kind, size=size, name=name)
+        return line, _read_image(path, size)
+
+    async def _download(self, platform: Platform, attachment: Attachment, path: Path) -> int:
+        if attachment.size > self._max_bytes:
+            raise self._too_large()
+        size = 0
+        with _create_private(path) as file:
+
+            def write_piece(piece: bytes) -> None:
+                nonlocal size
+                size += len(piece)
+                if size > self._max_bytes:
+                    raise self._too_large()
+                file.write(piece)
+
+            await platform.fetch_attachment(attachment, write_piece, self._max_bytes)
+        return size
+
+    def _too_large(self) -> SendFailure:
+        return SendFailure("rejected", f"it is larger than {self._max_bytes:,} bytes")
+
+    def remove_old_files(self) -> None:
+        limit = time.time() - self._days * 86400
+        if self.folder.is_dir():
+            for file in self.folder.iterdir():
+                if file.stat().st_mtime < limit:
+                    file.unlink(missing_ok=True)
+
+
+def _create_private(path: Path) -> BinaryIO:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(handle, "wb")
+
+
+def _read_image(path: Path, size: int) -> Media | None:
+    if size > _LARGEST_IMAGE:
+        return None
+    data = path.read_bytes()
+    for start, kind in _IMAGES.items():
+        if data.startswith(start) and (start != b"RIFF" or data[8:12] == b"WEBP"):
+            return Media(kind, data)
+    return None
+
+
+def extract_files(text: str, allowed: tuple[Path, ...]) -> tuple[str, tuple[str, ...]]:
+    """The text without its `MEDIA:PATH` lines, and the files to send. A path that leads outside
+    the allowed folders is named in the text instead."""
+    files: list[str] = []
+
+    def replace_line(found: re.Match[str]) -> str:
+        real = _resolve_path(found[1], allowed)
+        if real is None:
+            return texts.NOT_SENT.format(path=found[1])
+        files.append(str(real))
+        return ""
+
+    plain = _MEDIA_LINE.sub(replace_line, text)
+    return (re.sub(r"\n{3,}", "\n\n", plain).strip("\n") if files else plain), tuple(files)
+
+
+def _resolve_path(name: str, allowed: tuple[Path, ...]) -> Path | None:
+    try:
+        real = (allowed[0] / Path(name)).resolve(strict=True)
+        folders = [folder.resolve() for folder in allowed]
+    except (OSError, ValueError, RuntimeError):
+        return None
+    inside = any(real.is_relative_to(folder) for folder in folders)
+    return real if inside and real.is_file() else None

@@ -1,0 +1,436 @@
+"""Conversations as actors: each answers its messages one at a time, in order."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.app.session import Session
+from hermes.config.schema import GatewaySection
+from hermes.core.errors import HermesError, StoreError
+from hermes.core.events import Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
+from hermes.core.message import Media, Message, user_message
+from hermes.core.store import Conversation
+from hermes.gateway import texts
+from hermes.gateway.access import is_per_user, name_sender
+from hermes.gateway.adapter import Inbound, SendFailure, Target
+from hermes.gateway.content.render import count_units
+from hermes.gateway.hub import Hub, Item
+from hermes.gateway.outbox import Reply
+from hermes.gateway.session_slot import SessionSlot
+from hermes.gateway.turn_reply import ReplyStyle, TurnReply
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 1.5
+CUT_UNITS = 4000
+"""A text of this length was probably cut by the client."""
+ACK_SECONDS = 30.0
+STOP_SECONDS = 3.0
+LONGEST_QUOTE = 500
+
+
+class Group(Struct):
+    """Messages that are answered together."""
+
+    items: list[Item]
+    joined: float
+    """When the last one came."""
+    prompt: Message | None = None
+    """What to answer instead of their text."""
+    continues: bool = False
+    """The turn that answers them was cut off and runs again."""
+    draft: Reply | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(item.n for item in self.items if item.n)
+
+    def accepts(self, item: Item) -> bool:
+        """Whether a message belongs to this one: the same album, or the rest of a cut text."""
+        last = self.items[-1].message
+        if self.prompt is not None or self.continues or last.user != item.message.user:
+            return False
+        if last.album or item.message.album:
+            return last.album == item.message.album
+        is_cut = count_units(last.text) >= CUT_UNITS
+        return is_cut and time.monotonic() - self.joined < JOIN_SECONDS
+
+    @property
+    def may_grow(self) -> bool:
+        last = self.items[-1].message
+        return bool(last.album) or count_units(last.text) >= CUT_UNITS
+
+
+class ConversationActor:
+    """One conversation of one key. Its worker lives only while there is something to answer."""
+
+    def __init__(self, hub: Hub, key: str) -> None:
+        self.key = key
+        self.slot = SessionSlot(hub, key)
+        self.last_used = time.monotonic()
+        self._hub = hub
+        self._groups: deque[Group] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._current: Group | None = None
+        """What is being answered."""
+        self._reply: TurnReply | None = None
+        """Of the running turn."""
+        self._requester = ("", "")
+        self._last_ack = -ACK_SECONDS
+        self._said_many = False
+
+    @property
+    def session(self) -> Session | None:
+        return self.slot.session
+
+    @property
+    def is_busy(self) -> bool:
+        return self._worker is not None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether messages wait, and no turn has begun."""
+        return self._worker is not None and self._reply is None
+
+    @property
+    def has_turn(self) -> bool:
+        return self._reply is not None
+
+    # -- messages in -------------------------------------------------------------------------------
+
+    async def enqueue(self, item: Item) -> None:
+        """Answer a message, now or when its turn comes."""
+        self.last_used = time.monotonic()
+        if await self._answer_question(item):
+            return
+        if self._groups and self._groups[-1].accepts(item):
+            self._groups[-1].items.append(item)
+            self._groups[-1].joined = time.monotonic()
+            return
+        ack = ""
+        if self.is_busy:
+            ack = self._take_while_busy(item)
+            if ack == texts.STEERED:
+                await self._acknowledge(item, ack)
+                return
+        if len(self._groups) >= self._hub.settings.max_queued:
+            self._groups[-1].items.append(item)
+            ack = "" if self._said_many else texts.MANY_WAITING
+            if ack:
+                self._said_many = True
+                await self._hub.say(item.address, ack)
+            return
+        self.enqueue_group(Group([item], time.monotonic()))
+        if ack:
+            await self._acknowledge(item, ack)
+
+    def enqueue_group(self, group: Group) -> None:
+        self._groups.append(group)
+        if self._worker is None:
+            self._worker = self._hub.runtime.spawn_task(self._run_worker(), f"chat {self.key}")
+
+    def _take_while_busy(self, item: Item) -> str:
+        """Apply the busy mode; returns what to say about it."""
+        session, reply = self.session, self._reply
+        match self._busy_mode(item):
+            case "steer" if session is not None and reply is not None and session.is_steerable:
+                if not item.message.attachments:
+                    reply.steered.append(item.n)
+                    session.submit(user_message(write_text(self._hub.settings, item)), "steer")
+                    return texts.STEERED
+            case "interrupt" if session is not None:
+                session.interrupt()
+                return texts.INTERRUPTING
+        return texts.QUEUED
+
+    def _busy_mode(self, item: Item) -> str:
+        chosen = self.session.interactions.busy_mode if self.session is not None else None
+        settings = self._hub.platforms[item.platform].settings
+        return chosen or settings.busy_input_mode or self._hub.settings.busy_input_mode
+
+    async def _acknowledge(self, item: Item, text: str) -> None:
+        now = time.monotonic()
+        if self._hub.settings.busy_ack and now - self._last_ack >= ACK_SECONDS:
+            self._last_ack = now
+            await self._hub.say(item.address, text)
+
+    async def _answer_question(self, item: Item) -> bool:
+        """Whether the message answered a question of the agent."""
+        session = self.session
+        if session is None or not session.interactions.pending_questions:
+            return False
+        question = session.interactions.pending_questions[0]
+        text = item.message.text.strip()
+        if text.isdecimal() and 1 <= int(text) <= len(question.choices):
+            text = question.choices[int(text) - 1]
+        session.interactions.answer_question(question.id, text)
+        await self._hub.questions.close_answered(session)
+        await self._hub.mailbox.set_state([item.n], "done")
+        return True
+
+    @property
+    def requester(self) -> tuple[str, str]:
+        """The id and the name of the person whose message is being answered."""
+        return self._requester
+
+    def holds(self, item: Item) -> bool:
+        """Whether the item is being answered, or waits for it."""
+        groups = (*self._groups, self._current)
+        return any(group is not None and item in group.items for group in groups)
+
+    def replace_message(self, id: str, message: Inbound) -> None:
+        """An edited message that still waits is answered as it is now."""
+        for group in self._groups:
+            for index, item in enumerate(group.items):
+                if item.message.id == id:
+                    group.items[index] = structs.replace(item, message=message)
+
+    # -- the worker --------------------------------------------------------------------------------
+
+    async def _run_worker(self) -> None:
+        try:
+            while self._groups and not self._hub.is_draining:
+                await self._wait_until_complete(self._groups[0])
+                async with self._hub.slots:
+                    if self._groups and not self._hub.is_draining:
+                        self._current = group = self._groups.popleft()
+                        self._said_many = self._said_many and bool(self._groups)
+                        await self._answer_group(group)
+                        self._current = None
+        finally:
+            if self._worker is asyncio.current_task():  # otherwise it was abandoned
+                self._worker = self._current = None
+            self.last_used = time.monotonic()
+
+    async def _wait_until_complete(self, group: Group) -> None:
+        """Until the rest of an album or of a cut text must have come."""
+        wait = JOIN_SECONDS if group.may_grow else 0.0
+        while wait > 0:
+            await asyncio.sleep(wait)
+            wait = group.joined + JOIN_SECONDS - time.monotonic()
+
+    async def _answer_group(self, group: Group) -> None:
+        item = group.items[-1]
+        try:
+            session, note = await self.slot.open_session(item, renews=not group.continues)
+            prompt = (
+                None if group.continues else await build_prompt(self._hub, session, group, note)
+            )
+            await self._run_turn(session, group, prompt)
+        except HermesError as error:
+            log.warning("a message on %s was not answered: %s", item.platform, error)
+            await self._give_up(group, texts.FAILED_TURN.format(error=error))
+        except Exception:
+            log.exception("a message on %s was not answered", item.platform)
+            await self._give_up(group, texts.INTERNAL_ERROR)
+
+    async def _give_up(self, group: Group, text: str) -> None:
+        with suppress(StoreError):
+            await self._hub.mailbox.set_state(group.numbers, "done")
+            await self._hub.say(group.items[-1].address, text)
+
+    async def _run_turn(self, session: Session, group: Group, prompt: Message | None) -> None:
+        item = group.items[-1]
+        row = await self._hub.mailbox.get_conversation(self.key)
+        row = structs.replace(
+            row,
+            session=session.id,
+            suspended=False,
+            used=time.time(),
+            settings=msgspec.msgpack.encode(self.slot.update_settings(row, item)),
+        )
+        reply = self._reply = self._open_reply(session, group, item, row)
+        self._requester = (item.message.user, item.message.user_name)
+        session.transcript.on_record = reply.compose_change
+        events = session.subscribe_events()
+        spawn = self._hub.runtime.spawn_task
+        side_tasks = [spawn(self._keep_typing(item), "typing indicator")]
+        drafts = spawn(reply.show_drafts(), "drafts") if self._streams(item) else None
+        answer = session.continue_turn() if prompt is None else session.submit(prompt)
+        answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
+        try:
+            async for event in events:
+                reply.handle_event(event)
+                await self._handle_event(session, item, event)
+                if isinstance(event, TurnEnd) and not event.result.pending_steer:
+                    await self._close_turn(reply, event.result)
+                    await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
+                    break
+            else:  # stopped before it began
+                await self._hub.mailbox.set_state(group.numbers, "done")
+        finally:
+            if self._reply is reply:
+                self._reply = None
+            reply.end()
+            events.close()
+            for task in side_tasks:
+                task.cancel()
+            if drafts is not None:
+                await asyncio.wait({drafts}, timeout=STOP_SECONDS)
+
+    async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
+        if not reply.is_closed or result.error_code == "internal":
+            await self._hub.mailbox.apply(reply.compose_failure(result.error))
+            reply.schedule_complete()
+
+    async def _handle_event(self, session: Session, item: Item, event: TurnEvent) -> None:
+        match event:
+            case Approval() | Question():
+                minutes = self._hub.settings.approval_seconds / 60
+                await self._hub.questions.ask(
+                    session, event, item.address, self._requester, minutes=minutes
+                )
+            case ToolDone() | TurnEnd():
+                await self._hub.questions.close_answered(session)
+
+    async def _keep_typing(self, item: Item) -> None:
+        found = self._hub.platforms[item.platform]
+        seconds = found.platform.capabilities.typing_seconds
+        target = Target(item.message.chat, item.message.thread)
+        while seconds and found.settings.typing:
+            with suppress(SendFailure):
+                await found.platform.show_typing(target)
+            await asyncio.sleep(seconds)
+
+    def _streams(self, item: Item) -> bool:
+        found = self._hub.platforms[item.platform]
+        chosen = found.settings.streaming
+        wanted = self._hub.settings.streaming if chosen is None else chosen
+        return wanted and found.platform.capabilities.edits and not item.message.deliver
+
+    def _open_reply(
+        self, session: Session, group: Group, item: Item, row: Conversation
+    ) -> TurnReply:
+        address = item.address
+        if item.message.deliver:
+            address = self._hub.parse_address(item.message.deliver)
+        style = ReplyStyle(
+            session.agent.redactor.redact,
+            (session.host.workspace.cwd, self._hub.media.folder),
+            shows_tools=self._hub.settings.tool_progress and self._streams(item),
+        )
+        return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
+
+    async def suspend(self) -> None:
+        """After /stop: drop what is queued, free the session, and start afresh next time."""
+        groups, self._groups = self._groups, deque()
+        numbers = [n for group in groups for n in group.numbers]
+        await self._hub.mailbox.set_state(numbers, "done")
+        row = await self._hub.mailbox.get_conversation(self.key)
+        await self._hub.mailbox.put_conversation(structs.replace(row, suspended=True))
+        worker = self._worker
+        if worker is not None and self.has_turn:
+            await asyncio.wait({worker}, timeout=STOP_SECONDS)
+        if worker is not None and not worker.done():
+            await self._abandon_turn(worker)
+
+    async def _abandon_turn(self, worker: asyncio.Task[None]) -> None:
+        """Let go of a turn that hangs; its session is never used again."""
+        reply, session, group = self._reply, self.session, self._current
+        if session is not None:
+            session.transcript.on_record = None
+        self.slot.session = self._reply = self._worker = self._current = None
+        worker.cancel()
+        if group is not None:
+            await self._hub.mailbox.set_state(group.numbers, "done")
+        if reply is not None:
+            await self._hub.mailbox.apply(reply.compose_failure(""))
+            reply.schedule_complete()
+
+    @property
+    def is_evictable(self) -> bool:
+        return (
+            not self.is_busy
+            and not self._groups
+            and not self.slot.has_background_work()
+            and not (self.session is not None and self.session.is_busy)
+        )
+
+
+async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> Message:
+    """What the agent reads: a note, the messages, and their attachments."""
+    if group.prompt is not None:
+        return group.prompt
+    lines = [note] if note else []
+    media: list[Media] = []
+    for item in group.items:
+        lines.append(write_text(hub.settings, item))
+        platform = hub.platforms[item.platform].platform
+        for attachment in item.message.attachments:
+            line, picture = await hub.media.fetch(platform, attachment)
+            lines.append(line)
+            media += [picture] if picture is not None else []
+    if group.items[-1].role == "guest":
+        session.transcript.absorb_taint({"untrusted"})
+    return user_message("\n".join(filter(None, lines)), *media)
+
+
+def write_text(settings: GatewaySection, item: Item) -> str:
+    """The text of a message, with what it replies to and, in a shared session, its author."""
+    message = item.message
+    quote = message.quote[:LONGEST_QUOTE]
+    quoted = "\n".join(f"> {line}" for line in quote.splitlines())
+    is_shared = message.chat_type != "dm" and not is_per_user(
+        message.chat_type,
+        message.thread,
+        settings.group_sessions_per_user,
+        settings.thread_sessions_per_user,
+    )
+    name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
+    return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+
+
+class Conversations:
+    """All conversations that live in this process; idle ones are let go."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._actors: dict[str, ConversationActor] = {}
+
+    def get_actor(self, key: str) -> ConversationActor:
+        actor = self._actors.pop(key, None) or ConversationActor(self._hub, key)
+        self._actors[key] = actor  # the most recently used is the last
+        return actor
+
+    def find_actor(self, key: str) -> ConversationActor | None:
+        return self._actors.get(key)
+
+    @property
+    def active_count(self) -> int:
+        return sum(actor.has_turn for actor in self._actors.values())
+
+    @property
+    def live_count(self) -> int:
+        return sum(actor.session is not None for actor in self._actors.values())
+
+    async def evict_idle(self) -> None:
+        """Let go of conversations that were not used for a while, and of the oldest when there are
+        too many."""
+        settings = self._hub.settings
+        limit = time.monotonic() - settings.idle_evict_minutes * 60
+        surplus = len(self._actors) - settings.max_live_sessions
+        for key, actor in list(self._actors.items()):
+            if (actor.last_used < limit or surplus > 0) and actor.is_evictable:
+                del self._actors[key]
+                surplus -= 1
+                await actor.slot.drop_session()
+
+    def rename_keys(self, keys: dict[str, str]) -> None:
+        for old, new in keys.items():
+            if (actor := self._actors.pop(old, None)) is not None:
+                actor.key = actor.slot.key = new
+                self._actors[new] = actor
+
+    async def wait_until_idle(self, seconds: float) -> bool:
+        """Whether all turns ended in time."""
+        deadline = time.monotonic() + seconds
+        while self.active_count:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(0.02)
+        return True

@@ -1,0 +1,501 @@
+"""Telegram: the Bot API, received by long polling."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.config.env import find_proxy
+from hermes.config.platforms import PlatformSettings, is_safe_address
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
+from hermes.gateway.adapter import (
+    Attachment,
+    ButtonPress,
+    Capabilities,
+    ChatType,
+    ConnectionFailure,
+    FailureKind,
+    Inbound,
+    Part,
+    PlatformSpec,
+    Receiver,
+    SendFailure,
+    Target,
+)
+from hermes.llm.http.lazy_tls import load_aiohttp
+
+log = logging.getLogger(__name__)
+
+_API = "https://api.telegram.org"
+_VARIABLE = "TELEGRAM_BOT_TOKEN"
+POLL_SECONDS = 50
+DEAD_SECONDS = 90.0
+"""A poll without an answer for so long is dead."""
+CALL_SECONDS = 30.0
+_FIRST_CONFLICT_WAIT = 5.0
+_LONGEST_CONFLICT_WAIT = 60.0
+_UPDATES = ("message", "edited_message", "channel_post", "callback_query")
+_FILES = ("document", "audio", "voice", "video", "video_note", "animation", "sticker")
+_UNREAD_ENTITIES = frozenset({"pre", "code", "blockquote", "expandable_blockquote"})
+"""A mention inside these does not address anybody."""
+_FAILURES: tuple[tuple[str, FailureKind], ...] = (
+    ("can't parse entities", "markup"),
+    ("message is too long", "too_long"),
+    ("message_too_long", "too_long"),
+    ("replied message not found", "target"),
+    ("message to be replied not found", "target"),
+    ("thread not found", "target"),
+    ("topic_closed", "target"),
+    ("topic_deleted", "target"),
+    ("message to edit not found", "edit_lost"),
+    ("message can't be edited", "edit_lost"),
+    ("chat not found", "gone"),
+    ("user is deactivated", "gone"),
+    ("bot was kicked", "gone"),
+)
+
+
+class TelegramSettings(PlatformSettings, frozen=True):
+    pass
+
+
+class ApiError(Exception):
+    """An answer of the Bot API that is no success."""
+
+    def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
+        self.status = status
+        self.description = str(answer.get("description", ""))[:200]
+        parameters = answer.get("parameters") or {}
+        self.retry_after = float(parameters.get("retry_after") or 0)
+        self.new_chat = str(parameters.get("migrate_to_chat_id") or "")
+        super().__init__(f"Telegram answered {status}: {self.description}")
+
+
+class _Unanswered(Exception):
+    """A call without a usable answer. `sent`: whether the request may have arrived."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class BotApi:
+    """Calls the Bot API. The token is part of every address, so no address is ever shown."""
+
+    def __init__(self, token: str, base_url: str, proxy: str) -> None:
+        self._root = f"{base_url}/bot{token}"
+        self._files = f"{base_url}/file/bot{token}"
+        self._proxy = proxy or find_proxy(base_url) or None
+        self._session: Any = None
+
+    async def call(self, method: str, *, seconds: float = CALL_SECONDS, **fields: Any) -> Any:
+        """The result of a method; fields that are None are left out."""
+        body = {name: value for name, value in fields.items() if value is not None}
+        return await self._post(method, seconds, json=body)
+
+    async def upload(self, method: str, field: str, path: Path, **fields: Any) -> Any:
+        aiohttp = load_aiohttp()
+        form = aiohttp.FormData()
+        for name, value in fields.items():
+            if value is not None:
+                form.add_field(
+                    name, value if isinstance(value, str) else msgspec.json.encode(value)
+                )
+        try:
+            content = await asyncio.to_thread(path.read_bytes)
+        except OSError as error:
+            raise SendFailure("rejected", f"{path.name}: {error.strerror}") from None
+        form.add_field(field, content, filename=path.name)
+        return await self._post(method, 2 * CALL_SECONDS, data=form)
+
+    async def _post(self, method: str, seconds: float, **options: Any) -> Any:
+        aiohttp = load_aiohttp()
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10)
+        try:
+            async with self._open_session().post(
+                f"{self._root}/{method}", timeout=timeout, proxy=self._proxy, **options
+            ) as response:
+                status, body = response.status, await response.read()
+        except aiohttp.ClientConnectorError:
+            raise _Unanswered("Telegram cannot be reached", sent=False) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            text = f"the connection to Telegram broke ({type(error).__name__})"
+            raise _Unanswered(text, sent=True) from None
+        try:
+            answer = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if status >= 500:
+                raise ApiError(status, {"description": "server error"}) from None
+            text = f"Telegram answered {status} without JSON"
+            raise _Unanswered(text, sent=True) from None
+        if not answer.get("ok"):
+            raise ApiError(status if status >= 400 else 500, answer)
+        return answer.get("result")
+
+    async def download(self, path: str, write: Callable[[bytes], None]) -> None:
+        aiohttp = load_aiohttp()
+        try:
+            async with self._open_session().get(
+                f"{self._files}/{path}",
+                timeout=aiohttp.ClientTimeout(total=300, sock_read=30),
+                proxy=self._proxy,
+                allow_redirects=False,
+            ) as response:
+                if response.status != 200:
+                    text = f"Telegram answered {response.status}"
+                    raise SendFailure("rejected", text)
+                async for piece in response.content.iter_any():
+                    write(piece)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            text = f"the connection to Telegram broke ({type(error).__name__})"
+            raise SendFailure("certain", text) from None
+
+    def _open_session(self) -> Any:
+        if self._session is None:
+            aiohttp = load_aiohttp()
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+class TelegramPlatform:
+    """One bot. Updates are confirmed by the offset of the next poll, after they were stored."""
+
+    capabilities = Capabilities(
+        longest_part=4096,
+        dialect="html",
+        edits=True,
+        pace=1.0,
+        group_pace=3.0,
+        typing_seconds=4.0,
+        buttons=True,
+    )
+
+    def __init__(self, api: BotApi, base_url: str) -> None:
+        self._api = api
+        self._base_url = base_url
+        self._me: dict[str, Any] = {}
+        self._conflict_wait = 0.0
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    async def run(self, receiver: Receiver) -> None:
+        if not is_safe_address(self._base_url):
+            text = "base_url is plain http to another machine; use https"
+            raise ConnectionFailure("unconfigured", text, fatal=True)
+        try:
+            await self._connect()
+            offset: int | None = None
+            updates = await self._poll(offset, 0)  # at once: is anybody else polling?
+            receiver.report_connected()
+            while True:
+                for update in updates:
+                    await self._receive_update(receiver, update)
+                    offset = update["update_id"] + 1
+                updates = await self._poll(offset, POLL_SECONDS)
+        except ApiError as error:
+            await self._api.close()
+            raise self._explain_refusal(error) from None
+        except _Unanswered as error:
+            await self._api.close()
+            raise ConnectionFailure("unreachable", str(error)) from None
+
+    async def _poll(self, offset: int | None, seconds: int) -> list[dict[str, Any]]:
+        updates: list[dict[str, Any]] = await self._api.call(
+            "getUpdates",
+            seconds=DEAD_SECONDS,
+            offset=offset,
+            timeout=seconds,
+            allowed_updates=_UPDATES,
+        )
+        self._conflict_wait = 0.0
+        return updates
+
+    async def _connect(self) -> None:
+        self._me = await self._api.call("getMe")
+        await self._api.call("deleteWebhook", drop_pending_updates=False)
+
+    def _explain_refusal(self, error: ApiError) -> ConnectionFailure:
+        if error.status in (401, 404):
+            text = "Telegram refused the token; get a new one from @BotFather"
+            return ConnectionFailure("unauthorized", text, fatal=True)
+        if error.status == 409:
+            longer = max(_FIRST_CONFLICT_WAIT, self._conflict_wait * 2)
+            self._conflict_wait = min(_LONGEST_CONFLICT_WAIT, longer)
+            text = "another program polls with this token; stop it or use another bot"
+            return ConnectionFailure("conflict", text, wait=self._conflict_wait)
+        return ConnectionFailure("unreachable", str(error), wait=error.retry_after or None)
+
+    async def _receive_update(self, receiver: Receiver, update: Mapping[str, Any]) -> None:
+        try:
+            if (query := update.get("callback_query")) is not None:
+                await self._receive_press(receiver, query)
+                return
+            edited = update.get("edited_message")
+            message = edited or update.get("message") or update.get("channel_post")
+            if message is None:
+                return
+            if new := message.get("migrate_to_chat_id"):
+                await receiver.move_chat(str(message["chat"]["id"]), str(new))
+                return
+            found = read_message(message, self._me, edited=edited is not None)
+            if found is not None:
+                await receiver.receive_message(found)
+        except (KeyError, TypeError, AttributeError):  # not what the Bot API describes
+            log.exception("an update of Telegram was left out")
+
+    async def _receive_press(self, receiver: Receiver, query: Mapping[str, Any]) -> None:
+        message = query.get("message")
+        text = ""
+        if message is not None:
+            text = await receiver.receive_press(
+                ButtonPress(
+                    str(query["id"]),
+                    str(message["chat"]["id"]),
+                    _CHAT_TYPES.get(message["chat"]["type"], "group"),
+                    str(query["from"]["id"]),
+                    _full_name(query["from"]),
+                    str(query.get("data", "")),
+                    bool(query["from"].get("is_bot")),
+                )
+            )
+        try:
+            await self._api.call(
+                "answerCallbackQuery", callback_query_id=query["id"], text=text[:200] or None
+            )
+        except (ApiError, _Unanswered) as error:
+            log.info("a button press was not confirmed: %s", error)
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    async def send_part(self, target: Target, part: Part) -> str:
+        reply = {"message_id": int(target.reply_to)} if target.reply_to else None
+        result = await self._send(
+            "sendMessage",
+            chat_id=target.chat,
+            message_thread_id=int(target.thread) if target.thread else None,
+            reply_parameters=reply,
+            **_text_fields(part),
+        )
+        return str(result["message_id"])
+
+    async def edit_part(self, target: Target, id: str, part: Part) -> None:
+        fields = _text_fields(part)
+        await self._send("editMessageText", chat_id=target.chat, message_id=int(id), **fields)
+
+    async def delete_part(self, target: Target, id: str) -> None:
+        try:
+            await self._send("deleteMessage", chat_id=target.chat, message_id=int(id))
+        except SendFailure as failure:
+            if failure.kind not in ("rejected", "edit_lost"):
+                raise
+
+    async def send_file(self, target: Target, path: str, name: str) -> str:
+        try:
+            result = await self._api.upload(
+                "sendDocument",
+                "document",
+                Path(path),
+                chat_id=target.chat,
+                message_thread_id=target.thread or None,
+            )
+        except (ApiError, _Unanswered) as error:
+            raise _explain_failure(error) from None
+        return str(result["message_id"])
+
+    async def show_typing(self, target: Target) -> None:
+        thread = int(target.thread) if target.thread else None
+        await self._send(
+            "sendChatAction", chat_id=target.chat, message_thread_id=thread, action="typing"
+        )
+
+    async def fetch_attachment(
+        self, attachment: Attachment, write: Callable[[bytes], None], limit: int
+    ) -> None:
+        found = await self._send("getFile", file_id=attachment.ref)
+        if int(found.get("file_size") or 0) > limit:
+            raise SendFailure("rejected", f"it is larger than {limit:,} bytes")
+        await self._api.download(str(found["file_path"]), write)
+
+    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
+        rows = [
+            {"command": name.replace("-", "_")[:32], "description": help[:256]}
+            for name, help in commands[:100]
+        ]
+        await self._send("setMyCommands", commands=rows)
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def _send(self, method: str, **fields: Any) -> Any:
+        try:
+            return await self._api.call(method, **fields)
+        except ApiError as error:
+            if "message is not modified" in error.description.lower():
+                return {}
+            raise _explain_failure(error) from None
+        except _Unanswered as error:
+            raise _explain_failure(error) from None
+
+
+def _explain_failure(error: ApiError | _Unanswered) -> SendFailure:
+    if isinstance(error, _Unanswered):
+        return SendFailure("ambiguous" if error.sent else "certain", str(error))
+    description = error.description.lower()
+    if error.new_chat:
+        return SendFailure("moved", str(error), chat=error.new_chat)
+    if error.status == 429:
+        return SendFailure("wait", str(error), wait=error.retry_after or 1.0)
+    for words, kind in _FAILURES:
+        if words in description:
+            return SendFailure(kind, str(error))
+    if error.status == 403:
+        return SendFailure("gone", str(error))
+    if error.status in (401, 404):
+        return SendFailure("fatal", str(error))
+    if error.status == 504:
+        return SendFailure("ambiguous", str(error))
+    return SendFailure("certain" if error.status >= 500 else "rejected", str(error))
+
+
+def _text_fields(part: Part) -> dict[str, Any]:
+    rows = [[{"text": b.label, "callback_data": b.data}] for b in part.buttons]
+    return {
+        "text": part.markup or part.text,
+        "parse_mode": "HTML" if part.markup else None,
+        "link_preview_options": {"is_disabled": True},
+        "reply_markup": {"inline_keyboard": rows} if rows else None,
+    }
+
+
+# -- reading messages ------------------------------------------------------------------------------
+
+_CHAT_TYPES: dict[str, ChatType] = {
+    "private": "dm",
+    "group": "group",
+    "supergroup": "group",
+    "channel": "channel",
+}
+
+
+def read_message(
+    message: Mapping[str, Any], me: Mapping[str, Any], *, edited: bool
+) -> Inbound | None:
+    """A message in the gateway's words; None when it says nothing to anybody."""
+    chat = message["chat"]
+    sender = message.get("from") or {"id": chat["id"], "is_bot": False}
+    text = str(message.get("text") or message.get("caption") or "")
+    entities = message.get("entities") or message.get("caption_entities") or ()
+    attachments = _read_attachments(message)
+    if not text and not attachments:
+        return None
+    text, is_mentioned, is_foreign = _read_mentions(text, entities, me)
+    answered = message.get("reply_to_message") or {}
+    is_answer = (answered.get("from") or {}).get("id") == me.get("id") and "text" in answered
+    is_forward = "forward_origin" in message
+    quote = (message.get("quote") or {}).get("text") or answered.get("text")
+    thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+    if is_foreign and chat.get("type") != "private":
+        return None
+    return Inbound(
+        chat=str(chat["id"]),
+        chat_type=_CHAT_TYPES.get(str(chat.get("type")), "group"),
+        user=str(sender["id"]),
+        id=str(message["message_id"]),
+        text=text,
+        thread=str(thread or ""),
+        user_name=_full_name(sender),
+        is_bot=bool(sender.get("is_bot")),
+        addressed=(is_mentioned and not is_forward) or is_answer,
+        sent=float(message.get("date") or 0),
+        quote=str(quote or answered.get("caption") or ""),
+        attachments=attachments,
+        album=str(message.get("media_group_id") or ""),
+        edited=edited,
+    )
+
+
+def _full_name(user: Mapping[str, Any]) -> str:
+    return " ".join(str(user[key]) for key in ("first_name", "last_name") if user.get(key))
+
+
+def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    found = [message[name] for name in _FILES if name in message and name != "animation"]
+    if photos := message.get("photo"):
+        largest = max(photos, key=lambda photo: photo.get("file_size") or 0)
+        found.append({**largest, "mime_type": "image/jpeg", "file_name": "photo.jpg"})
+    return tuple(
+        Attachment(
+            str(file["file_id"]),
+            str(file.get("file_name") or ""),
+            str(file.get("mime_type") or ""),
+            int(file.get("file_size") or 0),
+        )
+        for file in found
+    )
+
+
+def _read_mentions(text: str, entities: Any, me: Mapping[str, Any]) -> tuple[str, bool, bool]:
+    """The text without mentions of the bot, whether it was mentioned, and whether the text is a
+    command for another bot. Offsets count UTF-16 units."""
+    units = text.encode("utf-16-le")
+    own = f"@{me.get('username', '')}".lower()
+    ranges = [(e["offset"], e["offset"] + e["length"], e) for e in entities]
+    unread = [(start, end) for start, end, e in ranges if e["type"] in _UNREAD_ENTITIES]
+    cuts: list[tuple[int, int]] = []
+    is_foreign = False
+    for start, end, entity in ranges:
+        word = units[2 * start : 2 * end].decode("utf-16-le", "replace")
+        if any(first <= start < last for first, last in unread):
+            continue
+        if entity["type"] == "bot_command":
+            name, at, bot = word.partition("@")
+            if at and f"@{bot}".lower() == own:
+                cuts.append((start + len(name), end))
+            elif at and start == 0:
+                is_foreign = True
+        elif (entity["type"] == "mention" and word.lower() == own) or (
+            entity["type"] == "text_mention" and entity.get("user", {}).get("id") == me.get("id")
+        ):
+            cuts.append((start, end))
+    for start, end in sorted(cuts, reverse=True):
+        units = units[: 2 * start] + units[2 * end :]
+    return units.decode("utf-16-le", "replace").strip(), bool(cuts), is_foreign
+
+
+def _make_api(settings: TelegramSettings, secrets: Secrets) -> tuple[BotApi, str]:
+    variable = settings.token_env or _VARIABLE
+    token = secrets.get(variable)
+    if token is None:
+        raise ConfigError(f"{variable} is not set. Run: hermes gateway setup telegram")
+    base_url = (settings.base_url or _API).rstrip("/")
+    return BotApi(token, base_url, settings.proxy), base_url
+
+
+def _open_platform(settings: TelegramSettings, secrets: Secrets) -> TelegramPlatform:
+    return TelegramPlatform(*_make_api(settings, secrets))
+
+
+async def check_token(settings: TelegramSettings, secrets: Secrets) -> str:
+    """The name of the bot; ConfigError when the token does not work."""
+    api, _ = _make_api(settings, secrets)
+    try:
+        me = await api.call("getMe")
+    except ApiError as error:
+        raise ConfigError(f"{error}. Nothing was saved. Copy the token from @BotFather.") from None
+    except _Unanswered as error:
+        raise ConfigError(f"{error}. Nothing was saved. Check the network and try again.") from None
+    finally:
+        await api.close()
+    return f"@{me.get('username', '')}"
+
+
+PLATFORM = PlatformSpec("telegram", _VARIABLE, TelegramSettings, _open_platform, check_token)

@@ -1,0 +1,303 @@
+"""The gateway's process: recovers, receives, and drains; one per home."""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from msgspec import Struct, structs
+
+from hermes.app.background_prompts import BackgroundPrompt
+from hermes.app.runtime import Runtime
+from hermes.core.errors import StoreError
+from hermes.core.events import TurnResult
+from hermes.gateway import texts
+from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.content.media import MediaCache
+from hermes.gateway.conversations import Conversations
+from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.open_questions import OpenQuestions
+from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.owner import Owner
+from hermes.gateway.recovery import Recovery
+from hermes.gateway.router import GatewayActions, Router, list_visible_commands
+from hermes.gateway.state_file import CrashLog, GatewayState, GatewayStatus, write_status
+from hermes.gateway.supervisor import Supervisor
+from hermes.gateway.turn_reply import ReplyAddress
+from hermes.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 15.0
+LAST_SECONDS = 5.0
+"""How long replies have after the last turn."""
+STATE_SECONDS = 5.0
+OUTBOX_SECONDS = 1.5
+"""How often replies of other processes are looked for."""
+UPKEEP_SECONDS = 30.0
+KEEP_SECONDS = 30 * 86400.0
+"""How long finished messages are remembered."""
+STALL_SECONDS = 30
+_RESTARTS = "gateway_restart"
+_MOVES = "gateway_moved"
+
+
+class HostedServer(Struct, frozen=True):
+    """Another surface that runs in this process."""
+
+    name: str
+    run: Callable[[Supervisor], Awaitable[None]]
+
+
+class Gateway:
+    """Everything that runs while the gateway does. `run` returns when it is told to stop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: SqliteStore,
+        platforms: tuple[OpenPlatform, ...],
+        hosted: tuple[HostedServer, ...] = (),
+    ) -> None:
+        settings = runtime.setup.config.gateway
+        self.home = runtime.setup.home
+        self.restart_requested = False
+        self._runtime = runtime
+        self._store = store
+        by_name = {found.name: found for found in platforms}
+        connections = {found.name: found.platform for found in platforms}
+        outbox = Outbox(store.mailbox, connections, self, runtime.spawn_task)
+        media = MediaCache(self.home, settings.max_media_bytes, settings.media_days)
+        self.hub = Hub(
+            runtime,
+            store.mailbox,
+            outbox,
+            OpenQuestions(outbox),
+            settings,
+            by_name,
+            media,
+            asyncio.Semaphore(settings.max_active),
+        )
+        self.owner = Owner(self.hub, store.objects)
+        self.conversations = Conversations(self.hub)
+        actions = GatewayActions(self._restart_from_chat, self.describe_platforms)
+        self.router = Router(self.hub, self.conversations, store.pairings, self.owner, actions)
+        self.status = GatewayStatus(os.getpid(), "starting", time.time())
+        self._stop = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._supervisors = [
+            *(self._make_supervisor(found.name, found.platform.run) for found in platforms),
+            *(self._make_supervisor(server.name, server.run) for server in hosted),
+        ]
+        self._crashes = CrashLog(self.home)
+        runtime.background_prompts.on_done = self._post_background_answer
+
+    def _make_supervisor(
+        self, name: str, run: Callable[[Supervisor], Awaitable[None]]
+    ) -> Supervisor:
+        made = Supervisor(name, run, self._handle_fatal, self._changed.set)
+        made.router, made.on_move = self.router, self.follow_chat
+        self.status.platforms[name] = made.status
+        return made
+
+    def request_stop(self) -> None:
+        self._stop.set()
+
+    def request_restart(self) -> None:
+        self.restart_requested = True
+        self._stop.set()
+
+    async def run(self, report_running: Callable[[], None], notice: str = "") -> bool:
+        """Serve until told to stop; whether every turn ended in time. `notice`: for the owner."""
+        self.status.crash_loop = self._crashes.note_start()
+        drafts = await self.hub.outbox.restore()
+        await self._restore_moves()
+        recovery = Recovery(
+            self.hub,
+            self.conversations,
+            self.router,
+            drafts,
+            is_crash_loop=self.status.crash_loop,
+        )
+        await recovery.recover_messages()
+        await self._greet_after_restart()
+        if notice:
+            await self.owner.tell(notice, notice)
+        spawn = self._runtime.spawn_task
+        upkeep = [
+            spawn(self._write_states(), "state file"),
+            spawn(self._do_upkeep(), "upkeep"),
+            spawn(self._adopt_replies(), "outbox"),
+        ]
+        tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
+        try:
+            await self._wait_for_first_tries()
+            self._set_state("running")
+            report_running()
+            self._publish_menus()
+            await self._stop.wait()
+            return await self._drain(tasks)
+        finally:
+            for task in (*tasks, *upkeep):
+                task.cancel()
+            faulthandler.cancel_dump_traceback_later()
+
+    async def _wait_for_first_tries(self) -> None:
+        """Until every platform has connected or failed once, or a stop was requested."""
+        stop = self._runtime.spawn_task(self._wait_for_stop(), "stop")
+        tries = self._runtime.spawn_task(self._wait_for_tries(), "first tries")
+        await asyncio.wait({stop, tries}, timeout=START_SECONDS, return_when="FIRST_COMPLETED")
+        stop.cancel()
+        tries.cancel()
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
+
+    async def _wait_for_tries(self) -> None:
+        for supervisor in self._supervisors:
+            await supervisor.tried.wait()
+
+    async def _drain(self, tasks: list[asyncio.Task[None]]) -> bool:
+        """Take nothing new, let running turns end, deliver their replies."""
+        self.hub.is_draining = True
+        self._set_state("draining")
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.hub.settings.drain_seconds + LAST_SECONDS)
+        ended = await self.conversations.wait_until_idle(self.hub.settings.drain_seconds)
+        await self.hub.outbox.wait_until_sent(LAST_SECONDS)
+        for found in self.hub.platforms.values():
+            await found.platform.close()
+        self.status.exit_reason = "restart" if self.restart_requested else "signal"
+        self._set_state("stopped")
+        write_status(self.home, self.status)
+        self._crashes.note_clean_end()
+        return ended
+
+    # -- state and upkeep --------------------------------------------------------------------------
+
+    def _set_state(self, state: GatewayState) -> None:
+        self.status.gateway_state = state
+        self._changed.set()
+
+    async def _write_states(self) -> None:
+        while True:
+            # Dumps every stack to stderr when the event loop has not come by for so long.
+            faulthandler.dump_traceback_later(STALL_SECONDS, repeat=False)
+            self._changed.clear()
+            with suppress(StoreError):
+                self.status.set_counts(await self._store.mailbox.count_open())
+            self.status.active_agents = self.conversations.active_count
+            self.status.sessions = {"live": self.conversations.live_count}
+            write_status(self.home, self.status)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STATE_SECONDS):
+                    await self._changed.wait()
+            await asyncio.sleep(0.2)  # several changes at once are one
+
+    async def _adopt_replies(self) -> None:
+        while True:
+            await asyncio.sleep(OUTBOX_SECONDS)
+            with suppress(StoreError):
+                await self.hub.outbox.adopt_foreign()
+
+    async def _do_upkeep(self) -> None:
+        while True:
+            with suppress(StoreError):
+                await self._store.mailbox.forget_before(time.time() - KEEP_SECONDS)
+                await self.conversations.evict_idle()
+            with suppress(OSError):
+                self.hub.media.remove_old_files()
+            await asyncio.sleep(UPKEEP_SECONDS)
+
+    def _publish_menus(self) -> None:
+        commands = tuple((c.name, c.help) for c in list_visible_commands("user"))
+        for found in self.hub.platforms.values():
+            self._runtime.spawn_task(_publish_menu(found, commands), "menu")
+
+    def describe_platforms(self) -> str:
+        rows = [f"{name}: {status.state}" for name, status in self.status.platforms.items()]
+        return "\n".join(rows)
+
+    # -- platforms and chats -----------------------------------------------------------------------
+
+    async def _handle_fatal(self, name: str, failure: ConnectionFailure) -> None:
+        text = f"⚠️ {name} was turned off: {failure}."
+        await self.owner.tell(f"{name} {failure.code}", text, avoid=name)
+
+    async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None:
+        text = f"⚠️ The chat {chat} on {platform} cannot be reached any more: {why}."
+        address = await self.owner.find_address()
+        if address is not None and (address.platform, address.chat) != (platform, chat):
+            await self.owner.tell(f"{platform} {chat} gone", text)
+
+    def note_delivery(self, platform: str) -> None:
+        if (status := self.status.platforms.get(platform)) is not None:
+            status.last_outbound_at = time.time()
+
+    async def follow_chat(self, platform: str, old: str, new: str) -> None:
+        """A chat got another id: its sessions, its replies and its permission follow."""
+        keys = {}
+        for prefix in await self._store.mailbox.list_keys("agent:"):
+            parts = prefix.split(":")
+            if parts[2] == platform and parts[4] == old:
+                keys[prefix] = ":".join((*parts[:4], new, *parts[5:]))
+        await self._store.mailbox.move_chat(platform, old, new, keys)
+        await self._store.objects.put(_MOVES, f"{platform} {new}", old.encode())
+        self.hub.outbox.rename_chat(platform, old, new)
+        self.conversations.rename_keys(keys)
+        self._permit_moved(platform, old, new)
+
+    async def _restore_moves(self) -> None:
+        for stored in await self._store.objects.list_all(_MOVES):
+            platform, _, new = stored.id.partition(" ")
+            self._permit_moved(platform, stored.body.decode(), new)
+
+    def _permit_moved(self, platform: str, old: str, new: str) -> None:
+        found = self.hub.platforms.get(platform)
+        if found is None or old not in found.settings.allowed_chats:
+            return
+        chats = (*found.settings.allowed_chats, new)
+        settings = structs.replace(found.settings, allowed_chats=chats)
+        self.hub.platforms[platform] = structs.replace(found, settings=settings)
+
+    # -- restarts and background answers -----------------------------------------------------------
+
+    async def _restart_from_chat(self, item: Item) -> None:
+        address = item.address
+        body = "\n".join((address.chat, address.thread)).encode()
+        # Done before it acts: a replayed /restart restarts nothing.
+        await self._store.mailbox.set_state([item.n], "done")
+        await self._store.objects.put(_RESTARTS, address.platform, body)
+        await self.hub.say(address, texts.RESTARTING)
+        self.request_restart()
+
+    async def _greet_after_restart(self) -> None:
+        for stored in await self._store.objects.list_all(_RESTARTS):
+            await self._store.objects.remove(_RESTARTS, stored.id, owner="")
+            chat, _, thread = stored.body.decode().partition("\n")
+            if stored.id in self.hub.platforms:
+                await self.hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
+
+    def _post_background_answer(self, prompt: BackgroundPrompt, result: TurnResult) -> None:
+        self._runtime.spawn_task(self._send_background_answer(prompt, result), "background answer")
+
+    async def _send_background_answer(self, prompt: BackgroundPrompt, result: TurnResult) -> None:
+        _, key = prompt.owner
+        row = await self._store.mailbox.get_conversation(key)
+        address = decode_settings(row).address
+        text = result.text if result.text.strip() else texts.FAILED_TURN.format(error=result.error)
+        redact = prompt.session.agent.redactor.redact
+        if address.platform in self.hub.platforms:
+            whole = redact(f"> {prompt.text[:200]}\n\n{text}")
+            content = Content(whole, address.thread, in_group=address.in_group)
+            await self.hub.outbox.post(address.platform, address.chat, content)
+
+
+async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:
+    with suppress(SendFailure):
+        await found.platform.publish_commands(commands)

@@ -1,0 +1,144 @@
+"""The session of a conversation: opened when it is needed, replaced when it starts afresh."""
+
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from hermes.app.session import Session
+from hermes.core.store import Conversation
+from hermes.gateway import resets, texts
+from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
+from hermes.tools.registry import select_tools
+
+_STRANGERS = "webhook"
+"""The platform whose toolset is harmless enough for strangers."""
+
+
+class SessionSlot:
+    """Holds the live session of one conversation; an idle conversation has none."""
+
+    def __init__(self, hub: Hub, key: str) -> None:
+        self.key = key
+        self.session: Session | None = None
+        self._hub = hub
+
+    async def open_session(
+        self, item: Item, *, renews: bool = True, needs_model: bool = True
+    ) -> tuple[Session, str]:
+        """The session that answers now, and a note for the agent if it is a fresh one. Without
+        `renews` it is the one there was, also when the next message starts afresh."""
+        hub = self._hub
+        row = await hub.mailbox.get_conversation(self.key)
+        message = item.message
+        policy = resets.find_policy(hub.settings.reset, item.platform, message.chat_type)
+        cause: resets.ResetCause | None = None
+        if renews and row.suspended:
+            cause = "suspended"
+        elif renews and row.session:
+            cause = resets.find_cause(policy, row.used, time.time())
+        if cause is not None and cause != "suspended" and self.has_background_work():
+            cause = None
+        if self.session is not None and cause is None:
+            return self.session, ""
+        saved = self.update_settings(row, item)
+        await self.drop_session()
+        session = await self._load_session(item, "" if cause else row.session, saved, needs_model)
+        self.session = session
+        if cause is None:
+            return session, ""
+        why, reason = resets.describe_cause(cause, policy)
+        old = await hub.runtime.store.sessions.get_meta(row.session) if row.session else None
+        is_excluded = item.platform in policy.notify_exclude_platforms
+        wants_notice = cause == "suspended" or (policy.notify and not is_excluded)
+        if old is not None and old.messages and wants_notice:
+            await hub.say(item.address, texts.NEW_SESSION.format(why=why, id=old.id))
+        await hub.mailbox.put_conversation(
+            structs.replace(row, session=session.id, suspended=False, used=time.time())
+        )
+        return session, texts.FRESH_NOTE.format(reason=reason) if old is not None else ""
+
+    def update_settings(self, row: Conversation, item: Item) -> ConversationSettings:
+        message = item.message
+        return structs.replace(
+            decode_settings(row),
+            platform=item.platform,
+            chat=message.chat,
+            thread=message.thread,
+            chat_type=message.chat_type,
+        )
+
+    async def _load_session(
+        self, item: Item, resume: str, saved: ConversationSettings, needs_model: bool
+    ) -> Session:
+        hub = self._hub
+        found = hub.platforms[item.platform]
+        options = structs.replace(saved.options, toolsets=self._choose_toolsets(item, found))
+        if resume and await hub.runtime.store.sessions.get_meta(resume) is None:
+            resume = ""  # it was opened, and nothing was said in it
+        session = await hub.runtime.open_session(
+            resume=resume,
+            source=item.platform,
+            key=self.key,
+            cwd=Path(hub.runtime.working_folder),
+            options=options,
+            needs_model=needs_model,
+        )
+        interactions = session.interactions
+        interactions.user_present = found.platform.capabilities.attended
+        interactions.approval_seconds = hub.settings.approval_seconds
+        default = found.settings.busy_input_mode or hub.settings.busy_input_mode
+        interactions.busy_mode = saved.busy_mode or default
+        user = f"{item.platform}:{item.message.user}"
+        session.host.account = structs.replace(session.host.account, user=user)
+        return session
+
+    def _choose_toolsets(self, item: Item, found: OpenPlatform) -> tuple[str, ...] | None:
+        settings = found.settings
+        chosen = item.message.toolsets or settings.toolsets
+        if chosen is None and settings.group_members and item.message.chat_type != "dm":
+            tools = self._hub.runtime.setup.config.tools
+            chosen = tuple(select_tools(None, platform=_STRANGERS, settings=tools))
+        return chosen
+
+    def has_background_work(self) -> bool:
+        runtime, session = self._hub.runtime, self.session
+        if session is None:
+            return False
+        commands = runtime.background_commands.list_running(session.transcript.meta)
+        return bool(commands or runtime.background_prompts.list_prompts(session))
+
+    async def adopt_session(self, session: Session, item: Item) -> None:
+        """Continue in another session from now on."""
+        old, self.session = self.session, session
+        row = await self._hub.mailbox.get_conversation(self.key)
+        await self._hub.mailbox.put_conversation(
+            structs.replace(row, session=session.id, suspended=False, used=time.time())
+        )
+        if old is not None and old is not session:
+            await old.close()
+
+    async def save_settings(self, item: Item) -> None:
+        """Keep what a command has set for this conversation."""
+        session = self.session
+        if session is None:
+            return
+        row = await self._hub.mailbox.get_conversation(self.key)
+        found = self._hub.platforms[item.platform].settings
+        default = found.busy_input_mode or self._hub.settings.busy_input_mode
+        mode = session.interactions.busy_mode
+        saved = structs.replace(
+            self.update_settings(row, item),
+            choice=session.options.choice,
+            effort=session.options.effort,
+            busy_mode=None if mode == default else mode,
+        )
+        body = msgspec.msgpack.encode(saved)
+        if body != row.settings:
+            await self._hub.mailbox.put_conversation(structs.replace(row, settings=body))
+
+    async def drop_session(self) -> None:
+        session, self.session = self.session, None
+        if session is not None:
+            await session.close()

@@ -1,0 +1,72 @@
+"""Every sentence the gateway itself says in a chat."""
+
+PAIRING_CODE = (
+    "I don't know you yet. Your pairing code is {code} (valid for one hour).\n"
+    "The owner lets you in with: hermes pairing approve {platform} {code}"
+)
+PAIRING_FULL = "Too many people are waiting to be let in. Try again later."
+PAIRED = "You are in. Write to me."
+
+QUEUED = "⏳ Queued — I'll answer when the current task is done."
+STEERED = "⏩ Passed on to the running task."
+INTERRUPTING = "⚡ Interrupting the current task for your message."
+MANY_WAITING = "⏳ Many messages are waiting; I'll read the newest together."
+TURN_RUNNING = "A turn is running; /stop it first."
+
+STOPPED_STARTING = (
+    "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+)
+INTERNAL_ERROR = (
+    "⚠️ Internal error. Everything recorded before it is kept; the log has the details. "
+    "Send the message again."
+)
+
+RESTARTING = "♻️ Restarting."
+BACK_AGAIN = "♻️ Back again."
+CUT_OFF = "⚠️ Interrupted by a restart. What was done is kept; write to me to continue."
+STALE = "{n} older messages were not answered; send them again if they still matter."
+REPEATED = "♻️ Possibly repeated:"
+DATABASE_DAMAGED = (
+    "⚠️ The session database was damaged. Kept: {sessions} sessions, {messages} messages; "
+    "{lost} messages are lost. The damaged file is {name}."
+)
+
+NEW_SESSION = "◐ New session ({why}). /resume {id} goes back."
+WHY_SUSPENDED = "the previous one was stopped or interrupted"
+WHY_IDLE = "no message for {span}"
+WHY_DAILY = "daily reset at {hour}:00"
+FRESH_NOTE = (
+    "[System note: the user's previous session {reason}. This is a fresh conversation with no "
+    "prior context.]"
+)
+REASON_SUSPENDED = "was stopped and suspended"
+REASON_IDLE = "expired due to inactivity"
+REASON_DAILY = "was reset by the daily schedule"
+
+APPROVAL = (
+    "⚠️ Approval needed: {reason}\n{command}\n/approve or /deny. No answer in {span} means no."
+)
+APPROVAL_LABELS = {
+    "once": "Allow once",
+    "session": "For this session",
+    "always": "Always",
+    "deny": "Deny",
+}
+ALLOWED_BY = "✅ Allowed ({answer}) by {name}"
+DENIED_BY = "❌ Denied by {name}"
+NOBODY_ANSWERED = "❌ Nobody answered"
+NOT_YOURS = "Only {name} or an administrator can answer this."
+
+FAILED_TURN = "⚠️ {error}"
+TOOL_LINE = "⚙️ {tool}: {what}"
+ATTACHMENT = "[attachment: {path} ({type}, {size} bytes), named {name}]"
+ATTACHMENT_MISSING = "[attachment {name} was not fetched: {why}]"
+NOT_SENT = "(not sent: {path} is outside this session's folder)"
+HOME_CHAT_SET = "Notices for the owner will be sent to this chat."
+
+
+def format_span(minutes: float) -> str:
+    """A time without messages: whole hours from one hour on, otherwise minutes."""
+    if minutes >= 60 and minutes % 60 == 0:
+        return f"{minutes / 60:g} h"
+    return f"{minutes:g} min"

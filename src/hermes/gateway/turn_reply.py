@@ -1,0 +1,203 @@
+"""The replies of one running turn: shown while they are written, stored when they are complete."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from hermes.core.events import Recorded, TextDelta, ToolDone, ToolStarted, TurnEnd, TurnEvent
+from hermes.core.message import Message
+from hermes.core.store import Conversation, MailboxChange, SessionState
+from hermes.gateway import texts
+from hermes.gateway.content.media import extract_files
+from hermes.gateway.content.render import describe_call, hold_back_secrets
+from hermes.gateway.outbox import Content, Outbox, Reply
+
+deliveries = logging.getLogger("hermes.gateway.deliveries")
+"""Answers that go to the log."""
+FIRST_DRAFT_SECONDS = 0.3
+"""An answer that is complete by then is sent at once, without a draft."""
+_ENDED: frozenset[SessionState | None] = frozenset({"idle", "interrupted", "partial", "failed"})
+
+
+class ReplyAddress(Struct, frozen=True):
+    """Where the replies of a turn go; without a platform they are only stored."""
+
+    platform: str
+    chat: str = ""
+    thread: str = ""
+    reply_to: str = ""
+    in_group: bool = False
+
+
+class ReplyStyle(Struct, frozen=True):
+    """How a turn's text is shown."""
+
+    redact: Callable[[str], str]
+    folders: tuple[Path, ...]
+    """Files may be sent from here."""
+    shows_tools: bool
+
+
+class TurnReply:
+    """`compose_change` is called for every record of the transcript: what it returns is committed
+    together with that record. Everything else follows the events of the turn."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        address: ReplyAddress,
+        style: ReplyStyle,
+        conversation: Conversation,
+        numbers: tuple[int, ...],
+        draft: Reply | None = None,
+    ) -> None:
+        self.numbers = numbers
+        """The messages that the turn answers."""
+        self.steered: list[int] = []
+        """Messages passed on to the turn that it has not read yet."""
+        self.conversation = conversation
+        self.is_closed = False
+        self._outbox = outbox
+        self._address = address
+        self._style = style
+        self._draft = draft
+        self._begun = False
+        self._text = ""
+        self._tool_line = ""
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._complete: list[Reply] = []
+        """Composed, and to be scheduled once their record is committed."""
+        self._is_first = True
+
+    # -- what becomes durable with a record ------------------------------------------------------
+
+    def compose_change(
+        self, message: Message | None, state: SessionState | None, error: str
+    ) -> MailboxChange | None:
+        running: tuple[int, ...] = ()
+        done: list[int] = []
+        conversation = None
+        if state == "running":
+            if self._begun:  # guidance that came too late is answered in a turn of its own
+                self.numbers, self.steered = tuple(self.steered), []
+            else:
+                conversation = self.conversation
+            self._begun, running = True, self.numbers
+        elif message is not None and message.kind == "steer":
+            done, self.steered = self.steered, []
+        replies: tuple[Reply, ...] = ()
+        if message is not None and message.role == "assistant":
+            if message.text.strip() or error or not message.calls:
+                replies = self._finish_reply(message.text, error)
+        elif state in _ENDED:
+            replies = self._finish_reply("", error)
+        if state in _ENDED:
+            done += self.numbers
+            self.is_closed = True
+        self._complete += replies
+        entries = tuple(reply.entry for reply in replies)
+        finished = self.conversation.key if state in _ENDED else ""
+        if not (running or done or entries or finished or conversation):
+            return None
+        session = self.conversation.session
+        return MailboxChange(running, tuple(done), session, entries, conversation, finished)
+
+    def compose_failure(self, error: str) -> MailboxChange:
+        """The end of a turn that could not record it itself."""
+        replies = self._finish_reply("", error)
+        self._complete += replies
+        self.is_closed = True
+        entries = tuple(reply.entry for reply in replies)
+        done = (*self.numbers, *self.steered)
+        return MailboxChange(done=done, replies=entries, finished=self.conversation.key)
+
+    def _finish_reply(self, text: str, error: str) -> tuple[Reply, ...]:
+        whole = self._style.redact(text)
+        if error:
+            failure = texts.FAILED_TURN.format(error=self._style.redact(error))
+            whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
+        whole, files = extract_files(whole, self._style.folders)
+        draft, self._draft = self._draft, None
+        self._text = self._tool_line = ""
+        has_content = bool(whole.strip() or files)
+        if not self._address.platform:
+            deliveries.info("%s", whole)
+            return ()
+        if draft is None and not has_content:
+            return ()
+        content = structs.replace(self._make_content(), text=whole, files=files)
+        reply = draft or self._create_reply(draft=False)
+        if draft is not None:
+            content = structs.replace(content, reply_to=draft.content.reply_to)
+        reply.content, reply.draft, reply.state = content, False, "pending"
+        return (reply,)
+
+    def _make_content(self) -> Content:
+        address = self._address
+        reply_to = address.reply_to if address.in_group and self._is_first else ""
+        return Content("", address.thread, reply_to, in_group=address.in_group)
+
+    def _create_reply(self, *, draft: bool) -> Reply:
+        content = self._make_content()
+        self._is_first = False
+        number = self.numbers[0] if self.numbers else 0
+        address = self._address
+        return self._outbox.create_reply(
+            address.platform, address.chat, content, inbox=number, draft=draft
+        )
+
+    # -- what is shown while the turn runs ---------------------------------------------------------
+
+    def handle_event(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._text += text
+                self._tool_line = ""
+                self._changed.set()
+            case ToolStarted(call=call) if self._style.shows_tools:
+                what = describe_call(call.name, call.args, self._style.redact)
+                self._tool_line = texts.TOOL_LINE.format(tool=call.name, what=what)
+                self._changed.set()
+            case ToolDone():
+                self._tool_line = ""
+            case Recorded() | TurnEnd():
+                self.schedule_complete()
+
+    def schedule_complete(self) -> None:
+        complete, self._complete = self._complete, []
+        for reply in complete:
+            self._outbox.schedule(reply)
+
+    def end(self) -> None:
+        """Show nothing more of drafts. What is being sent is sent to its end."""
+        self._ended.set()
+        self._changed.set()
+
+    async def show_drafts(self) -> None:
+        """Runs beside the turn until `end`."""
+        await self._pause(FIRST_DRAFT_SECONDS)
+        while not self._ended.is_set():
+            await self._changed.wait()
+            self._changed.clear()
+            shown = "\n\n".join(filter(str.strip, (self._visible_text(), self._tool_line)))
+            if not shown or self._ended.is_set():
+                continue
+            if self._draft is None:
+                self._draft = self._create_reply(draft=True)
+            wait = await self._outbox.show_draft(self._draft, shown)
+            if wait:
+                self._changed.set()  # show what came meanwhile
+                await self._pause(wait)
+
+    def _visible_text(self) -> str:
+        return hold_back_secrets(self._text, self._style.redact)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()

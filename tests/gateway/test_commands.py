@@ -1,0 +1,124 @@
+"""The commands around the gateway: setup, start and stop, install, damage, and what loads it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.gateways import gateway
+from tests.kit import Home, run_hermes, say
+from tests.kit.telegram import TOKEN
+
+pytestmark = pytest.mark.e2e
+
+
+async def test_setup_tries_the_token_and_saves_it(tmp_path: Path) -> None:
+    async with gateway(tmp_path, start=False) as g:
+        del g.home.env["TELEGRAM_BOT_TOKEN"]
+        wrong = await run_hermes(["gateway", "setup", "telegram"], g.home, stdin="1:wrong-token")
+        assert wrong.rc == 2 and "Nothing was saved" in wrong.stderr
+        assert not (g.home.path / ".env").exists()
+        done = await run_hermes(["gateway", "setup"], g.home, stdin=TOKEN)
+        assert done.rc == 0 and "The token works: @kit_bot." in done.stdout, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+        env = g.home.path / ".env"
+        assert TOKEN in env.read_text() and env.stat().st_mode & 0o777 == 0o600
+        await g.start()
+        assert await g.stop() == 0
+        env.unlink()
+
+
+async def test_it_starts_and_stops_in_the_background(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [say("hello")], start=False) as g:
+        started = await run_hermes(["gateway", "start"], g.home)
+        assert started.rc == 0 and "The gateway is running (pid " in started.stdout, started.stderr
+        try:
+            again = await run_hermes(["gateway", "start"], g.home)
+            assert again.rc == 2 and "already running" in again.stderr
+            await g.telegram.say("hi")
+            await g.telegram.until_shown("hello")
+        finally:
+            stopped = await run_hermes(["gateway", "stop"], g.home)
+        assert stopped.rc == 0 and "has stopped" in stopped.stdout
+        assert (await run_hermes(["gateway", "status"], g.home)).rc == 3
+        assert (await run_hermes(["gateway", "stop"], g.home)).rc == 2
+
+
+async def test_install_writes_a_unit_and_uninstall_removes_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    fake = tools / "systemctl"
+    fake.write_text('#!/bin/sh\necho "$@" >> "$HOME/systemctl.log"\n')
+    fake.chmod(0o755)
+    home.env["PATH"] = f"{tools}:{home.env['PATH']}"
+    assert (await run_hermes(["gateway", "install"], home)).rc == 0
+    unit = tmp_path / ".config" / "systemd" / "user" / "hermes-gateway.service"
+    text = unit.read_text()
+    assert "Type=notify" in text and "gateway run" in text and str(home.path) in text
+    assert (await run_hermes(["gateway", "uninstall"], home)).rc == 0
+    assert not unit.exists()
+    log = (tmp_path / "systemctl.log").read_text().splitlines()
+    assert log == [f"--user {word} --now hermes-gateway.service" for word in ("enable", "disable")]
+    assert (await run_hermes(["gateway", "uninstall"], home)).rc == 2
+
+
+async def test_f67_a_damaged_database_is_salvaged_and_the_owner_told(
+    tmp_path: Path, raw_database: Callable[[], AbstractContextManager[None]]
+) -> None:
+    async with gateway(tmp_path, [say("one"), say("two")]) as g:
+        await g.telegram.say("hello")
+        await g.telegram.until_shown("one")
+        assert await g.stop() == 0
+        database = g.home.path / "hermes.db"
+        with raw_database():
+            data = database.read_bytes()
+            database.write_bytes(data[: len(data) - 1000])
+        await g.start()
+        await g.telegram.until(lambda: any("was damaged" in t for t in g.telegram.texts()))
+        told = next(t for t in g.telegram.texts() if "was damaged" in t)
+        assert told.startswith("⚠️ The session database was damaged. Kept: 1 sessions, 2 messages;")
+        await g.telegram.say("still there?")
+        await g.telegram.until_shown("two")
+        assert list(g.home.path.glob("hermes.db.damaged-*"))
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    import apsw
+
+    async with gateway(tmp_path, start=False) as g:
+        assert (await run_hermes(["pairing", "list"], g.home)).rc == 0
+        db = apsw.Connection(str(g.home.path / "hermes.db"))
+        db.execute("PRAGMA user_version = 999")
+        db.close()
+        ended = await run_hermes(["gateway", "run"], g.home)
+        assert ended.rc == 2 and "newer" in ended.stderr
+
+
+def test_chat_and_serve_load_nothing_of_the_gateway() -> None:
+    code = (
+        "import sys, hermes.app.runtime, hermes.cli.commands.chat, hermes.cli.commands.serve\n"
+        "import hermes.server.app\n"
+        "from hermes.app.commands import load_commands\n"
+        "load_commands()\n"
+        "print([m for m in sys.modules if m.startswith(('hermes.gateway', 'markdown_it'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+async def test_a_slow_platform_does_not_hold_back_the_start(tmp_path: Path) -> None:
+    async with gateway(tmp_path, start=False) as g:
+        g.home.configure(platforms={"telegram": {"base_url": "http://127.0.0.1:9"}})
+        await g.start()
+        shown = await run_hermes(["gateway", "status", "--json"], g.home)
+        found = shown.json["platforms"]["telegram"]
+        assert (found["state"], found["error_code"]) == ("retrying", "unreachable")
+        async with asyncio.timeout(60):
+            assert await g.stop() == 0

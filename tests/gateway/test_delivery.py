@@ -1,0 +1,189 @@
+"""Replies on a bad network: in order, until they arrive, twice only with a mark (F81-F86)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.gateway import texts
+from tests.gateway.gateways import live_gateway
+from tests.kit import call, say
+from tests.kit.telegram import OWNER, Fault, FaultRule
+
+pytestmark = pytest.mark.e2e
+
+GROUP = -500
+
+
+def once(method: str, fault: Fault, when: Callable[[dict[str, Any]], bool] = bool) -> FaultRule:
+    """The first such call fails."""
+    left = [fault]
+
+    def rule(name: str, params: dict[str, Any]) -> Fault | None:
+        return left.pop() if left and name == method and when(params) else None
+
+    return rule
+
+
+async def test_f81_a_flood_wait_holds_back_this_chat_only(tmp_path: Path) -> None:
+    other = 3003
+    async with live_gateway(
+        tmp_path, then=say("answer"), platform={"allowed_users": [OWNER, other]}
+    ) as g:
+        flood = Fault(429, "Too Many Requests", {"retry_after": 2})
+        g.telegram.fault = once("sendMessage", flood)
+        begin = time.monotonic()
+        await g.telegram.say("one")
+        await g.telegram.until(lambda: any(m == "sendMessage" for m, _ in g.telegram.calls))
+        await g.telegram.say("two", user=other)
+        await g.telegram.until(lambda: g.telegram.texts(other) == ["answer"])
+        assert not g.telegram.texts(OWNER)
+        await g.telegram.until(lambda: g.telegram.texts(OWNER) == ["answer"])
+        assert time.monotonic() - begin >= 2
+
+
+async def test_f82_a_send_without_an_answer_is_repeated_with_a_mark(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("the answer")]) as g:
+        g.telegram.fault = once("sendMessage", Fault(hang_up=True, after=True))
+        await g.telegram.say("hi")
+        await g.telegram.until_shown(f"{texts.REPEATED}\nthe answer")
+        assert g.telegram.texts() == ["the answer", f"{texts.REPEATED}\nthe answer"]
+
+
+async def test_a_certain_failure_is_repeated_without_a_mark(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("the answer")]) as g:
+        g.telegram.fault = once("sendMessage", Fault(502, "Bad Gateway"))
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("the answer")
+        assert g.telegram.texts() == ["the answer"]
+
+
+async def test_f84_a_blocked_chat_is_given_up_until_it_writes_again(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, then=say("hello")) as g:
+        gone = Fault(403, "Forbidden: bot was blocked by the user")
+        g.telegram.fault = once("sendMessage", gone)
+        await g.telegram.say("hi")
+        await g.telegram.until(lambda: any(m == "sendMessage" for m, _ in g.telegram.calls))
+        await g.telegram.say("back")
+        await g.telegram.until(lambda: "hello" in g.telegram.texts())
+
+
+async def test_f85_rejected_markup_is_sent_as_plain_text(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("a **bold** word")]) as g:
+        bad = Fault(400, "Bad Request: can't parse entities: byte 3")
+        g.telegram.fault = once("sendMessage", bad)
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("a **bold** word")
+
+
+async def test_f85_too_long_after_all_is_halved(tmp_path: Path) -> None:
+    text = "word " * 200
+    async with live_gateway(tmp_path, [say(text)]) as g:
+        long = Fault(400, "Bad Request: message is too long")
+        g.telegram.fault = once("sendMessage", long)
+        await g.telegram.say("hi")
+        await g.telegram.until(lambda: " ".join(g.telegram.texts()).split() == text.split())
+        assert len(g.telegram.texts()) >= 2
+
+
+async def test_f86_a_lost_draft_is_sent_whole(tmp_path: Path) -> None:
+    pieces = [f"piece {i} " for i in range(80)]
+    async with live_gateway(tmp_path, [say(*pieces).bytes_each(500).slow(0.05)]) as g:
+        lost = Fault(400, "Bad Request: message to edit not found")
+        g.telegram.fault = once("editMessageText", lost)
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("".join(pieces).strip())
+
+
+async def test_a_group_that_became_a_supergroup_is_followed(tmp_path: Path) -> None:
+    platform = {"allowed_chats": [GROUP], "require_mention": False}
+    new = -1001234
+    async with live_gateway(tmp_path, [say("one"), say("two")], platform=platform) as g:
+        await g.telegram.say("hello", chat=GROUP)
+        await g.telegram.until_shown("one")
+        moved = g.telegram.make_message("", chat=GROUP, migrate_to_chat_id=new)
+        await g.telegram.push({"message": moved})
+        await g.telegram.say("still there?", chat=new)
+        sent = await g.telegram.until_shown("two")
+        assert sent.chat == new
+        assert len(g.provider.requests[1].json["messages"]) > 3, "the session went along"
+
+
+async def test_an_edited_message_is_answered_once_as_it_is_now(tmp_path: Path) -> None:
+    from tests.kit import Gate
+    from tests.kit.bodies import messages
+
+    gate = Gate()
+    async with live_gateway(tmp_path, [say("one").hold(gate, n=0), say("two")]) as g:
+        await g.telegram.say("first")
+        await gate.reached()
+        id = await g.telegram.say("sceond")
+        await g.telegram.until_shown(texts.QUEUED)
+        edited = {**g.telegram.make_message("second"), "message_id": id}
+        await g.telegram.push({"edited_message": edited})
+        await g.telegram.until(lambda: not g.telegram.updates[1:])
+        gate.open()
+        await g.telegram.until_shown("two")
+        late = {**g.telegram.make_message("too late"), "message_id": id}
+        await g.telegram.push({"edited_message": late})
+        await g.telegram.say("/version")
+        await g.telegram.until(lambda: len(g.telegram.texts()) == 4)
+        last = [m.text for m in messages(g.provider.requests[-1]) if m.role == "user"]
+        assert last == ["first", "second"] and len(g.provider.requests) == 2
+
+
+async def test_g8_a_replayed_update_is_one_turn(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("once"), say("next")]) as g:
+        message = g.telegram.make_message("hi")
+        for _ in range(5):
+            await g.telegram.push({"message": message})
+        await g.telegram.until_shown("once")
+        await g.stop()
+        await g.telegram.push({"message": message})
+        await g.start()
+        await g.telegram.say("other")
+        await g.telegram.until_shown("next")
+        assert g.telegram.texts() == ["once", "next"]
+
+
+async def test_old_messages_are_counted_and_not_answered(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path) as g:
+        for _ in range(3):
+            await g.telegram.say("old", date=int(time.time()) - 90_000)
+        await g.telegram.until_shown(texts.STALE.format(n=3))
+        assert not g.provider.requests
+
+
+async def test_g12_a_flood_is_joined_and_others_are_answered(tmp_path: Path) -> None:
+    from tests.kit import Gate
+
+    gate, other = Gate(), 3003
+    steps = [say("one").hold(gate, n=0), say("for the other"), *[say("more")] * 4]
+    platform = {"allowed_users": [OWNER, other]}
+    async with live_gateway(tmp_path, steps, platform=platform, gateway={"max_queued": 3}) as g:
+        await g.telegram.say("m0")
+        await gate.reached()
+        for i in range(1, 40):
+            await g.telegram.say(f"m{i}")
+        await g.telegram.until_shown(texts.MANY_WAITING)
+        await g.telegram.say("hello", user=other)
+        await g.telegram.until_shown("for the other")
+        gate.open()
+        await g.telegram.until(lambda: g.telegram.texts(OWNER).count("more") == 3)
+        last = g.provider.requests[-1].json["messages"][-1]["content"]
+        joined = "\n".join(f"m{i}" for i in range(3, 40))
+        assert joined in str(last if isinstance(last, str) else last[0]["text"])
+        assert g.telegram.texts(OWNER).count(texts.MANY_WAITING) == 1
+
+
+async def test_a_denied_tool_in_a_turn_without_an_answer_is_told(tmp_path: Path) -> None:
+    steps = [call(("c1", "terminal", {"command": "git push"})), say("ok")]
+    async with live_gateway(tmp_path, steps, gateway={"approval_seconds": 0.2}) as g:
+        await g.telegram.say("push")
+        await g.telegram.until(
+            lambda: any(t.endswith(texts.NOBODY_ANSWERED) for t in g.telegram.texts())
+        )
