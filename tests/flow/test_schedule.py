@@ -17,6 +17,7 @@ from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.events import Approval
 from hermes.core.store import JobRun, ScheduledJob
+from hermes.core.taint import Taint
 from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.cron.outcome import RunOutcome
 from hermes.cron.scheduler import AgentAnswer, Scheduler, SchedulerSettings
@@ -371,10 +372,7 @@ async def test_a_job_keeps_the_taint_of_its_maker(tmp_path: Path) -> None:
         r.session.transcript.absorb_taint(("untrusted",))
         await r.turn("remind me")
         (job,) = await r.runtime.store.jobs.list_jobs()
-        settings = SchedulerSettings(r.home.path, r.runtime.setup.config.cron, {}, str)
-        scheduler = Scheduler(
-            r.runtime.store.jobs, settings, r.runtime.scheduled_prompts.answer_job
-        )
-        outcome = await scheduler.run_now(job)
+        assert r.session.transcript.taint == Taint(untrusted=True)
+        outcome = await r.runtime.scheduled_prompts.create_scheduler().run_now(job)
         meta = await r.runtime.store.sessions.get_meta(outcome.session)
         assert meta is not None and meta.taint.untrusted
