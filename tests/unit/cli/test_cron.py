@@ -78,3 +78,9 @@ def test_jobs_of_the_original_are_imported(cron: Cron, tmp_path: Path) -> None:
     assert (rows["d"]["deliver"], rows["d"]["repeat"]) == (["telegram:12"], 3)
     file.write_text("{")
     assert "is not a jobs.json" in cron("import", str(file), rc=2)
+
+
+def test_a_target_that_nothing_delivers_to_is_said(cron: Cron) -> None:
+    assert "nothing delivers to home yet" in cron("add", "1h", "x", "--deliver", "local,home")
+    (row,) = json.loads(cron("list", "--json"))
+    assert row["deliver"] == ["local", "home"] and row["state"] == "active"
