@@ -101,33 +101,6 @@ async def test_the_life_of_a_job(tmp_path: Path) -> None:
     assert "There is no job" in await cron(home, "show", id, rc=2)
 
 
-async def test_what_is_refused(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    wrong = await cron(home, "add", "0 0 9 * * 1", "x", rc=2)
-    assert 'Schedule "0 0 9 * * 1" is not understood. Examples: 30m,' in wrong
-    assert "is in the past" in await cron(home, "add", "2020-01-01T09:00", "x", rc=2)
-    assert "needs a PROMPT" in await cron(home, "add", "1h", rc=2)
-    assert "is not known" in await cron(home, "add", "1h", "x", "--tz", "Mars/Base", rc=2)
-    assert "no script" in await cron(home, "add", "1h", "x", "--script", "x.sh", rc=2)
-    assert "is not a target" in await cron(home, "add", "1h", "x", "--deliver", "me", rc=2)
-    assert "no toolset" in await cron(home, "add", "1h", "x", "--toolsets", "magic", rc=2)
-    assert await cron(home, "status", rc=1) == "scheduler: none\n"
-    home.env["HERMES_CHILD"] = "1"
-    for words in (["add", "1h", "x"], ["run-due"], ["daemon"], ["pause", "x"]):
-        assert "may not change or run" in await cron(home, *words, rc=2)
-    assert "No jobs yet" in (await run_hermes(["cron", "list"], home)).stderr
-
-
-async def test_next_is_exact(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    found = await cron(
-        home, "next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-28T12:00", "-n", "2"
-    )
-    assert found == "2026-03-29T03:00:00+02:00\n2026-03-30T02:30:00+02:00\n"
-    many = await cron(home, "next", "* * * * *", "-n", "3000")
-    assert len(set(many.splitlines())) == 3000
-
-
 async def test_the_daemon_runs_jobs_and_shows_that_it_lives(tmp_path: Path) -> None:
     async with Provider([say("All is well.")]) as provider:
         home = Home.of(tmp_path, provider)
@@ -144,28 +117,6 @@ async def test_the_daemon_runs_jobs_and_shows_that_it_lives(tmp_path: Path) -> N
         assert await asyncio.wait_for(daemon.wait(), 90) == 0
         (run,) = await read_runs(home)
         assert (run.state, run.delivery, run.text) == ("ok", "delivered", "All is well.")
-
-
-async def test_jobs_of_the_original_are_imported(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    common = {"prompt": "look", "deliver": "origin", "repeat": {"times": None, "completed": 0}}
-    jobs = [
-        {**common, "name": "a", "schedule": {"kind": "interval", "minutes": 30}},
-        {**common, "name": "b", "schedule": {"kind": "cron", "expr": "0 9 * * *"},
-         "enabled": False},
-        {**common, "name": "c", "schedule": {"kind": "once", "run_at": "2020-01-01T09:00:00Z"}},
-        {**common, "name": "d", "schedule": "every 2h", "repeat": {"times": 5, "completed": 2},
-         "origin": {"platform": "telegram", "chat_id": "12", "thread_id": None}},
-    ]  # fmt: skip
-    file = tmp_path / "jobs.json"
-    file.write_text(json.dumps({"jobs": jobs}))
-    assert "imported 3, left out 1" in await cron(home, "import", str(file), rc=1)
-    rows = {row["name"]: row for row in json.loads(await cron(home, "list", "--json"))}
-    assert (rows["a"]["schedule"], rows["a"]["deliver"]) == ("every 30m", ["local"])
-    assert rows["b"]["state"] == "paused"
-    assert (rows["d"]["deliver"], rows["d"]["repeat"]) == (["telegram:12"], 3)
-    file.write_text("{")
-    assert "is not a jobs.json" in await cron(home, "import", str(file), rc=2)
 
 
 async def run_together(home: Home, jobs: int, processes: int, *, with_daemon: bool) -> Counter[str]:

@@ -15,11 +15,16 @@ from msgspec import structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
+from hermes.config.schema import CronSection
+from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Approval
 from hermes.core.store import JobRun, ScheduledJob
+from hermes.core.taint import Taint
+from hermes.cron.heartbeat import announce_scheduler
 from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.cron.outcome import RunOutcome
 from hermes.cron.scheduler import AgentAnswer, Scheduler, SchedulerSettings
+from hermes.store.jobs import SqliteJobs
 from tests.kit import Gate, Home, Provider, call, say, status
 from tests.kit.processes import living
 from tests.kit.rig import rig
@@ -180,8 +185,6 @@ async def test_a_long_output_is_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x.sh", "/bin/x.sh", "link.sh", "x.txt", "none.sh", "dir.sh"])
 async def test_only_plain_files_of_the_folder_are_scripts(tmp_path: Path, name: str) -> None:
-    from hermes.core.errors import ConfigError
-
     async with bench(tmp_path, Provider([])) as b:
         b.script("x.txt", "")
         (b.home.path / "x.sh").write_text("echo outside")
@@ -285,6 +288,43 @@ async def test_nothing_that_a_run_started_outlives_it(tmp_path: Path, mark: str)
         assert "Started." in (await b.runs())[0].text and not living(mark)
 
 
+async def test_the_daemon_goes_on_for_hours(tmp_path: Path) -> None:
+    """Also over a moment in which the database cannot be read."""
+    async with bench(tmp_path, Provider([])) as b:
+        id = await b.add("every 10m", "", no_agent=True, script=b.script("x.sh", "echo hi"))
+        jobs, looks = b.runtime.store.jobs, 0
+        daemon: asyncio.Task[None]
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            looks += 1
+            while any(run.state in ("claimed", "running") for run in await b.runs()):
+                await asyncio.sleep(0.001)
+            b.clock.now += 300
+            if b.clock.now >= NOON + 2 * HOUR:
+                daemon.cancel()
+            await asyncio.sleep(0)
+
+        async def list_due(now: float) -> list[ScheduledJob]:
+            if looks == 7:
+                raise StoreError("The disk is full.", "full")
+            return await SqliteJobs.list_due(jobs, now)  # type: ignore[arg-type]
+
+        jobs.list_due = list_due  # type: ignore[method-assign]
+        settings = SchedulerSettings(b.home.path, CronSection(), {"PATH": b.home.env["PATH"]}, str)
+        scheduler = Scheduler(
+            jobs, settings, b.runtime.scheduled_prompts.answer_job, clock=b.clock, sleep=sleep
+        )
+        with announce_scheduler(b.home.path, "daemon") as heartbeat:
+            daemon = asyncio.create_task(scheduler.run_forever(heartbeat))
+            await asyncio.wait({daemon})
+        assert daemon.cancelled()
+        due = [NOON + n * 600 for n in range(1, 12)]
+        assert [(run.job, run.due, run.state) for run in await b.runs()] == [
+            (id, moment, "ok") for moment in due
+        ]
+
+
 async def test_other_targets_stay_pending(tmp_path: Path) -> None:
     async with bench(tmp_path, Provider([say("Hello.")])) as b:
         await b.add(deliver="home, telegram:12:3")
@@ -371,10 +411,7 @@ async def test_a_job_keeps_the_taint_of_its_maker(tmp_path: Path) -> None:
         r.session.transcript.absorb_taint(("untrusted",))
         await r.turn("remind me")
         (job,) = await r.runtime.store.jobs.list_jobs()
-        settings = SchedulerSettings(r.home.path, r.runtime.setup.config.cron, {}, str)
-        scheduler = Scheduler(
-            r.runtime.store.jobs, settings, r.runtime.scheduled_prompts.answer_job
-        )
-        outcome = await scheduler.run_now(job)
+        assert r.session.transcript.taint == Taint(untrusted=True)
+        outcome = await r.runtime.scheduled_prompts.create_scheduler().run_now(job)
         meta = await r.runtime.store.sessions.get_meta(outcome.session)
         assert meta is not None and meta.taint.untrusted

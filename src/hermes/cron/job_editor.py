@@ -227,9 +227,12 @@ def parse_targets(text: str) -> tuple[str, ...]:
     return targets
 
 
+def describe_state(job: ScheduledJob) -> str:
+    return "paused" if job.paused else "active" if job.next is not None else "done"
+
+
 def describe_job(job: ScheduledJob) -> dict[str, Any]:
     """The job for programs; times are ISO times in its zone."""
-    state = "paused" if job.paused else "active" if job.next is not None else "done"
     names = (
         "id name schedule prompt deliver model toolsets workdir script no_agent repeat missed "
         "timeout max_turns budget_usd jitter runs failures error"
@@ -237,7 +240,7 @@ def describe_job(job: ScheduledJob) -> dict[str, Any]:
     return {
         **{name: getattr(job, name) for name in names.split()},
         "tz": job.zone,
-        "state": state,
+        "state": describe_state(job),
         "created": format_due(job, job.created),
         "next": None if job.next is None or job.paused else format_due(job, job.next),
     }

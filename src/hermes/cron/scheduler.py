@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -91,7 +91,7 @@ class Scheduler:
                 heartbeat.beat()
                 try:
                     await self._finish_abandoned()
-                    for claimed in await self._claim_due():
+                    async for claimed in self._claim_due():
                         tasks.create_task(self._execute_in_order(*claimed))
                 except HermesError as error:
                     log.warning("the schedule could not be read: %s", error)
@@ -103,7 +103,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._execute_in_order(*claimed))
-                for claimed in await self._claim_due()
+                async for claimed in self._claim_due()
             ]
         ended = [outcome for task in running for outcome in task.result()]
         return RunCount(len(ended), sum(outcome.state != "ok" for outcome in ended))
@@ -117,8 +117,8 @@ class Scheduler:
             raise ConfigError(f"{job.name} is running already. Nothing was started.")
         return await self._execute(job, claimed[0])
 
-    async def _claim_due(self) -> list[tuple[ScheduledJob, list[JobRun]]]:
-        found = []
+    async def _claim_due(self) -> AsyncIterator[tuple[ScheduledJob, list[JobRun]]]:
+        """Each is to be started at once: a failure while others are claimed must not lose it."""
         now = self._clock()
         for job in await self._jobs.list_due(now):
             try:
@@ -129,8 +129,7 @@ class Scheduler:
                     log.warning("job %s cannot be scheduled: %s", job.id, error)
                 continue
             if claimed := await self._jobs.claim_runs(job, advanced, runs):
-                found.append((job, claimed))
-        return found
+                yield job, claimed
 
     async def _execute_in_order(self, job: ScheduledJob, runs: list[JobRun]) -> list[RunOutcome]:
         async with self._slots:

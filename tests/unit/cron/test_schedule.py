@@ -8,6 +8,8 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError
 from hermes.cron.schedule import Schedule, load_zone, parse_duration, parse_schedule, parse_time
@@ -146,6 +148,22 @@ def test_what_nobody_understands(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_schedule(text, BERLIN, NOW)
     assert "is not understood" in str(error.value) or "is not an ISO time" in str(error.value)
+
+
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.lists(st.text("0123456789*/,-#LWmonfri", max_size=6), min_size=5, max_size=5).map(
+            " ".join
+        ),
+    )
+)
+def test_whatever_is_written_is_understood_or_refused(text: str) -> None:
+    try:
+        found = parse_schedule(text, BERLIN, NOW).find_next(NOW, NOW)
+    except ConfigError:
+        return
+    assert found is not None and found > NOW
 
 
 def test_the_sentence_about_a_schedule_that_is_not_understood() -> None:

@@ -145,6 +145,9 @@ async def _add_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     _print_job(editor, job)
     from hermes.cron.heartbeat import list_schedulers
 
+    if others := [target for target in job.deliver if target != "local"]:
+        names = ", ".join(others)
+        print_stderr(f"nothing delivers to {names} yet; results are kept and written to files")
     if not list_schedulers(setup.home):
         print_stderr("scheduler: none. Jobs run only while `hermes cron daemon` runs.")
     return 0
@@ -175,13 +178,11 @@ def _read_wishes(args: Namespace, setup: Setup) -> JobWishes:
 
 
 def _print_job(editor: JobEditor, job: ScheduledJob) -> None:
+    from hermes.cron.job_editor import describe_state
+
     following = editor.list_next(job, 1)
-    state = f"next {following[0]}" if following and not job.paused else _describe_state(job)
+    state = f"next {following[0]}" if following and not job.paused else describe_state(job)
     print(f"{job.id} {strip_controls(job.name)}, {state}")
-
-
-def _describe_state(job: ScheduledJob) -> str:
-    return "paused" if job.paused else "active" if job.next is not None else "done"
 
 
 async def _edit_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
@@ -208,7 +209,7 @@ async def _remove_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 
 
 async def _list_jobs(args: Namespace, setup: Setup, editor: JobEditor) -> int:
-    from hermes.cron.job_editor import describe_job
+    from hermes.cron.job_editor import describe_job, describe_state
 
     jobs = await editor.jobs.list_jobs()
     last = {job.id: await _find_last_run(editor, job) for job in jobs}
@@ -221,7 +222,7 @@ async def _list_jobs(args: Namespace, setup: Setup, editor: JobEditor) -> int:
         return 0
     lines = [("ID", "NEXT", "LAST", "SCHEDULE", "NAME")]
     for job in jobs:
-        following = describe_job(job)["next"] or _describe_state(job)
+        following = describe_job(job)["next"] or describe_state(job)
         result = _describe_result(last[job.id])
         lines.append((job.id, following, result, one_line(job.schedule, 30), one_line(job.name)))
     print("\n".join(align_columns(lines)))

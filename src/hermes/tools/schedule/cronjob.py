@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.escalation import FileAccess
+from hermes.core.taint import BOTH, Source
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
 from hermes.tools._services import OPEN_SCHEDULE
 
@@ -32,11 +33,17 @@ class Params(Struct, frozen=True):
     repeat: Annotated[int, Meta(ge=1)] | None = None
 
 
+def _find_flows(p: Params) -> tuple[frozenset[Source], bool]:
+    """Other actions answer with what the model wrote."""
+    brings: dict[str, frozenset[Source]] = {"run": BOTH, "list": frozenset({"private"})}
+    return brings.get(p.action, frozenset()), False
+
+
 @tool(
     "Schedule prompts: reminders and recurring work. A run starts without this conversation and "
     "with nobody to ask; its final answer is delivered. The user approves every change.",
     toolset="schedule",
-    sends=False,
+    flows=_find_flows,
     asks_itself=True,
     timeout=_RUN_SECONDS,
     words="cron timer remind reminder every day daily weekly hourly later at time recurring job",
