@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
+.PHONY: help run install test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ help: ## this list
 # Without arguments and without a terminal there is no user to answer: the demo runs instead.
 run: $(VENV)/.run $(VENV)/.local ## run the product
 	@set -- $(ARGS); if [ $$# -eq 0 ] && ! [ -t 0 ]; then set -- demo; fi; exec $(BIN)/hermes "$$@"
+
+install: $(VENV)/.build ## install the program for this user, with uv or pipx
+	@sh scripts/install_program.sh $(VENV)
 
 test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
@@ -76,7 +79,7 @@ clean: ## remove the environment and every generated file
 	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.build: requirements/build.txt scripts/bootstrap.sh
+$(VENV)/.build: requirements/build.txt scripts/bootstrap.sh scripts/steps.sh
 	@sh scripts/bootstrap.sh $(VENV)
 	@touch $@
 
