@@ -168,7 +168,7 @@ class SessionHost:
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
         if self.agent.small and tool.name == _REPLACES_FILE:
-            self._require_reading(tool.name, keys)
+            _require_reading(self._transcript.history, keys)
         taint = self._transcript.taint
         verdict = await self._approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
@@ -245,21 +245,6 @@ class SessionHost:
         self._seen_urls.read_history(self._transcript.history)
         return await self._transcript.replace_history(messages, running=self._turn_running)
 
-    def _require_reading(self, writer: str, files: tuple[str, ...]) -> None:
-        """A small model may replace only files that it has looked at in this turn: it would lose
-        the rest of their content."""
-        earlier: list[str] = []
-        for message in reversed(self._transcript.history.messages):
-            if message.role == "user" and message.kind != "steer":
-                break
-            earlier += [call.args for call in message.calls if call.name != writer]
-        for file in map(Path, files):
-            if file.exists() and not any(file.name in args for args in earlier):
-                raise ToolError(
-                    f"{file.name} exists and you have not read it. Nothing was written. Read it "
-                    "first; then write the whole file. To add to its end, use >> in the terminal."
-                )
-
     def _has_seen(self, url: str) -> bool:
         self._seen_urls.read_history(self._transcript.history)
         return url in self._seen_urls
@@ -270,3 +255,19 @@ class SessionHost:
     def _start_title(self, question: str, answer: str) -> None:
         if self._shared.titles is not None:
             self._shared.titles.begin_title(self._transcript, self, question, answer)
+
+
+def _require_reading(history: History, files: tuple[str, ...]) -> None:
+    """A small model may replace only files that it has looked at in this turn: it would lose the
+    rest of their content."""
+    earlier: list[str] = []
+    for message in reversed(history.messages):
+        if message.role == "user" and message.kind != "steer":
+            break
+        earlier += [call.args for call in message.calls if call.name != _REPLACES_FILE]
+    for file in map(Path, files):
+        if file.exists() and not any(file.name in args for args in earlier):
+            raise ToolError(
+                f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
+                "then write the whole file. To add to its end, use >> in the terminal."
+            )

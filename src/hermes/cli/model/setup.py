@@ -19,7 +19,7 @@ from hermes.cli.startup import load_checked_setup, run_async
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.cli.terminal.text import one_line
-from hermes.config import dotenv, paths
+from hermes.config import dotenv
 from hermes.config.env import get_environment
 from hermes.config.load import Setup, load_setup
 from hermes.config.update import apply_changes, edit_config
