@@ -34,8 +34,9 @@ e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains,
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 
-test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it once
+test-local: $(VENV)/.dev ## the tests with real local models; downloads 1.6 GB once
 	$(BIN)/hermes model pull
+	$(BIN)/hermes model pull qwen2.5-coder-1.5b
 	HERMES_TEST_MEASURE=1 $(BIN)/python -m pytest -m local tests/local $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.

@@ -18,17 +18,17 @@ class Task(NamedTuple):
     check: Check
 
 
-def _has(name: str, pattern: str) -> Check:
+def has_text(name: str, pattern: str) -> Check:
     return lambda folder, _: (
         (folder / name).is_file() and bool(re.search(pattern, (folder / name).read_text(), re.S))
     )
 
 
-def _says(pattern: str) -> Check:
+def says(pattern: str) -> Check:
     return lambda _, answer: bool(re.search(pattern, answer, re.I))
 
 
-def _prints(name: str, text: str) -> Check:
+def prints_text(name: str, text: str) -> Check:
     def run_program(folder: Path, _: str) -> bool:
         command = ["python3", name]
         done = subprocess.run(
@@ -58,77 +58,79 @@ TESTED = {
 
 TASKS = (
     Task(
-        "Create a file hello.txt with the text: good morning", {}, _has("hello.txt", "good morning")
+        "Create a file hello.txt with the text: good morning",
+        {},
+        has_text("hello.txt", "good morning"),
     ),
     Task("Make a folder named reports", {}, lambda folder, _: (folder / "reports").is_dir()),
-    Task("Write a Python program seven.py that prints 7", {}, _prints("seven.py", "7")),
+    Task("Write a Python program seven.py that prints 7", {}, prints_text("seven.py", "7")),
     Task("Create an empty file called empty.log", {}, lambda f, _: (f / "empty.log").exists()),
     Task(
         "Rename draft.txt to final.txt",
         {"draft.txt": "text"},
-        _both(_has("final.txt", "text"), _is_gone("draft.txt")),
+        _both(has_text("final.txt", "text"), _is_gone("draft.txt")),
     ),
     Task(
         "Copy fruit.txt to backup.txt",
         {"fruit.txt": FRUIT},
-        _both(_has("backup.txt", "cherry"), _has("fruit.txt", "cherry")),
+        _both(has_text("backup.txt", "cherry"), has_text("fruit.txt", "cherry")),
     ),
     Task("Delete the file old.txt", {"old.txt": "x", "new.txt": "y"}, _is_gone("old.txt")),
     Task(
         "Add the line 'date' at the end of fruit.txt",
         {"fruit.txt": FRUIT},
-        _has("fruit.txt", r"apple\nbanana\ncherry\ndate"),
+        has_text("fruit.txt", r"apple\nbanana\ncherry\ndate"),
     ),
     Task(
         "Append 'dan,5' to sales.csv",
         {"sales.csv": SALES},
-        _has("sales.csv", r"cyd,12\ndan,5"),
+        has_text("sales.csv", r"cyd,12\ndan,5"),
     ),
     Task(
         "In fruit.txt, replace banana with mango",
         {"fruit.txt": FRUIT},
-        _has("fruit.txt", r"\Aapple\nmango\ncherry"),
+        has_text("fruit.txt", r"\Aapple\nmango\ncherry"),
     ),
     Task(
         "Change the port from 8080 to 9090 in app.ini",
         {"app.ini": "[server]\nhost = localhost\nport = 8080\n"},
-        _has("app.ini", r"host = localhost\nport = 9090"),
+        has_text("app.ini", r"host = localhost\nport = 9090"),
     ),
-    Task("How many lines does fruit.txt have?", {"fruit.txt": FRUIT}, _says(r"\b3\b|three")),
+    Task("How many lines does fruit.txt have?", {"fruit.txt": FRUIT}, says(r"\b3\b|three")),
     Task(
         "How many .txt files are in this folder?",
         {"a.txt": "1", "b.txt": "2", "c.md": "3"},
-        _says(r"\b2\b|two"),
+        says(r"\b2\b|two"),
     ),
-    Task("What is the sum of the amounts in sales.csv?", {"sales.csv": SALES}, _says(r"\b42\b")),
-    Task("Who has the largest amount in sales.csv?", {"sales.csv": SALES}, _says("bob")),
+    Task("What is the sum of the amounts in sales.csv?", {"sales.csv": SALES}, says(r"\b42\b")),
+    Task("Who has the largest amount in sales.csv?", {"sales.csv": SALES}, says("bob")),
     Task(
         "Which file contains the word zebra?",
         {"a.txt": "lion", "b.txt": "a zebra", "c.txt": "ape"},
-        _says(r"b\.txt"),
+        says(r"b\.txt"),
     ),
-    Task("What is the second line of fruit.txt?", {"fruit.txt": FRUIT}, _says("banana")),
-    Task("What does add.py print? Run it.", {"add.py": "print(19 + 23)\n"}, _says("42")),
-    Task("Fix the syntax error in sum.py", {"sum.py": BROKEN}, _prints("sum.py", "5")),
+    Task("What is the second line of fruit.txt?", {"fruit.txt": FRUIT}, says("banana")),
+    Task("What does add.py print? Run it.", {"add.py": "print(19 + 23)\n"}, says("42")),
+    Task("Fix the syntax error in sum.py", {"sum.py": BROKEN}, prints_text("sum.py", "5")),
     Task(
         "Fix the bug in twice.py: it should print 10",
         {"twice.py": WRONG},
-        _prints("twice.py", "10"),
+        prints_text("twice.py", "10"),
     ),
-    Task("Make test_calc.py pass by fixing calc.py", TESTED, _prints("test_calc.py", "passed")),
+    Task("Make test_calc.py pass by fixing calc.py", TESTED, prints_text("test_calc.py", "passed")),
     Task(
         "Create the folder data and move sales.csv into it",
         {"sales.csv": SALES},
-        _both(_has("data/sales.csv", "bob"), _is_gone("sales.csv")),
+        _both(has_text("data/sales.csv", "bob"), _is_gone("sales.csv")),
     ),
     Task(
         "Write the number of lines of fruit.txt into count.txt",
         {"fruit.txt": FRUIT},
-        _has("count.txt", "3"),
+        has_text("count.txt", "3"),
     ),
     Task(
         "Sort the lines of names.txt and save them in sorted.txt",
         {"names.txt": "zoe\nann\nmax\n"},
-        _has("sorted.txt", r"ann\nmax\nzoe"),
+        has_text("sorted.txt", r"ann\nmax\nzoe"),
     ),
 )
