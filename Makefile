@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
+.PHONY: help run install test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ help: ## this list
 run: $(VENV)/.run $(VENV)/.local ## run the product
 	@set -- $(ARGS); if [ $$# -eq 0 ] && ! [ -t 0 ]; then set -- demo; fi; exec $(BIN)/hermes "$$@"
 
+install: $(VENV)/.build ## install the program for this user, with uv or pipx
+	@sh scripts/install_program.sh $(VENV)
+
 test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not heavy" $(ARGS)
@@ -31,8 +34,9 @@ e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains,
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 
-test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it once
+test-local: $(VENV)/.dev ## the tests with real local models; downloads 1.6 GB once
 	$(BIN)/hermes model pull
+	$(BIN)/hermes model pull qwen2.5-coder-1.5b
 	HERMES_TEST_MEASURE=1 $(BIN)/python -m pytest -m local tests/local $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.
@@ -76,7 +80,7 @@ clean: ## remove the environment and every generated file
 	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.build: requirements/build.txt scripts/bootstrap.sh
+$(VENV)/.build: requirements/build.txt scripts/bootstrap.sh scripts/steps.sh
 	@sh scripts/bootstrap.sh $(VENV)
 	@touch $@
 

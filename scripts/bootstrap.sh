@@ -3,9 +3,9 @@
 # into it. Called by make; safe to run again.
 set -eu
 
-say() { printf '%s\n' "$*" >&2; }
-
 venv=$1
+log=$venv/install.log
+. scripts/steps.sh
 usable() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 python=
@@ -23,6 +23,8 @@ fi
 has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
 if ! [ -x "$venv/bin/python" ] || ! usable "$venv/bin/python"; then
+    say "Setting up Hermes in $venv (once, about a minute):"
+    say "  - creating the Python environment"
     rm -rf "$venv"
     if ! has_ensurepip && ! "$python" -m pip --version >/dev/null 2>&1; then
         # Debian and Ubuntu ship Python without venv and pip.
@@ -49,5 +51,5 @@ else
     pip="$python -m pip --python $venv/bin/python"
 fi
 # shellcheck disable=SC2086  # $pip is a command with arguments
-$pip install -qq --disable-pip-version-check --require-hashes --no-deps \
-    -r requirements/build.txt
+run_quietly $pip install --disable-pip-version-check --require-hashes --no-deps --retries 2 \
+    -r requirements/build.txt || fail_download "The installer (uv)"

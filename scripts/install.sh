@@ -4,11 +4,14 @@
 set -eu
 venv=$1
 lock=$2
+log=$venv/install.log
+. scripts/steps.sh
 
-if ! "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --compile-bytecode \
+say "  - installing the packages of $lock"
+if ! run_quietly "$venv/bin/uv" pip install --python "$venv/bin/python" --compile-bytecode \
         --require-hashes -r "$lock"; then
-    printf '%s\n' "uv could not install $lock; trying pip." >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
+    run_quietly "$venv/bin/python" -m pip install --disable-pip-version-check --retries 2 \
+        --require-hashes -r "$lock" || fail_download "The packages of $lock"
 fi
 # The project itself, editable, built with the locked hatchling: nothing unpinned is fetched.
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .

@@ -105,6 +105,7 @@ _LONGEST = (
     "gateway/test_gateway_kills",
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
+    "e2e/test_installation",
     "e2e/test_escapes",
     "e2e/test_oneshot",
     "e2e/test_wires",

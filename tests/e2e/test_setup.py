@@ -207,7 +207,9 @@ async def test_a_fresh_home_ends_in_a_conversation_with_the_embedded_model(embed
     assert "heard: Say hello" in ran.stdout and "Ready." in ran.stdout
     assert next((embedded.path / "models").glob("*.gguf")).read_bytes() == MODEL
     assert not (embedded.path / "config.yaml").exists(), "the last resort stays one"
-    spoken = await run_hermes(["chat", "-q", "and you?", "--continue"], embedded)
+    listed = await run_hermes(["sessions", "list", "--json"], embedded)
+    assert listed.json == [], "a test call is no conversation"
+    spoken = await run_hermes(["chat", "-q", "and you?"], embedded)
     assert spoken.rc == 0 and "heard: and you?" in spoken.stdout
     kept = await run_hermes(["setup", "--embedded"], embedded)
     assert kept.rc == 0 and "local" in str(written(embedded)["model"])

@@ -67,7 +67,7 @@ async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Hom
     assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
 
 
-@pytest.mark.parametrize("said", ["run ls", "run true", "write notes.txt"])
+@pytest.mark.parametrize("said", ["run touch a", "write notes.txt"])
 async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, said: str) -> None:
     session = await opened(runtime, home)
     result = await session.submit(user_message(said))
@@ -75,19 +75,37 @@ async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, 
     assert list(home.work.iterdir()) == []
 
 
-async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home) -> None:
+async def test_reading_asks_nothing(runtime: Runtime, home: Home) -> None:
+    home.file("a.txt", "x")
+    session = await opened(runtime, home)
+    result = await session.submit(user_message("run ls"))
+    assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
+
+
+async def test_a_file_that_was_not_read_is_not_replaced(runtime: Runtime, home: Home) -> None:
+    """Not even with --yolo: the model would lose what it does not know of."""
+    file = home.file("notes.txt", "precious")
+    session = await opened(runtime, home, yolo=True)
+    result = await session.submit(user_message("write notes.txt"))
+    assert "you have not read it" in result.text and file.read_text() == "precious"
+    file.unlink()
+    await session.submit(user_message("write notes.txt"))
+    assert file.exists()
+
+
+async def test_a_person_is_asked_about_every_change(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
     session.interactions.user_present = True
     asked: list[Approval] = []
     events = session.subscribe_events()
-    session.submit(user_message("run ls"))
+    session.submit(user_message("run touch a.txt"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
             session.interactions.answer_approval(event.id, "once")
         elif isinstance(event, TurnEnd):
             break
-    assert [a.command for a in asked] == ["ls"] and asked[0].summary
+    assert [a.command for a in asked] == ["touch a.txt"] and asked[0].summary
     assert event.result.status == "completed"
 
 

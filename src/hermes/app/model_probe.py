@@ -90,11 +90,10 @@ class ModelTrial(Struct, frozen=True):
 
 
 class Greeting(Struct, frozen=True):
-    """The result of a first conversation; `error` is empty when the model answered."""
+    """The result of a first call; `error` is empty when the model answered."""
 
     error: str = ""
     text: str = ""
-    session: str = ""
     provider: str = ""
     model: str = ""
     seconds: float = 0.0
@@ -254,8 +253,8 @@ def _judge_cache(usage: Usage, *, asked: bool) -> Feature:
 
 
 async def greet_model(setup: Setup, choice: ModelChoice, prepare: PrepareEndpoint) -> Greeting:
-    """Run one real turn with exactly this model, on the same path as any conversation; it is stored
-    as a session if the model answers."""
+    """Run one real turn with exactly this model, on the same path as any conversation; nothing of
+    it is kept."""
     config = setup.config
     agent = structs.replace(config.agent, api_max_retries=1)
     config = structs.replace(config, fallback_providers=(), agent=agent)
@@ -283,9 +282,9 @@ async def _run_greeting(
         result = TurnResult(status="failed", error=f"No answer within {_HELLO_SECONDS:.0f} s.")
     seconds = time.monotonic() - began
     target, answered = client.target, bool(result.text.strip())
-    if answered and result.status in ("completed", "partial"):
-        return Greeting("", result.text, session.id, target.provider, target.model, seconds)
     await session.close()
-    await runtime.store.sessions.delete(session.id)  # a failed test is not a conversation
+    await runtime.store.sessions.delete(session.id)  # a test is not a conversation
+    if answered and result.status in ("completed", "partial"):
+        return Greeting("", result.text, target.provider, target.model, seconds)
     error = result.error or "The answer was empty."
     return Greeting(f"{target.provider}:{target.model} does not work: {error}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
@@ -20,6 +21,7 @@ from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
+from hermes.core.errors import ToolError
 from hermes.core.events import Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
@@ -30,6 +32,7 @@ from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
 from hermes.tools._services import BACKEND
 
+_REPLACES_FILE = "write_file"
 _PURPOSES = frozenset({"cron", "subagent"})
 """Sources that the ledger counts as purposes of their own."""
 
@@ -171,6 +174,8 @@ class SessionHost:
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
+        if self.agent.small and tool.name == _REPLACES_FILE:
+            _require_reading(self._transcript.history, keys)
         taint = self._transcript.taint
         verdict = await self._approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
@@ -257,3 +262,19 @@ class SessionHost:
     def _start_title(self, question: str, answer: str) -> None:
         if self._shared.titles is not None:
             self._shared.titles.begin_title(self._transcript, self, question, answer)
+
+
+def _require_reading(history: History, files: tuple[str, ...]) -> None:
+    """A small model may replace only files that it has looked at in this turn: it would lose the
+    rest of their content."""
+    earlier: list[str] = []
+    for message in reversed(history.messages):
+        if message.role == "user" and message.kind != "steer":
+            break
+        earlier += [call.args for call in message.calls if call.name != _REPLACES_FILE]
+    for file in map(Path, files):
+        if file.exists() and not any(file.name in args for args in earlier):
+            raise ToolError(
+                f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
+                "then write the whole file. To add to its end, use >> in the terminal."
+            )

@@ -64,7 +64,7 @@ class Safety(Struct, frozen=True):
     packages: bool = False
     """Whether package managers may reach their registries without a question."""
     confirms_all: bool = False
-    """Whether everything that runs or changes something asks: the model is a small one."""
+    """Whether everything that does more than read asks: the model is a small one."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
@@ -198,7 +198,7 @@ class Approvals:
                 return await self._escalate(call, tool, params, taint, escalation)
         if judged.decision == "deny":
             return Verdict(False, _join_reasons(*judged.reasons))
-        if judged.read_only and (self.safety.yolo or not self.safety.confirms_all):
+        if judged.read_only:
             return self._mark_commits(judged, YES)
         if self.safety.yolo:
             return _refuse_unparsed(judged, params) or self._mark_commits(judged, CHANGES)

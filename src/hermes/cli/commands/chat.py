@@ -106,7 +106,7 @@ def _find_first_model(args: Namespace) -> None:
     from hermes.cli.model.setup import SetupRequest, set_up_model
 
     print("No model is configured yet. Looking for one (run `hermes setup` to repeat this).")
-    args.latest = set_up_model(SetupRequest(args.profile), attended=True) is not None
+    set_up_model(SetupRequest(args.profile), attended=True)
 
 
 def _answer_once(args: Namespace, signals: SignalHandler) -> int:

@@ -27,19 +27,20 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     args = _parse_arguments(argv, profile)
     from hermes.cli.model.setup import SetupRequest, set_up_model
-    from hermes.cli.startup import refuse_agent
+    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.config import paths
 
     refuse_agent("change its model")
     attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
     model = args.provider, args.model, args.base_url, args.key_env or ""
     request = SetupRequest(args.profile, *model, args.embedded)
-    fresh = set_up_model(request, attended=attended)
-    if fresh is None:
+    is_first = not paths.database_file(locate_home(args.profile)).exists()
+    if not set_up_model(request, attended=attended):
         return EXIT_FAILED
     if attended:
         _offer_packages(args.profile)
-    if attended and fresh:
-        code: int = load_command("chat").run(["--continue", "-p", args.profile], args.profile)
+    if attended and is_first:
+        code: int = load_command("chat").run(["-p", args.profile], args.profile)
         return code
     return 0
 

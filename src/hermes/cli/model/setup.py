@@ -19,7 +19,7 @@ from hermes.cli.startup import load_checked_setup, run_async
 from hermes.cli.terminal.download import download_model, find_missing_model
 from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.cli.terminal.text import one_line
-from hermes.config import dotenv, paths
+from hermes.config import dotenv
 from hermes.config.env import get_environment
 from hermes.config.load import Setup, load_setup
 from hermes.config.update import apply_changes, edit_config
@@ -163,22 +163,18 @@ class SetupRequest(Struct, frozen=True):
         return bool(named or self.embedded)
 
 
-def set_up_model(request: SetupRequest, *, attended: bool) -> bool | None:
-    """Finds, tests and saves a model. Whether its hello is the first conversation of this home;
-    None when no model answered, which has been reported."""
+def set_up_model(request: SetupRequest, *, attended: bool) -> bool:
+    """Finds, tests and saves a model. False when none answered, which has been reported."""
     setup = load_checked_setup(request.profile, [request.key_env] if request.key_env else [])
     start_logging(setup.home, setup.secrets.redactable_values())
     if (setup.home / "state.db").exists():
         print("This home was created by the original Hermes Agent; its sessions stay unchanged.")
-    fresh = not paths.database_file(setup.home).exists()
     if request.is_specific:
-        session = _try_request(setup, request, attended=attended)
-    else:
-        session = _try_candidates(setup, request, attended=attended)
-    return fresh if session else None
+        return _try_request(setup, request, attended=attended)
+    return _try_candidates(setup, request, attended=attended)
 
 
-def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
+def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> bool:
     if request.base_url:
         request = _complete_endpoint(setup, request, attended=attended)
     candidate = _requested_candidate(setup, request)
@@ -187,25 +183,25 @@ def _try_request(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
     return _try_candidate(setup, candidate, save=True)
 
 
-def _try_candidates(setup: Setup, request: SetupRequest, *, attended: bool) -> str:
+def _try_candidates(setup: Setup, request: SetupRequest, *, attended: bool) -> bool:
     found = run_async(find_candidates(setup))
     if found:
         print("Found:")
     for number, candidate in enumerate(found, 1):
         print(f"  {number}. {candidate.label}")
     if attended and all(candidate.kind == "embedded" for candidate in found):
-        session = _try_pasted_key(request.profile, has_embedded=bool(found))
-        if session is not None:
-            return session
+        answered = _try_pasted_key(request.profile, has_embedded=bool(found))
+        if answered is not None:
+            return answered
     order = _order_candidates(found, attended=attended)
     for candidate in order:
         # As the last resort, the embedded model is not saved: a key that comes later replaces it.
         last_resort = candidate.kind == "embedded" and candidate is order[-1]
         save = candidate.kind != "configured" and not last_resort
-        if session := _try_candidate(setup, candidate, save=save):
-            return session
+        if _try_candidate(setup, candidate, save=save):
+            return True
     print_stderr("None of them answered; nothing was saved." if found else NOTHING)
-    return ""
+    return False
 
 
 def _requested_candidate(setup: Setup, request: SetupRequest) -> Candidate:
@@ -258,8 +254,8 @@ def _order_candidates(found: list[Candidate], *, attended: bool) -> list[Candida
             return [picked, *(c for c in found if c is not picked)]
 
 
-def _try_pasted_key(profile: str, *, has_embedded: bool) -> str | None:
-    """Asks for a key and tests it: the session it answered in, or "". None: no key was given."""
+def _try_pasted_key(profile: str, *, has_embedded: bool) -> bool | None:
+    """Asks for a key and tests it: whether a model answered. None: no key was given."""
     otherwise = "for the small built-in model" if has_embedded else "to quit"
     try:
         key = getpass(f"Paste an API key (it is not shown), or press Enter {otherwise}: ").strip()
@@ -285,17 +281,17 @@ def _try_pasted_key(profile: str, *, has_embedded: bool) -> str | None:
     setup = load_setup(profile, {**get_environment(), variable: key})
     label = f"{provider}:{spec.default_model}"
     candidate = Candidate("key", ModelChoice(spec.default_model, provider), label)
-    session = _try_candidate(setup, candidate, save=True)
-    if session:
+    answered = _try_candidate(setup, candidate, save=True)
+    if answered:
         dotenv.set_variable(setup.home, variable, key)
         print(f"The key is stored in {setup.home / '.env'} as {variable}, readable only by you.")
     else:
         print("The key was not stored.")
-    return session
+    return answered
 
 
-def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
-    """The session in which the model said hello; empty when it did not, which has been reported."""
+def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> bool:
+    """Whether the model said hello; if it did not, that has been reported."""
 
     async def prepare_endpoint(base_url: str, transport: Transport) -> None:
         if model := find_missing_model(base_url):
@@ -308,7 +304,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
     greeting = run_async(greet_model(setup, candidate.choice, prepare_endpoint))
     if greeting.error:
         print_stderr(greeting.error)
-        return ""
+        return False
     custom = greeting.provider == CUSTOM
     name = greeting.model if custom else f"{greeting.provider}:{greeting.model}"
     text = one_line(greeting.text, _ANSWER_CHARS)
@@ -319,7 +315,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
         advice = "run `hermes setup` or set an API key"
         print(f"Hermes will use it until you connect a better one: {advice}.")
     print('Ready. `hermes` starts a conversation; `hermes chat -q "…"` asks a single question.')
-    return greeting.session
+    return True
 
 
 def _save_model(setup: Setup, choice: ModelChoice, greeting: Greeting) -> None:

@@ -45,9 +45,7 @@ def raise_if_unusable(result: TurnResult, headers: dict[str, str]) -> None:
             result.error or "The agent did not finish.",
             code="agent_incomplete",
             headers=headers,
-            extra={"detail": result.error_detail, "hermes": structs.asdict(incomplete)}
-            if incomplete
-            else {},
+            extra={"hermes": structs.asdict(incomplete)} if incomplete else {},
         )
     error.final = any(message.role == "tool" for message in result.messages)
     raise error
