@@ -11,6 +11,7 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pyte
 
@@ -133,6 +134,7 @@ async def terminal(
     size: tuple[int, int] = (80, 24),
     env: dict[str, str] | None = None,
     ready: str = "Enter: send",
+    cwd: Path | None = None,
 ) -> AsyncIterator[Terminal]:
     """The program on a terminal of its own, as its controlling one, when it takes messages."""
     master, slave = pty.openpty()
@@ -143,7 +145,8 @@ async def terminal(
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = await asyncio.create_subprocess_exec(
-        *program(), *args, cwd=home.work, env={**home.env, "TERM": "xterm-256color", **(env or {})},
+        *program(), *args, cwd=cwd or home.work,
+        env={**home.env, "TERM": "xterm-256color", **(env or {})},
         stdin=slave, stdout=slave, stderr=slave, preexec_fn=own,
     )  # fmt: skip
     os.close(slave)

@@ -24,10 +24,17 @@ PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tool
 """Codes of endings that count as partial even when there is no text."""
 
 
-async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
-    """Drive one user prompt to its end. Cancel the task to interrupt: it still returns."""
+async def run_turn(
+    agent: Agent, turn: Turn, prompt: Message, *, recorded: bool = False
+) -> TurnResult:
+    """Drive one user prompt to its end. Cancel the task to interrupt: it still returns. `recorded`:
+    the history already ends with the prompt, which an earlier turn failed to answer."""
     try:
-        await turn.append(prompt, "running")
+        if recorded:
+            turn.added.append(prompt)
+            await turn.host.record(None, "running")
+        else:
+            await turn.append(prompt, "running")
         result = await _run_steps(agent, turn)
     except TurnStopped as stop:
         result = await _end_early(turn, stop)

@@ -143,10 +143,11 @@ class ToolBatch:
     async def _execute_plan(self, plan: _Plan) -> None:
         call = plan.call
         self._turn.host.emit(ToolStarted(call))
-        began = self._began[call.id] = time.monotonic()
+        self._began[call.id] = time.monotonic()
         toolbox = Toolbox(self._agent.tools, self._make_invoker(plan))
         result = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
+        began = self._began[call.id]
         self._guard.note_result(call, await self._record_result(call, result, began))
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
@@ -203,6 +204,7 @@ class ToolBatch:
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
+            self._began[plan.call.id] = time.monotonic()
             try:
                 return await plan.tool.run(plan.params, context)
             finally:

@@ -187,7 +187,10 @@ class Session:
             self._worker = None
 
     async def _answer_message(self, message: Message) -> TurnResult:
-        return await run_turn(self.agent, self.host.begin_turn(message), message)
+        turn = self.host.begin_turn(message)
+        return await run_turn(
+            self.agent, turn, message, recorded=self.transcript.ends_with(message)
+        )
 
     async def _run_turn(self, message: Message) -> TurnResult:
         SESSION.set(self.id)

@@ -1,5 +1,6 @@
 """The host of a session's turns: builds them and provides what they need."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from hermes.app.session_records import save_checkpoint
 from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
+from hermes.core.errors import ToolError
 from hermes.core.events import Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
@@ -98,6 +100,7 @@ class SessionHost:
                 lambda: interactions.user_present,
                 self._has_seen,
                 self,
+                self._preview_change,
                 self._emit_notice,
             ),
             backend=services.get(BACKEND),
@@ -240,6 +243,15 @@ class SessionHost:
     def _has_seen(self, url: str) -> bool:
         self._seen_urls.read_history(self._transcript.history)
         return url in self._seen_urls
+
+    async def _preview_change(self, tool: Tool[Any], params: Any) -> str:
+        if tool.preview is None:
+            return ""
+        try:
+            diff = await asyncio.to_thread(tool.preview, params, self.workspace)
+        except (ToolError, OSError):  # the call says why when it runs
+            return ""
+        return self.agent.redactor.redact(diff)
 
     def _emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))

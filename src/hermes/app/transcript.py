@@ -125,6 +125,11 @@ class Transcript:
     def absorb_taint(self, sources: Collection[Source]) -> None:
         self.taint |= Taint.from_sources(sources)
 
+    def ends_with(self, message: Message) -> bool:
+        """Whether this message is stored already, and was left unanswered."""
+        last = self.history.messages[-1:]
+        return self.stored and self.client_history is None and tuple(last) == (message,)
+
     async def adopt_history(self, past: ClientHistory, *, stored: bool) -> None:
         """Continue from the client's history instead of the stored one."""
         self._history = History(await past.recall_messages(), mark=wrapper_mark(self.id))

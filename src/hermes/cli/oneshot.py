@@ -12,6 +12,7 @@ from msgspec import structs
 from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
+from hermes.app.session_records import has_folder
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
 from hermes.cli.process import SignalHandler, signal_exit_code
 from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
@@ -21,7 +22,7 @@ from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.render import RENDERERS
 from hermes.config import env
 from hermes.config.load import Setup
-from hermes.core.errors import StoreError
+from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import Store
@@ -88,12 +89,25 @@ class OneShot:
 
     async def _open_session(self, runtime: Runtime, folder: Path, *, needs_model: bool) -> Session:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
+        options = make_options(self._args)
+        resume = resumed.id if resumed else ""
+        if resumed is not None and runtime.claims.is_taken(resumed.id):
+            resume = await runtime.copy_session(resumed.id, options)
+            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
+            self._progress.print_line(f"! {note}")
+        if resumed is not None and not has_folder(resumed):
+            raise ConfigError(
+                f"The folder of this session no longer exists: {resumed.cwd}. To continue a copy "
+                f"in this folder, start hermes here and type /resume {resumed.id}"
+            )
         session = await runtime.open_session(
-            resume=resumed.id if resumed else "",
-            cwd=folder,
-            options=make_options(self._args),
+            resume=resume,
+            cwd=None if resumed else folder,
+            options=options,
             needs_model=needs_model,
         )
+        if resumed is not None and resumed.cwd != str(folder):
+            self._progress.print_line(f"! this session works in {resumed.cwd}")
         if resumed is not None and resumed.state == "interrupted":
             note = "the previous turn was interrupted; continuing from what was stored"
             self._progress.print_line(f"! {note}")

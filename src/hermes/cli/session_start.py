@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from hermes.cli.terminal.progress import ProgressLine
     from hermes.llm.http.transport import Transport
 
+READ_ONLY = (
+    "This session is open in another terminal, so nothing was sent. /branch continues in a copy of "
+    "it, /new starts another."
+)
+
 
 async def find_session(store: Store, prefix: str) -> SessionMeta:
     """The stored session whose id begins with `prefix`."""
@@ -54,11 +59,18 @@ async def find_interrupted_session(store: Store, folder: Path) -> SessionMeta | 
     return latest if latest is not None and latest.state == "interrupted" else None
 
 
-async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Session:
-    """The session that the options name, or a new one."""
-    resumed = await find_resumed_session(runtime.store, args, folder)
-    resume = resumed.id if resumed is not None else ""
-    return await runtime.open_session(resume=resume, cwd=folder, options=make_options(args))
+def needs_question(runtime: Runtime, stored: SessionMeta, folder: Path) -> bool:
+    """Whether the user must decide how this session is resumed: it works in another folder, or is
+    open in another terminal."""
+    return stored.cwd != str(folder) or runtime.claims.is_taken(stored.id)
+
+
+async def open_session(
+    runtime: Runtime, args: Namespace, folder: Path, stored: SessionMeta | None
+) -> Session:
+    """The stored session, or a new one in the folder."""
+    resume, cwd = ("", folder) if stored is None else (stored.id, None)
+    return await runtime.open_session(resume=resume, cwd=cwd, options=make_options(args))
 
 
 def make_options(args: Namespace) -> Options:

@@ -41,6 +41,7 @@ def _list_paths(p: Params) -> list[str]:
     risk="write",
     brings=BOTH,
     key=lambda p, cwd: tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p)),
+    preview=lambda p, workspace: _compute_changes(p, workspace).show_diff(),
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):

@@ -83,6 +83,8 @@ class ApprovalSeams(Struct, frozen=True):
     has_seen: Callable[[str], bool]
     """Whether the conversation has shown this URL."""
     models: ModelAccess
+    preview: Callable[[Tool[Any], Any], Awaitable[str]]
+    """The change that a call would make to files, as a diff; empty: it makes none."""
     tell: Callable[[str, str], None]
     """Shows the people of this session a notice: its code and its text."""
 
@@ -160,12 +162,10 @@ class Approvals:
                     return YES
                 if verdict := self._judge_fetch(tool, params):
                     return verdict
-        question = _Question(
-            call,
-            reason,
-            tool="" if tool.asks else remembered,
-            file=params if isinstance(params, FileAccess) else None,
-        )
+        file = params if isinstance(params, FileAccess) else None
+        if tool.risk == "write":
+            file = FileAccess(diff=await self._seams.preview(tool, params))
+        question = _Question(call, reason, tool="" if tool.asks else remembered, file=file)
         return await self._ask_somebody(question, taint)
 
     @property

@@ -50,6 +50,11 @@ class Reply(Struct, frozen=True):
     confirm: str = ""
     """A question to ask first: nothing was done yet. After a yes the same command runs again with
     `is_confirmed` (or with the word `yes` at its end)."""
+    choices: tuple[str, ...] = ()
+    """The possible answers to `confirm` where yes and no are not enough: the same command runs
+    again with the chosen word at its end."""
+    read_only: bool = False
+    """The session can be read but not continued: another terminal has it open."""
     submit: Message | None = None
     """A message to answer now, as if the user had sent it."""
     suspend: bool = False

@@ -4,13 +4,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from hermes.app.background_prompts import BackgroundPrompt
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.questions import QuestionQueue
+from hermes.cli.session_start import READ_ONLY
+from hermes.cli.terminal.folder import describe_folder
 from hermes.core.channel import Channel
+from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, Question, Recorded, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Message, user_message
 
@@ -28,6 +32,7 @@ class Conversation:
         *,
         refresh: Callable[[], None],
         edit_text: Callable[[str], None],
+        enter_folder: Callable[[Path], None],
     ) -> None:
         self.runtime = runtime
         self.session = session
@@ -35,6 +40,9 @@ class Conversation:
         self._scrollback = view.scrollback
         self._state = view.state
         self._refresh = refresh
+        self._enter_folder = enter_folder
+        self.read_only = False
+        """Another terminal has the session open: nothing is sent to it from here."""
         self._queue: deque[tuple[str, Message]] = deque()
         self._steers: list[str] = []
         """Guidance that the turn has not read yet."""
@@ -56,9 +64,16 @@ class Conversation:
         self._view.reset()
         self._state.facts.restart(session.transcript.history.messages)
         self._view.folder = session.transcript.meta.cwd
+        self.read_only = False
+        self._enter_folder(self.folder)
         self._view.verbose = lambda: session.interactions.verbose
         self.refresh_status()
         self._state.running = session.is_busy
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the session works."""
+        return Path(self.session.transcript.meta.cwd)
 
     def refresh_status(self) -> None:
         """Takes over what a command may have changed: model, modes, background work."""
@@ -71,7 +86,9 @@ class Conversation:
             modes.append(config.approvals.mode)
         if config.sandbox.mode != "workspace-write" and not yolo:
             modes.append(config.sandbox.mode)
+        self.runtime.claims.claim_session(session.id)
         facts = self._state.facts
+        facts.folder = describe_folder(self.folder)
         facts.mode = ", ".join(modes)
         facts.model = session.agent.providers[0].target.model
         facts.window = session.agent.providers[0].endpoint.context_length
@@ -91,9 +108,11 @@ class Conversation:
         self._attach_session(session)
         if old is not session:
             await old.close()
+            self.runtime.claims.release_session(old.id)
 
     def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
+        self._require_writable()
         busy = self.session.interactions.busy_mode if self._state.running else ""
         if busy == "steer" and len(message.parts) == 1:
             self._steer_turn(shown, message)
@@ -106,6 +125,7 @@ class Conversation:
 
     def enqueue_message(self, shown: str, message: Message) -> None:
         """Sends the message when the running turn has ended, or now."""
+        self._require_writable()
         if not self._state.running:
             self._start_turn(shown, message)
             return
@@ -119,6 +139,10 @@ class Conversation:
         shown, message = self._queue.popleft()
         self._show_queue()
         self._start_turn(shown, message)
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise ConfigError(READ_ONLY)
 
     def take_back_message(self) -> str | None:
         """The last queued message, which is not sent any more."""
@@ -188,6 +212,7 @@ class Conversation:
                 self._queue.appendleft((text, user_message(text)))
             self._show_queue()
         self._steers.clear()
+        self.refresh_status()  # compression continues in another session; commands change branches
         self._show_background_results()
         if state.running:
             state.since = time.monotonic()

@@ -14,7 +14,7 @@ from hermes.cli.repl.display.session_picker import SessionPicker
 from hermes.cli.repl.display.tool_results import colour_diff
 from hermes.cli.repl.input.completer import LOCAL_COMMANDS
 from hermes.cli.repl.input.key_bindings import KEY_HELP
-from hermes.cli.repl.questions import confirmation_question
+from hermes.cli.repl.questions import choice_question
 from hermes.cli.terminal.text import strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.core.store import SessionMeta
@@ -63,16 +63,26 @@ class SlashCommands:
         if name in ("help", "commands") and not args:
             rows = "\n".join(f"/{name.ljust(10)}  {text}" for name, text in LOCAL_COMMANDS.items())
             reply = structs.replace(reply, text=f"{reply.text}\n\nin this terminal only:\n{rows}")
-        if reply.confirm:
-            self._show_preview(reply.text)
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            conversation.questions.ask(confirmation_question(reply.confirm, answer.set_result))
-            if not await answer:
+        while reply.confirm:
+            answer = await self._ask_choice(reply)
+            if not answer:
                 self._scrollback.show_note("Nothing was changed.")
                 return
+            if reply.choices:
+                args = f"{args} {answer}"
+            else:
+                context = structs.replace(context, is_confirmed=True)
             # Not stoppable: files and messages go back together.
-            reply = await run_command(structs.replace(context, is_confirmed=True), name, args)
+            reply = await run_command(context, name, args)
         await self._follow_reply(reply, resumed=name == "resume")
+
+    async def _ask_choice(self, reply: Reply) -> str:
+        """The user's answer to what a command asks first; empty: no."""
+        self._show_preview(reply.text)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        question = choice_question(reply.confirm, reply.choices or ("yes",), answer.set_result)
+        self._conversation.questions.ask(question)
+        return await answer
 
     async def start_fresh_session(self) -> None:
         """After /stop the next message starts a session of its own."""
@@ -109,6 +119,7 @@ class SlashCommands:
         conversation = self._conversation
         if reply.session is not None:
             await conversation.switch_session(reply.session)
+            conversation.read_only = reply.read_only
             if resumed:
                 self._scrollback.show_history(conversation.session.transcript.history.messages)
         self._suspended = self._suspended or reply.suspend

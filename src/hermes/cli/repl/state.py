@@ -24,6 +24,8 @@ class StatusFacts:
         self.model = ""
         self.window: int | None = None
         self.mode = ""
+        self.folder = ""
+        """The working folder and its git branch."""
         self.background = 0
         self.restart(())
 
@@ -55,6 +57,8 @@ class StatusFacts:
             parts.append(cost + "+" * (not self._all_priced))
         if self.background:
             parts.append(f"{self.background} in the background")
+        if self.folder:
+            parts.append(self.folder)
         return parts
 
 

@@ -179,6 +179,11 @@ class FileChanges:
             )
         return text
 
+    def show_diff(self) -> str:
+        """The diffs of all files; the end of a long one is left out, and said so."""
+        diffs = [self._diff_file(file).text for file in self._list_shown()]
+        return "\n".join(limit_rows("\n".join(diffs).split("\n"))) if diffs else ""
+
     def list_influences(self) -> list[str]:
         """The changes that a person must see before they are written, and why."""
         paths = [file.path for file in self._files.values() if file.after != file.before]

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 
 from hermes.cli.repl.display.scrollback import Scrollback
-from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
+from hermes.cli.repl.display.tool_results import describe_changes
 from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, wrap_line
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
+from hermes.cli.terminal.tool_results import describe_outcome
 from hermes.core import events
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import ToolCall
@@ -141,7 +142,7 @@ class EventView:
         label = fit_text(label, max(20, width - 4 - reserved))
         room = max(12, width - 4 - cell_width(label))
         lines: list[Line] = [[mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]]
-        details = describe_changes(call, result)
+        details = describe_changes(call, result, event.data)
         if not details and self.verbose():
             text = strip_controls(result.text).split("\n")
             details = [[(Style.DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
@@ -157,6 +158,8 @@ class EventView:
             self.scrollback.show_remark("! interrupted; the answer so far is kept", Style.WARNING)
         elif result.error:
             self.scrollback.show_error(result.error)
+            if result.status == "failed":
+                self.scrollback.show_remark("Type /retry to try again.")
 
     def _clear_tools(self) -> None:
         self.state.tools.clear()
