@@ -76,7 +76,7 @@ class Terminal:
         self._master = -1
 
     def _feed(self) -> None:
-        new = bytes(self.raw[self._fed :])
+        new = bytes(self.raw[self._fed :]).replace(b"\x1b[<u", b"")  # pyte would print the u
         self._fed = len(self.raw)
         self._stream.feed(new)
 

@@ -41,6 +41,8 @@ class Options(Struct, frozen=True):
     yolo: bool = False
     effort: Effort | None = None
     """The reasoning effort; None: as configured."""
+    plan: bool = False
+    """Whether nothing is changed until the user has approved a plan."""
 
 
 class Agents:

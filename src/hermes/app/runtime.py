@@ -311,15 +311,17 @@ class Runtime:
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
         """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""
         config = self.setup.config
-        mode = "full-access" if options.yolo else config.sandbox.mode
+        yolo = options.yolo and not options.plan
+        mode = "full-access" if yolo else "read-only" if options.plan else config.sandbox.mode
         return Safety(
             mode,
-            options.yolo,
+            yolo,
             # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
             PACKAGES in config.sandbox.network.allow,
             confirms_all=agent.small,
+            planning=options.plan,
             required=config.sandbox.required,
             unattended=config.web.unattended,
             private_hosts=tuple(config.web.allow_hosts),

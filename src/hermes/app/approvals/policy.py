@@ -37,6 +37,7 @@ _SMALL_MODEL = "small models must ask before every command"
 CHANGES = Verdict(True, changes=True)
 ONLINE = Verdict(True, changes=True, network=True)
 OFFLINE = Verdict(True, "it ran without network: nobody could approve network access", changes=True)
+_PLANNING = "this is plan mode: nothing may be changed until the user has approved a plan"
 _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
 _STEERED = "this session has read untrusted text, which may have asked for this"
@@ -65,6 +66,8 @@ class Safety(Struct, frozen=True):
     """Whether package managers may reach their registries without a question."""
     confirms_all: bool = False
     """Whether everything that runs or changes something asks: the model is a small one."""
+    planning: bool = False
+    """Whether nothing may be changed, whoever allows it: the user wants a plan first."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
@@ -144,6 +147,8 @@ class Approvals:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
         if tool.asks_itself:
             return YES
+        if self.safety.planning and tool.risk == "write":
+            return Verdict(False, _PLANNING)
         remembered = tool.name
         match tool.risk:
             case "exec":
@@ -169,6 +174,16 @@ class Approvals:
         return await self._ask_somebody(question, taint)
 
     @property
+    def allowed_for_session(self) -> tuple[str, ...]:
+        """What a person has allowed for the rest of the session, in words."""
+        commands = [" ".join(prefix) for prefix in self._prefixes]
+        commands += [" ".join(map(str, rule.prefix)) for rule in self._escalations]
+        folders = [f"reading {folder}" for folder in self._folders]
+        tools = [name for name in self._tools if name != _NETWORK]
+        network = ["network for commands"] if _NETWORK in self._tools else []
+        return tuple(sorted((*tools, *commands, *folders, *network)))
+
+    @property
     def _unattended(self) -> bool:
         return self.safety.asking == "never-ask" or not self._seams.attended()
 
@@ -187,6 +202,10 @@ class Approvals:
     ) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._is_confined(params)
         judged = self._judge(params, self._rules, sandboxed=confined)
+        if self.safety.planning and not judged.read_only:
+            escalates = getattr(params, "escalate", None) is not None
+            if escalates or judged.commits or not confined:
+                return Verdict(False, _PLANNING)
         if confined and judged.decision != "deny":
             escalation = self._find_escalation(params, judged)
             if isinstance(escalation, Verdict):

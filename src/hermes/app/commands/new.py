@@ -6,7 +6,7 @@ from hermes.app.commands import CommandContext, Reply, command
 @command(
     "new",
     "start a new session; the old one is kept",
-    aliases=("reset",),
+    aliases=("clear", "reset"),
     never_waits=True,
     surfaces="live",
 )

@@ -15,6 +15,7 @@ from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.repl.input.message import compose_message
+from hermes.cli.repl.shell_escape import run_shell_command
 from hermes.cli.session_start import (
     READ_ONLY,
     find_interrupted_session,
@@ -96,6 +97,7 @@ class PlainConversation:
         self._runtime: Runtime
         self._session: Session
         self._read_only = False
+        self._offered_output = ""
 
     @property
     def model(self) -> str:
@@ -137,11 +139,16 @@ class PlainConversation:
 
     async def handle_line(self, line: str) -> None:
         folder = self._folder
+        if line.startswith("!") and line[1:].strip():
+            await self._run_shell(line[1:].strip())
+            return
         command = parse_command(line)
         if command is None:
-            text = unescape_message(line)
-            message, problems = compose_message(text, [], folder)
-            if message != user_message(text):
+            typed, output = unescape_message(line), self._offered_output
+            text = f"{output}\n{typed}" if output else typed
+            self._offered_output = ""
+            message, problems = compose_message(text, [], folder, typed=typed)
+            if message != user_message(typed):
                 self._session.transcript.absorb_taint(BOTH)
             for problem in problems:
                 print_stderr(problem)
@@ -162,6 +169,16 @@ class PlainConversation:
             print(strip_controls(reply.text))
         if reply.submit is not None:
             await self._run_turn(reply.submit)
+
+    async def _run_shell(self, command: str) -> None:
+        """Runs a command of the user's own; its output goes with the next message."""
+        session = self._session
+        outputs = session.host.workspace.outputs
+        done = await run_shell_command(command, self._folder, outputs, lambda data: None)
+        for line in filter(None, (done.text, done.ending)):
+            print(line)
+        print_stderr("the output goes with your next message")
+        self._offered_output = done.quote(session.agent.redactor.redact)
 
     async def _run_command(self, name: str, args: str) -> Reply:
         context = CommandContext(self._runtime, self._session, "terminal")

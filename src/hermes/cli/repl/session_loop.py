@@ -15,8 +15,9 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.project_trust import check_context_files
+from hermes.cli.repl.attention import RESTORE_TITLE, SAVE_TITLE, Attention
 from hermes.cli.repl.controller import Repl
-from hermes.cli.repl.conversation import Conversation
+from hermes.cli.repl.conversation import Conversation, ScreenSeams
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.completer import WorkspaceFiles
@@ -63,6 +64,7 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
     if setup.config.display.editing_mode == "vi":
         screen.app.editing_mode = EditingMode.VI
         repl.state.vi = True
+    screen.set_theme(setup.config.display.theme)
     warnings = list(setup.warnings)
     if cwd != Path.cwd():  # the user was asked about this folder only
         warnings += check_context_files(setup.home, cwd, attended=False)
@@ -87,19 +89,15 @@ class SessionLoop:
 
     def __init__(self, repl: Repl, runtime: Runtime, session: Session, view: EventView) -> None:
         session.interactions.busy_mode = "steer"
+        repl.screen.write_codes(SAVE_TITLE)
         self._repl = repl
         self._runtime = runtime
         self._scrollback = view.scrollback
         self.first_command: tuple[str, str] | None = None
         """A slash command that runs before anything the user has entered."""
-        self._conversation = Conversation(
-            runtime,
-            session,
-            view,
-            refresh=repl.screen.refresh,
-            edit_text=repl.edit_text,
-            enter_folder=self._enter_folder,
-        )
+        attention = Attention(repl.screen.write_codes, runtime.setup.config.display)
+        seams = ScreenSeams(repl.screen.refresh, repl.edit_text, self._enter_folder, attention)
+        self._conversation = Conversation(runtime, session, view, seams)
         self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
     def _enter_folder(self, folder: Path) -> None:
@@ -124,7 +122,7 @@ class SessionLoop:
         elif latest := await find_interrupted_session(runtime.store, repl.editor.cwd):
             repl.offered_session = latest.id
             repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
-        repl.conversation = self._conversation
+        repl.conversation = repl.viewer.conversation = self._conversation
         repl.state.ready = True
         gc.freeze()  # imported modules stay until the end
         gc.enable()
@@ -163,6 +161,10 @@ class SessionLoop:
             self._repl.accept_message(entered)
             await self._commands.run(*command)
             return
+        if text.startswith("!") and text[1:].strip():
+            self._repl.accept_message(entered)
+            await self._commands.run_shell(text[1:].strip())
+            return
         await self._commands.start_fresh_session()
         await self._ensure_model()
         typed = unescape_message(text)
@@ -173,7 +175,8 @@ class SessionLoop:
         if not self._repl.accept_message(entered):
             return
         conversation = self._conversation
-        if message != user_message(expanded):
+        chips = self._repl.editor.chips
+        if message != user_message(expanded) or chips.has_output(typed):
             conversation.session.transcript.absorb_taint(BOTH)
         send = conversation.enqueue_message if entered.queued else conversation.send_message
         send(text, message)
@@ -190,6 +193,7 @@ class SessionLoop:
     async def end(self) -> str:
         """Closes the session; the lines to print when the screen is gone."""
         runtime, session = self._runtime, self._conversation.session
+        self._repl.screen.write_codes(RESTORE_TITLE)
         lines = []
         if farewell := runtime.background_commands.describe_leftovers():
             lines.append(f"! {farewell}")

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.cli.terminal.text import one_line, parse_arguments, strip_controls
 from hermes.core.message import ToolCall, ToolReturn
@@ -13,6 +13,7 @@ from hermes.exec.process.signals import signal_name
 MAX_CHANGE_ROWS = 40
 _NEW_FILE_ROWS = 10
 _SUMMARY_CHARS = 200
+_STATUS_NOTE = re.compile(r"^\[exit status (\d+)\]$", re.MULTILINE)
 _NUMBERED_LINE = re.compile(r"^ *\d+\|", re.MULTILINE)
 
 
@@ -36,6 +37,14 @@ def describe_outcome(result: ToolReturn, duration: float, data: Any = None) -> T
         rows = text.rstrip().split("\n")
         summary = "\n".join(rows[: len(rows) - data["notes"]]).rstrip().rpartition("\n")[2]
     return ToolOutcome(failed, took, code, one_line(summary, _SUMMARY_CHARS))
+
+
+def describe_stored_outcome(result: ToolReturn) -> ToolOutcome:
+    """The outcome of a call of an earlier conversation, as far as its stored result tells."""
+    found = _STATUS_NOTE.findall(result.text) if result.name == "terminal" else []
+    notes = {"exit_status": int(found[-1]), "notes": 1} if found else None
+    outcome = describe_outcome(result, 0.0, notes)
+    return structs.replace(outcome, took="")
 
 
 def _describe_status(status: int | None) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hermes.cli.repl.markdown.styled_text import Line, Style
-from hermes.cli.terminal.text import one_line, parse_arguments
-from hermes.cli.terminal.tool_results import limit_rows, list_changes
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text
+from hermes.cli.terminal.text import format_call, one_line, parse_arguments
+from hermes.cli.terminal.tool_results import ToolOutcome, limit_rows, list_changes
 from hermes.core.message import ToolCall, ToolReturn
 
 _DIFF_HEADERS = ("--- ", "+++ ", "diff --git ", "new file mode ", "deleted file mode ", "… ")
@@ -15,6 +15,8 @@ _STEP_MARKS = {
     "cancelled": ("☒", Style.DIM),
 }
 _PLAN_STEPS = 30
+_OUTCOME_COLUMNS = 45
+"""Columns that the outcome of a call gets before its label is cut."""
 
 
 def describe_changes(call: ToolCall | None, result: ToolReturn, data: Any = None) -> list[Line]:
@@ -22,6 +24,17 @@ def describe_changes(call: ToolCall | None, result: ToolReturn, data: Any = None
     if result.name == "todo" and call is not None and not result.error:
         return _plan_steps(call)
     return colour_rows(list_changes(call, result, data))
+
+
+def tool_line(call: ToolCall | None, name: str, outcome: ToolOutcome, width: int) -> Line:
+    """A finished call on one line: what it did, how long that took, and how it ended."""
+    label = format_call(call.name, call.args) if call else name
+    mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")
+    facts = " · ".join(filter(None, (outcome.took, outcome.code, outcome.summary)))
+    reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
+    label = fit_text(label, max(20, width - 4 - reserved))
+    room = max(12, width - 4 - cell_width(label))
+    return [mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]
 
 
 def _plan_steps(call: ToolCall) -> list[Line]:

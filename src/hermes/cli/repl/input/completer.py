@@ -20,9 +20,13 @@ _MAX_FILES = 20_000
 _REFRESH_SECONDS = 10.0
 
 LOCAL_COMMANDS = {
-    "export": "write this conversation to a Markdown file",
+    "copy": "copy the last answer to the clipboard",
+    "doctor": "check this installation",
     "exit": "quit; the session stays stored",
+    "export": "write this conversation to a Markdown file",
     "keys": "list the keys",
+    "login": "log in to a provider",
+    "theme": "choose the colours",
 }
 """Commands that only the terminal has."""
 
@@ -84,7 +88,7 @@ class PromptCompleter(Completer):
 
     def _complete_command(self, prefix: str) -> Iterable[Completion]:
         rows = [(c.name, c.usage, c.help) for c in self._commands()]
-        usage = {"export": "[FILE]"}
+        usage = {"export": "[FILE]", "login": "[PROVIDER]", "theme": "[NAME]"}
         rows += [(name, usage.get(name, ""), text) for name, text in LOCAL_COMMANDS.items()]
         for name, values, text in sorted(rows):
             if name.startswith(prefix.lower()):
