@@ -232,3 +232,51 @@ async def test_the_status_names_folder_and_branch(tmp_path: Path) -> None:
         (home.work / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n")
         async with terminal(home) as t:
             await t.see("~/work (feature/x)")
+
+
+@pytest.mark.parametrize(
+    ("args", "ready"),
+    [(["fix the build"], ""), (["--plain", "fix the build"], ""), (["chat", "fix the build"], "")],
+)
+async def test_a_prompt_on_the_command_line(tmp_path: Path, args: list[str], ready: str) -> None:
+    async with Provider([say("it is fixed"), say("and more")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, args, ready=ready) as t:
+            await t.see("it is fixed")
+            await t.see("you>" if "--plain" in args else "Enter: send")
+            t.type("thanks" + ("\n" if "--plain" in args else ENTER))
+            await t.see("and more")
+        assert [m["content"] for m in p.requests[0].json["messages"][1:]] == ["fix the build"]
+
+
+async def test_commands_that_the_user_wrote(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("as you wish")) as p:
+        home = Home.of(tmp_path, p)
+        (home.path / "commands").mkdir()
+        (home.path / "commands" / "explain.md").write_text(
+            "---\ndescription: explain a file\n---\nExplain $1 in detail. All: $ARGUMENTS\n"
+        )
+        project = home.work / ".hermes" / "commands"
+        project.mkdir(parents=True)
+        (project / "deploy.md").write_text("Deploy to the given place.\n")
+        async with terminal(home) as t:
+            t.type("/expl")
+            await t.see("explain a file")
+            t.type("\x15/explain a.py b.py" + ENTER)
+            await t.see("as you wish", "Enter: send")
+            text = p.last.json["messages"][-1]["content"]
+            assert text == "Explain a.py in detail. All: a.py b.py"
+            for answer, count in (("n", 1), ("y", 2)):
+                t.type("/deploy moon" + ENTER)
+                await t.see("Deploy to the given place.", "Trust this command", READY)
+                t.type(answer)
+                await t.until(lambda n=count: len(p.requests) == n, "sent or not")
+                await t.see("Enter: send")
+            assert p.last.json["messages"][-1]["content"] == "Deploy to the given place.\n\nmoon"
+            t.type("/deploy mars" + ENTER)  # trusted now
+            await t.until(lambda: len(p.requests) == 3, "at once")
+            await t.see("Enter: send")
+            (project / "deploy.md").write_text("Delete everything.\n")
+            t.type("/deploy mars" + ENTER)
+            await t.see("Delete everything.", "Trust this command", READY)
+        assert len(p.requests) == 3

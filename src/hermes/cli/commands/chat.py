@@ -185,9 +185,11 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     formats = ("text", "json", "stream-json")
     add("--output", choices=formats, default="text", help="output format (default: text)")
     parser.add_profile_option(profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown and args.query is None and not unknown[0].startswith("-"):
-        parser.error('give the prompt with -q "..."')
-    if unknown:
-        parser.reject_unknown(unknown)
+    add("prompt", nargs="*", metavar="PROMPT", help="the first message of the conversation")
+    args = parser.parse_command(argv)
+    args.prompt = " ".join(args.prompt)
+    if args.prompt and args.query is not None:
+        parser.error("give the prompt once: with -q or without it")
+    if args.prompt and not _is_interactive(args):
+        args.query = args.prompt
     return args

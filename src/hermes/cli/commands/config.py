@@ -34,7 +34,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("config", "Show and change the configuration.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "show")
     shape = "a KEY looks like agent.max_turns"
     parser.add_argument("words", nargs="*", metavar="KEY VALUE", help=shape)
     parser.add_flag("--json", help="print JSON (show, get)")

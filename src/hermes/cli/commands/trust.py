@@ -40,7 +40,7 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     about = "Choose the folders whose AGENTS.md and similar files are loaded."
     parser = CommandParser("trust", about, _EPILOG)
-    parser.add_argument("action", choices=list(_ACTIONS), help="see below")
+    parser.add_action(_ACTIONS, "list")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a folder (default: this one)")
     parser.add_flag("--json", help="print JSON (list)")
     args = parser.parse_command(_with_action(argv), profile)

@@ -90,7 +90,7 @@ class Repl:
                 self._pass_answer(question.find_key(text))
         elif text.strip() == "?":
             self.editor.clear()
-            self._put_message("/keys", queued=False)
+            self.put_message("/keys")
         elif text.strip():
             self._submit_message(text, queued=False)
         elif self.conversation is not None:
@@ -107,7 +107,7 @@ class Repl:
         return True
 
     def toggle_plan_mode(self) -> None:
-        self._put_message("/plan", queued=False)
+        self.put_message("/plan")
 
     def paste_image(self) -> None:
         self.screen.app.create_background_task(self._paste_image())
@@ -197,8 +197,8 @@ class Repl:
     def accept_offer(self) -> bool:
         if not self.offered_session:
             return False
-        self._put_message(f"/resume {self.offered_session}", queued=False)
-        self._put_message("Go on from where you were interrupted.", queued=False)
+        self.put_message(f"/resume {self.offered_session}")
+        self.put_message("Go on from where you were interrupted.")
         self._drop_offer()
         return True
 
@@ -217,12 +217,15 @@ class Repl:
         if text.strip().lower() in _QUIT_WORDS:
             self.leave_prompt()
             return
-        self._put_message(text, queued=queued)
+        self.put_message(text, queued=queued)
 
-    def _put_message(self, text: str, *, queued: bool) -> None:
+    def put_message(self, text: str, *, queued: bool = False, first: bool = False) -> None:
+        """Has a message handled when its turn comes; with `first`, before all others."""
         message = EnteredMessage(text, queued)
-        self.state.entered.append(message)
-        self._inbox.put_nowait(message)
+        waiting = [self._inbox.get_nowait() for _ in range(self._inbox.qsize() * first)]
+        self.state.entered.insert(0 if first else len(self.state.entered), message)
+        for entered in (message, *waiting):
+            self._inbox.put_nowait(entered)
 
     def _drop_offer(self) -> None:
         self.state.offered_title = self.offered_session = ""

@@ -32,6 +32,7 @@ from hermes.cli.terminal.render import TextRenderer, show_turn
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
+from hermes.config.env import decode_argument
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.message import Message, user_message
@@ -67,9 +68,10 @@ def _read_lines(runner: asyncio.Runner, conversation: "PlainConversation") -> in
     """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
     keys = "Type exit or press Ctrl-D to quit, /help for commands."
     print(f"hermes with {conversation.model}. {keys}")
+    first = conversation.first_line
     while True:
         try:
-            line = input("you> ").strip()
+            line, first = first or input("you> ").strip(), ""
         except (EOFError, KeyboardInterrupt):
             print()
             return 0
@@ -90,6 +92,8 @@ class PlainConversation:
 
     def __init__(self, args: Namespace) -> None:
         self._args = args
+        self.first_line = decode_argument(args.prompt)
+        """The message of the command line."""
         self.stack = AsyncExitStack()
         self._out = Output(1)
         self._progress = ProgressLine(Output(2), colour=False, animate=False)

@@ -5,12 +5,14 @@ import gc
 import logging
 from argparse import Namespace
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.enums import EditingMode
 
 from hermes.app.commands import parse_command, unescape_message
+from hermes.app.commands._own import list_own_commands
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
@@ -33,6 +35,7 @@ from hermes.cli.session_start import (
 from hermes.cli.terminal.download import ensure_available, find_missing_model
 from hermes.cli.terminal.folder import describe_folder, shorten_path
 from hermes.cli.terminal.text import one_line
+from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
 from hermes.core.errors import HermesError
@@ -78,6 +81,8 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
         await loop.begin(session, resumed=stored is not None and not asks)
         if asks and stored is not None:
             loop.first_command = ("resume", stored.id)
+        if args.prompt:
+            repl.put_message(decode_argument(args.prompt), first=True)
         work = runtime.spawn_task(loop.handle_messages(), "the prompt")
         await repl.left.wait()
         work.cancel()
@@ -104,7 +109,9 @@ class SessionLoop:
         """Completes and attaches files of this folder from now on."""
         editor = self._repl.editor
         editor.cwd = folder
-        editor.completer.files = WorkspaceFiles(folder, self._runtime.setup.home)
+        home = self._runtime.setup.home
+        editor.completer.files = WorkspaceFiles(folder, home)
+        editor.completer.own_commands = partial(list_own_commands, home, folder)
 
     async def begin(self, session: Session, *, resumed: bool) -> None:
         repl, runtime, scrollback = self._repl, self._runtime, self._scrollback
