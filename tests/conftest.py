@@ -109,7 +109,7 @@ _LONGEST = (
     "unit/exec/command_policy",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
-_HEAVY = (*_LONGEST[:5], "flow/test_backend_docker")
+_HEAVY = (*_LONGEST[:5], "flow/test_backend_docker", "e2e/test_repl_fuzz")
 """Minutes of kills and fuzzing, a browser, toolchains, a daemon: `make e2e` runs them, `make test`
 does not."""
 _PARTS = {

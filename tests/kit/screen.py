@@ -52,7 +52,10 @@ class Terminal:
 
     async def paste(self, text: str) -> None:
         """As a terminal does it; a long one in pieces, because the line to the program is short."""
-        data = f"\x1b[200~{text}\x1b[201~".encode()
+        await self.send(f"\x1b[200~{text}\x1b[201~".encode())
+
+    async def send(self, data: bytes) -> None:
+        """No faster than the program reads."""
         os.set_blocking(self._master, False)
         while data:
             try:

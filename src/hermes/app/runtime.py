@@ -322,6 +322,7 @@ class Runtime:
             PACKAGES in config.sandbox.network.allow,
             confirms_all=agent.small,
             planning=options.plan,
+            allowed=options.allowed_tools,
             required=config.sandbox.required,
             unattended=config.web.unattended,
             private_hosts=tuple(config.web.allow_hosts),

@@ -83,7 +83,31 @@ def make_options(args: Namespace) -> Options:
     if args.toolsets is not None:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
         toolsets = () if names == ["none"] else tuple(names)
-    return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
+    return Options(
+        choice=choice,
+        toolsets=toolsets,
+        max_turns=args.max_turns,
+        yolo=args.yolo,
+        allowed_tools=_parse_allowed_tools(args.allowed_tools),
+    )
+
+
+def _parse_allowed_tools(text: str) -> tuple[str, ...]:
+    """Names of tools, and `terminal:` with the first words of commands."""
+    from hermes.tools import registry
+
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    known = {tool for tools in registry.list_toolsets().values() for tool in tools}
+    for name in names:
+        tool, _, prefix = name.partition(":")
+        if tool not in known:
+            raise ConfigError(f"--allowed-tools: {registry.describe_unknown_name(tool)}")
+        if (tool == "terminal") != bool(prefix.strip()):
+            raise ConfigError(
+                f"--allowed-tools: {name!r} is not possible. Commands are allowed by their first "
+                'words, as in "terminal:git push"; other tools by their name.'
+            )
+    return names
 
 
 async def introduce_model(session: Session, transport: Transport, progress: ProgressLine) -> None:

@@ -66,6 +66,8 @@ class Safety(Struct, frozen=True):
     """Whether package managers may reach their registries without a question."""
     confirms_all: bool = False
     """Whether everything that runs or changes something asks: the model is a small one."""
+    allowed: tuple[str, ...] = ()
+    """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
     planning: bool = False
     """Whether nothing may be changed, whoever allows it: the user wants a plan first."""
     required: bool = False
@@ -370,8 +372,10 @@ class Approvals:
 
     @property
     def _rules(self) -> CommandRules:
-        rules = self._book.rules
-        return rules.with_grants(self._prefixes) if self._prefixes else rules
+        rules, allowed = self._book.rules, self.safety.allowed
+        given = [name.partition(":")[2].split() for name in allowed if ":" in name]
+        prefixes = (*self._prefixes, *map(tuple, given))
+        return rules.with_grants(prefixes) if prefixes else rules
 
     def _judge(self, params: Any, rules: CommandRules, *, sandboxed: bool) -> Judgement:
         from hermes.exec.command_policy import Judgement, judge_command
@@ -414,7 +418,7 @@ class Approvals:
     # Who answers
 
     async def _ask_somebody(self, question: _Question, taint: Taint) -> Verdict:
-        if question.tool and question.tool in self._tools:
+        if question.tool and (question.tool in self._tools or question.tool in self.safety.allowed):
             return CHANGES
         if question.folder and any(
             Path(question.folder).is_relative_to(folder) for folder in self._folders
