@@ -148,3 +148,16 @@ async def test_a_command_of_the_user_in_plain_mode(tmp_path: Path) -> None:
             t.type("what is it?\n")
             await t.see("I see")
         assert "alpha" in p.last.json["messages"][-1]["content"]
+
+
+async def test_addresses_are_links(tmp_path: Path) -> None:
+    """A link leads where its text says, and never to a part of an address."""
+    long = "https://example.org/" + "x" * 120
+    text = f"See <https://example.org/page> and [here](https://example.org/other).\n\n<{long}>\n"
+    async with Provider([say(text)]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("go" + ENTER)
+        await t.see(
+            "See https://example.org/page and here (https://example.org/other)", "Enter: send"
+        )
+        assert b"\x1b]8;;https://example.org/page\x1b\\" in t.raw
+        assert b"\x1b]8;;https://example.org/x" not in t.raw

@@ -184,6 +184,7 @@ class ToolBatch:
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
+            self._began[plan.call.id] = time.monotonic()  # a person's thinking is not the tool's
             if not verdict.allowed:
                 why = verdict.reason or "it was not approved"
                 return _refuse(_DENIAL.format(why=why.rstrip(".")))
@@ -204,7 +205,6 @@ class ToolBatch:
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
-            self._began[plan.call.id] = time.monotonic()
             try:
                 return await plan.tool.run(plan.params, context)
             finally:

@@ -66,6 +66,7 @@ THEMES: dict[str, dict[str, str]] = {
 """Name -> what stands for a style of the default theme; still none but the terminal's colours."""
 _PROMPT_STYLES = {"warm": "ansimagenta bold", "contrast": "bold", "mono": "bold"}
 _SGR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_ADDRESS = re.compile(r"\x1b\[(?:\d+;)*4;36m(https?://[!-~]+)\x1b\[0m")
 _SGR_NAMES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "9": "strike"} | {
     str(30 + n): f"ansi{name}"
     for n, name in enumerate("black red green yellow blue magenta cyan gray".split())
@@ -78,6 +79,19 @@ def terminal_size() -> Size:
     except OSError:
         columns, rows = 80, 24
     return Size(rows=rows or 24, columns=columns or 80)
+
+
+def link_addresses(line: str, columns: int) -> str:
+    """The line with its addresses clickable, each leading where it says. One that may continue on
+    the next line stays text."""
+    if "://" not in line or not (found := list(_ADDRESS.finditer(line))):
+        return line
+    is_full = cell_width(_SGR_CODE.sub("", line)) >= columns - 2
+    for match in reversed(found):
+        if not (is_full and match.end() == len(line)):
+            linked = f"\x1b]8;;{match[1]}\x1b\\{match[0]}\x1b]8;;\x1b\\"
+            line = line[: match.start()] + linked + line[match.end() :]
+    return line
 
 
 def apply_theme(text: str, name: str) -> str:
@@ -269,7 +283,7 @@ class Screen:
         while self._pending and size < _BATCH_CHARS:
             line = self._pending.popleft()
             size += len(line)
-            taken.append(line)
+            taken.append(link_addresses(line, self.columns))
         if self._pending:
             self.refresh()
         return apply_theme("".join(f"{line}\r\n" for line in taken), self.theme)
