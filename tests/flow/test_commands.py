@@ -25,7 +25,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.events import ToolStarted
 from hermes.core.message import user_message
 from hermes.core.taint import Taint
-from tests.kit import Gate, call, say, stall
+from tests.kit import Gate, Provider, call, say, stall
 from tests.kit.bodies import messages
 from tests.kit.rig import Rig, rig
 
@@ -374,7 +374,8 @@ async def test_a_turn_that_is_being_stopped_is_not_steered(tmp_path: Path) -> No
 
 async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> None:
     steps = [waiting(), say("ok"), say("other")]
-    async with rig(tmp_path, steps, options=ASK) as r:
+    provider = Provider(steps, models=("kit-model", "other-model"))
+    async with rig(tmp_path, provider, options=ASK) as r:
         other = await r.runtime.open_session(cwd=r.home.work, options=ASK)
         await do(r, "/yolo on")
         await do(r, "/reasoning high")

@@ -64,11 +64,11 @@ options of a conversation:
   --provider P        use this provider, or custom
   --base-url U        use the endpoint at this address
   --api-key-env VAR   take its key from this variable
-  --api-mode MODE     its protocol: chat, responses, anthropic, bedrock or gemini
+  --api-mode MODE     speak chat, responses, anthropic, bedrock or gemini
   --toolsets A,B      offer these toolsets; none: no tools
-  --allowed-tools T   do not ask about these tools (write_file, "terminal:git push")
+  --allowed-tools T   do not ask about these (write_file, "terminal:git push")
   --max-turns N       limit the model calls of a turn
-  --worktree NAME     work in a git worktree of this name, which is made if need be
+  --worktree NAME     work in a git worktree of this name
   --yolo              turn off approvals and the sandbox
   --plain             line by line, without a screen
   -q, --query TEXT    answer this one prompt and exit; with it also:
