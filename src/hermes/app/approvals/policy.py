@@ -206,7 +206,8 @@ class Approvals:
         judged = self._judge(params, self._rules, sandboxed=confined)
         if self.safety.planning and not judged.read_only:
             escalates = getattr(params, "escalate", None) is not None
-            if escalates or judged.commits or not confined:
+            types = hasattr(params, "confined")  # into a process that may write
+            if escalates or types or judged.commits or not confined:
                 return Verdict(False, _PLANNING)
         if confined and judged.decision != "deny":
             escalation = self._find_escalation(params, judged)

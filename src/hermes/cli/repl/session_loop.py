@@ -33,7 +33,8 @@ from hermes.cli.session_start import (
     open_session,
 )
 from hermes.cli.terminal.download import ensure_available, find_missing_model
-from hermes.cli.terminal.folder import describe_folder, shorten_path
+from hermes.cli.terminal.folder import describe_folder
+from hermes.cli.terminal.tables import shorten_path
 from hermes.cli.terminal.text import one_line
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
@@ -136,7 +137,7 @@ class SessionLoop:
         repl.screen.refresh()
 
     def _show_greeting(self) -> None:
-        shown = shorten_path(self._repl.editor.cwd)
+        shown = shorten_path(str(self._repl.editor.cwd))
         self._scrollback.show_note(f"Hermes {VERSION} · {shown} · /help")
 
     async def handle_messages(self) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hermes.cli.terminal.tables import shorten_path
 from hermes.cli.terminal.text import one_line
 
 _HEAD_PREFIX = "ref: refs/heads/"
@@ -9,16 +10,9 @@ _SHORT_ID = 8
 _MAX_CHARS = 80
 
 
-def shorten_path(folder: Path) -> str:
-    """The path with ~ for the user's home."""
-    home = Path.home()
-    inside = folder.is_relative_to(home) and folder != home
-    return f"~/{folder.relative_to(home)}" if inside else str(folder)
-
-
 def describe_folder(folder: Path) -> str:
     branch = read_branch(folder)
-    shown = f"{shorten_path(folder)} ({branch})" if branch else shorten_path(folder)
+    shown = shorten_path(str(folder)) + (f" ({branch})" if branch else "")
     return one_line(shown, _MAX_CHARS)
 
 
