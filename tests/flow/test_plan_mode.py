@@ -49,3 +49,19 @@ async def test_nothing_is_changed(tmp_path: Path, yolo: bool) -> None:
         await run_command(context, "plan", "off")
         await r.turn("go ahead")
         assert (r.home.work / "made").exists()
+
+
+async def test_the_note_about_it_is_for_the_model_only(tmp_path: Path) -> None:
+    """It neither titles the session nor stays when the message is sent again without plan mode."""
+    async with rig(tmp_path, [say("a plan"), say("done")]) as r:
+        context = CommandContext(r.runtime, r.session, "terminal")
+        await run_command(context, "plan", "on")
+        await r.session.submit(user_message("make it"))
+        assert r.session.transcript.meta.title == "make it"
+        assert "Plan mode" in r.requests[0].json["messages"][-1]["content"]
+        await run_command(context, "plan", "off")
+        reply = await run_command(context, "retry", "")
+        assert reply.session is not None and reply.submit is not None
+        await reply.session.submit(reply.submit)
+        assert r.requests[1].json["messages"][-1]["content"] == "make it"
+        await reply.session.close()

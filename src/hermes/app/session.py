@@ -6,28 +6,21 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
-from msgspec import structs
-
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
 from hermes.app.interactions import BusyMode, Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
-from hermes.app.transcript import Transcript
+from hermes.app.transcript import Transcript, note_plan_mode
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION
-from hermes.core.message import Media, Message, Text, clean_message, user_message
+from hermes.core.message import Media, Message, clean_message, user_message
 from hermes.core.services import Services
 from hermes.core.tool import Workspace
 
 log = logging.getLogger(__name__)
 
 Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
-PLAN_NOTE = (
-    "\n\n[Plan mode: change nothing and run nothing that changes anything; such calls are refused. "
-    "Read what you need, ask what is unclear, then answer with a plan: the steps, the files, and "
-    "how to check the result. The user decides whether it is carried out.]"
-)
 _INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
@@ -99,9 +92,7 @@ class Session:
 
     def submit(self, message: Message, busy: BusyMode = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers the message, or of the turn that it steers."""
-        message = clean_message(message)
-        if self.options.plan:
-            message = structs.replace(message, parts=(*message.parts, Text(PLAN_NOTE)))
+        message = note_plan_mode(clean_message(message), planning=self.options.plan)
         if self._turn is not None and busy == "steer":
             self.host.pending_steer.append(message.text)
             return asyncio.shield(self._turn)

@@ -12,13 +12,18 @@ from hermes.app.background_commands import BackgroundCommands
 from hermes.app.session_records import continue_in_child
 from hermes.core.errors import StoreError
 from hermes.core.history import History
-from hermes.core.message import Message
+from hermes.core.message import Message, Text
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Source, Taint
 from hermes.core.untrusted_text import wrapper_mark
 
 log = logging.getLogger(__name__)
 
+PLAN_NOTE = (
+    "\n\n[Plan mode: change nothing and run nothing that changes anything; such calls are refused. "
+    "Read what you need, ask what is unclear, then answer with a plan: the steps, the files, and "
+    "how to check the result. The user decides whether it is carried out.]"
+)
 _OBJECT_KIND = "handoff"
 _MAX_STORED = 200
 _LONGEST_TITLE = 80
@@ -26,7 +31,14 @@ _LONGEST_TITLE = 80
 
 def take_first_words(message: Message) -> str:
     """The default title of a conversation that begins with this message."""
-    return " ".join(message.text.split())[:_LONGEST_TITLE]
+    return " ".join(message.text.removesuffix(PLAN_NOTE).split())[:_LONGEST_TITLE]
+
+
+def note_plan_mode(message: Message, *, planning: bool) -> Message:
+    """The message with the note that tells the model about plan mode, or without it."""
+    note = Text(PLAN_NOTE)
+    parts = message.parts[:-1] if message.parts[-1:] == (note,) else message.parts
+    return structs.replace(message, parts=(*parts, note) if planning else parts)
 
 
 class _StoredBeginning(Struct):

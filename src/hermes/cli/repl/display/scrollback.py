@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from hermes.app.session import PLAN_NOTE
+from hermes.app.transcript import PLAN_NOTE
 from hermes.cli.repl.display.tool_results import tool_line
 from hermes.cli.repl.markdown.blocks import Markdown
 from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
