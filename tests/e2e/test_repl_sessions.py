@@ -28,8 +28,7 @@ async def start_elsewhere(home: Home, p: Provider) -> tuple[str, Path]:
     return ran.json["session_id"], other
 
 
-@pytest.mark.parametrize("by_option", [True, False])
-@pytest.mark.parametrize("where", ["there", "here"])
+@pytest.mark.parametrize(("where", "by_option"), [("there", True), ("here", False)])
 async def test_resume_asks_about_the_folder(tmp_path: Path, where: str, by_option: bool) -> None:
     """Prompt, tools, @-completion and status agree about the folder that was chosen."""
     async with Provider([], then=lambda _: say("done it")) as p:
