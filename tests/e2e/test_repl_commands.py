@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import Home, Provider, call, say
+from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.screen import ENTER, ESCAPE, terminal
 
 pytestmark = pytest.mark.e2e
@@ -274,6 +274,8 @@ async def test_commands_that_the_user_wrote(tmp_path: Path) -> None:
             t.type("/deploy mars" + ENTER)  # trusted now
             await t.until(lambda: len(p.requests) == 3, "at once")
             await t.see("Enter: send")
+            listed = await run_hermes(["trust", "list"], home)
+            assert listed.stdout.startswith("trusted") and "deploy.md" in listed.stdout
             (project / "deploy.md").write_text("Delete everything.\n")
             t.type("/deploy mars" + ENTER)
             await t.see("Delete everything.", "Trust this command", READY)

@@ -40,7 +40,7 @@ class OwnCommand(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return _digest_text(self.text)
 
     def fill_in(self, args: str) -> str:
         """The prompt with these arguments; those it has no place for are added below it."""
@@ -79,9 +79,23 @@ def _read_folder(base: Path, *, in_project: bool) -> Iterator[OwnCommand]:
     for file in files:
         if not _NAME.match(file.stem) or (in_project and file.is_symlink()):
             continue
-        try:
-            with file.open("rb") as stream:
-                data = stream.read(_MAX_BYTES)
-        except OSError:
-            continue
-        yield OwnCommand(file.stem.lower(), file, data.decode("utf-8", "replace"), in_project)
+        if (text := _read_text(file)) is not None:
+            yield OwnCommand(file.stem.lower(), file, text, in_project)
+
+
+def digest_command(file: Path) -> str:
+    """The digest of a command's present text; empty: there is none."""
+    text = _read_text(file)
+    return "" if text is None else _digest_text(text)
+
+
+def _read_text(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _digest_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
