@@ -68,6 +68,10 @@ async def test_resume_elsewhere_can_be_declined(tmp_path: Path) -> None:
             await t.see(READY)
             t.type(ESCAPE)
             await t.see("Nothing was changed.")
+            t.type("/resume" + ENTER)
+            await t.see("remember me · ~/work")
+            t.type(ESCAPE)
+            await t.see("Enter: send")
             t.type("hello" + ENTER)
             await t.see("a new one")
         assert [m["content"] for m in p.last.json["messages"][1:]] == ["hello"]

@@ -189,6 +189,7 @@ class SlashCommands:
             answer.set_result,
             lambda meta: runtime.spawn_task(load_preview(meta), f"preview of {meta.id}"),
             lambda text: runtime.spawn_task(search_messages(text), "search of the sessions"),
+            mine.cwd,
         )
         repl.screen.search.reset()
         repl.state.picker = picker
