@@ -106,6 +106,7 @@ _LONGEST = (
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
     "e2e/test_installation",
+    "e2e/test_repl_fuzz",
     "e2e/test_escapes",
     "e2e/test_oneshot",
     "e2e/test_wires",

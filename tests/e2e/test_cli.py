@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -108,6 +109,19 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
     assert run("help", command) == done
 
 
+@pytest.mark.parametrize("command", "sessions tools config trust profile checkpoints auth".split())
+def test_a_bare_command_shows_something(run: Run, command: str) -> None:
+    done = run(command)
+    assert done.rc == 0 and (done.out or done.err)
+
+
+def test_help_lists_every_option_of_a_conversation(run: Run) -> None:
+    listed = run("chat", "--help").out
+    options = re.findall(r"^  (?:-\w(?: \w+)?, )?(--[\w-]+)", listed, re.MULTILINE)
+    assert len(options) > 15
+    assert [option for option in options if option not in run("--help").out] == []
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -126,14 +140,12 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
         (("--max-turns", "0"), "chat: argument --max-turns"),
         (("-p",), "-p needs the name of a profile"),
         (("-p", "../x", "config", "show"), "Profile name '../x' is not valid"),
-        (("chat", "hello"), 'give the prompt with -q "..."'),
+        (("chat", "hello", "-q", "x"), "give the prompt once"),
         (("chat", "--modle", "x", "-q", "y"), "did you mean --model?"),
         (("chat", "-q", "x", "--max-turns", "0"), "is not a whole number of at least 1"),
         (("chat", "-q", "x", "--output", "xml"), "invalid choice"),
         (("chat", "-q", "x", "--api-key-env", "sk-abc-123"), "not the key itself"),
         (("chat", "-q", "x", "--resume", "a", "--continue"), "not allowed with"),
-        (("config",), "an action is required, one of check, get, path, set, show; see"),
-        (("sessions",), "an action is required, one of branch, delete, "),
         (("completion",), "a shell is required, one of bash, zsh, fish"),
         (("config", "get"), "get needs a KEY"),
         (("config", "set", "a"), "set needs a KEY and a VALUE"),

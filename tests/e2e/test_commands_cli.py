@@ -66,7 +66,7 @@ async def test_undo_through_the_program(tmp_path: Path) -> None:
         home = Home.of(tmp_path, provider)
         assert (await run_hermes(["chat", "-q", "make it"], home)).rc == 0
         shown = await run_hermes(["chat", "-q", "/undo", "--continue"], home)
-        assert shown.rc == 0 and "make it" in shown.stdout and "+1" in shown.stdout
+        assert shown.rc == 0 and "make it" in shown.stdout and "-1" in shown.stdout
         assert "nothing was changed" in shown.stderr and "/undo yes" in shown.stderr
         assert (home.work / "a").exists()
         done = await run_hermes(["chat", "-q", "/undo yes", "--continue"], home)

@@ -172,11 +172,11 @@ async def test_killed_and_continued(tmp_path: Path) -> None:
 async def test_reasoning_is_folded_and_shown(tmp_path: Path) -> None:
     gate = Gate()
     reply = (think("first I weigh it") + say("The answer.")).hold(gate, after="think", n=2)
-    async with Provider([reply]) as p, terminal(Home.of(tmp_path, p)) as t:
+    async with Provider([reply]) as p, terminal(Home.of(tmp_path, p), env={"PAGER": "cat"}) as t:
         t.type("why" + ENTER)
         await t.see("thinking", "first I weigh it")
         gate.open()
-        await t.see("thought ", "Ctrl-T shows it", "The answer.", "Enter: send")
+        await t.see("thought ", "Ctrl-T: transcript", "The answer.", "Enter: send")
         assert "first I weigh it" not in t.screen
         t.type(CTRL_T)
         await t.see("first I weigh it")

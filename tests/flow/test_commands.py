@@ -25,7 +25,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.events import ToolStarted
 from hermes.core.message import user_message
 from hermes.core.taint import Taint
-from tests.kit import Gate, call, say, stall
+from tests.kit import Gate, Provider, call, say, stall
 from tests.kit.bodies import messages
 from tests.kit.rig import Rig, rig
 
@@ -126,7 +126,7 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
         r.session.transcript.taint |= Taint(private=True, untrusted=True)
         shown = await do(r, "/undo")
         assert shown.confirm and shown.session is None
-        assert "change it" in shown.text and "a.txt" in shown.text and "+2" in shown.text
+        assert "change it" in shown.text and "a.txt" in shown.text and "-2" in shown.text
         assert (r.home.work / "a.txt").read_text() == "2"  # nothing was done yet
         done = await do(r, "/undo", is_confirmed=True)
         assert (r.home.work / "a.txt").read_text() == "1"
@@ -201,7 +201,7 @@ async def test_rollback_lists_shows_and_restores(tmp_path: Path) -> None:
         assert "1. " in listed and "2. " in listed and "[" not in listed  # our own mark
         assert listed.index("second") < listed.index("first")  # what was asked in each turn
         shown = await do(r, "/rollback 1")
-        assert shown.confirm and "-1" in shown.text and "+2" in shown.text
+        assert shown.confirm and "+1" in shown.text and "-2" in shown.text
         done = await do(r, "/rollback 1 yes")
         assert (r.home.work / "a").read_text() == "1"
         assert "a" in done.text
@@ -374,7 +374,8 @@ async def test_a_turn_that_is_being_stopped_is_not_steered(tmp_path: Path) -> No
 
 async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> None:
     steps = [waiting(), say("ok"), say("other")]
-    async with rig(tmp_path, steps, options=ASK) as r:
+    provider = Provider(steps, models=("kit-model", "other-model"))
+    async with rig(tmp_path, provider, options=ASK) as r:
         other = await r.runtime.open_session(cwd=r.home.work, options=ASK)
         await do(r, "/yolo on")
         await do(r, "/reasoning high")

@@ -142,13 +142,14 @@ async def start_hermes(
     *,
     env: Mapping[str, str] | None = None,
     stdin: int | None = None,
+    cwd: Path | None = None,
 ) -> asyncio.subprocess.Process:
     """The program, running, for tests that talk to it or kill it. Its own session, so that a
     signal to the test runner does not reach it."""
     return await asyncio.create_subprocess_exec(
         *program(),
         *args,
-        cwd=home.work,
+        cwd=cwd or home.work,
         env={**home.env, **(env or {})},
         stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
         stdout=asyncio.subprocess.PIPE,
@@ -165,11 +166,12 @@ async def run_hermes(
     stdin: str | bytes | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float = 90,
+    cwd: Path | None = None,
 ) -> Ran:
     """Run the program to its end."""
     begin = time.monotonic()
     pipe = None if stdin is None else asyncio.subprocess.PIPE
-    process = await start_hermes(args, home, env=env, stdin=pipe)
+    process = await start_hermes(args, home, env=env, stdin=pipe, cwd=cwd)
     data = stdin.encode() if isinstance(stdin, str) else stdin
     return await finish(process, data, begin=begin, timeout=timeout)
 

@@ -11,6 +11,7 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pyte
 
@@ -53,7 +54,10 @@ class Terminal:
 
     async def paste(self, text: str) -> None:
         """As a terminal does it; a long one in pieces, because the line to the program is short."""
-        data = f"\x1b[200~{text}\x1b[201~".encode()
+        await self.send(f"\x1b[200~{text}\x1b[201~".encode())
+
+    async def send(self, data: bytes) -> None:
+        """No faster than the program reads."""
         os.set_blocking(self._master, False)
         while data:
             try:
@@ -85,7 +89,7 @@ class Terminal:
         while self._fed < len(self.raw):
             end = self.raw.find(_FRAME_END, self._fed)
             end = len(self.raw) if end < 0 else end + len(_FRAME_END)
-            new = bytes(self.raw[self._fed : end])
+            new = bytes(self.raw[self._fed : end]).replace(b"\x1b[<u", b"")  # pyte prints the u
             self._fed = end
             self._stream.feed(new)
             yield
@@ -160,6 +164,7 @@ async def terminal(
     size: tuple[int, int] = (80, 24),
     env: dict[str, str] | None = None,
     ready: str = "Enter: send",
+    cwd: Path | None = None,
 ) -> AsyncIterator[Terminal]:
     """The program on a terminal of its own, as its controlling one, when it takes messages."""
     master, slave = pty.openpty()
@@ -170,7 +175,8 @@ async def terminal(
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = await asyncio.create_subprocess_exec(
-        *program(), *args, cwd=home.work, env={**home.env, "TERM": "xterm-256color", **(env or {})},
+        *program(), *args, cwd=cwd or home.work,
+        env={**home.env, "TERM": "xterm-256color", **(env or {})},
         stdin=slave, stdout=slave, stderr=slave, preexec_fn=own,
     )  # fmt: skip
     os.close(slave)

@@ -36,7 +36,7 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
         host=host,
         key=provider.credentials.key_source or "the key of " + target.provider,
         wait=_format_duration(failure.retry_after),
-        near=f" Near names: {', '.join(near)}." if near else "",
+        near=f" Did you mean {' or '.join(near)}?" if near else "",
         kept=KEPT,
         said="{said}",
     )
@@ -54,9 +54,7 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
 async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
     """Models of the endpoint whose names resemble the unknown one."""
     names = await provider.listing.list_models()
-    wanted = provider.target.model
-    close = get_close_matches(wanted, names, n=3, cutoff=0.4)
-    return tuple(close or sorted(names)[:3])
+    return tuple(get_close_matches(provider.target.model, names, n=3, cutoff=0.6))
 
 
 def _format_duration(seconds: float | None) -> str:

@@ -28,15 +28,21 @@ PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tool
 """Codes of endings that count as partial even when there is no text."""
 
 
-async def run_turn(agent: Agent, turn: Turn, prompt: Message | None) -> TurnResult:
+async def run_turn(
+    agent: Agent, turn: Turn, prompt: Message | None, *, recorded: bool = False
+) -> TurnResult:
     """Drive one user prompt to its end; None: the prompt that ends the history, whose turn was cut
-    off. Cancel the task to interrupt: it still returns."""
+    off. Cancel the task to interrupt: it still returns. `recorded`: the history already ends with
+    the prompt, which an earlier turn failed to answer."""
     try:
-        if prompt is not None:
-            await turn.append(prompt, "running")
-        else:
+        if prompt is None:
             await turn.record_state("running")
             await _close_lost_calls(turn)
+        elif recorded:
+            turn.added.append(prompt)
+            await turn.record_state("running")
+        else:
+            await turn.append(prompt, "running")
         result = await _run_steps(agent, turn)
     except TurnStopped as stop:
         result = await _end_early(turn, stop)

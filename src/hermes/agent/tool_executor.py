@@ -143,10 +143,11 @@ class ToolBatch:
     async def _execute_plan(self, plan: _Plan) -> None:
         call = plan.call
         self._turn.host.emit(ToolStarted(call))
-        began = self._began[call.id] = time.monotonic()
+        self._began[call.id] = time.monotonic()
         toolbox = Toolbox(self._agent.tools, self._make_invoker(plan))
         result = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
+        began = self._began[call.id]
         self._guard.note_result(call, await self._record_result(call, result, began))
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
@@ -183,6 +184,7 @@ class ToolBatch:
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
+            self._began[plan.call.id] = time.monotonic()  # a person's thinking is not the tool's
             if not verdict.allowed:
                 why = verdict.reason or "it was not approved"
                 return _refuse(_DENIAL.format(why=why.rstrip(".")))

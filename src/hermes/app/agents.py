@@ -41,6 +41,10 @@ class Options(Struct, frozen=True):
     yolo: bool = False
     effort: Effort | None = None
     """The reasoning effort; None: as configured."""
+    allowed_tools: tuple[str, ...] = ()
+    """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
+    plan: bool = False
+    """Whether nothing is changed until the user has approved a plan."""
 
 
 class Agents:

@@ -34,6 +34,7 @@ from hermes.app.titles import TITLE_JOB, Titles
 from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
+from hermes.config.instances import SessionClaims
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.escalation import PACKAGES
@@ -96,6 +97,7 @@ class Runtime:
         self.scheduled_prompts = ScheduledPrompts(
             setup, store, self.open_session, self.background_commands
         )
+        self.claims = SessionClaims(setup.home)
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -148,25 +150,24 @@ class Runtime:
         needs_model: bool = True,
     ) -> Session:
         """A new session, or the stored session `resume` with its history; if that one was
-        compressed, the one that continues it. Without `needs_model` it opens even if there is no
-        model to call."""
+        compressed, the one that continues it. A stored session works in its own folder unless
+        `cwd` names another. Without `needs_model` it opens even if there is no model to call."""
         settings = await self._resolve_settings(options, source, needs_model=needs_model)
-        cwd = cwd or Path.cwd()
         if not resume:
+            cwd = cwd or Path.cwd()
             meta = await self._create_meta(settings, cwd, (source, key))
             return await self._build_session(meta, cwd, settings)
-        found = await find_current_session(self.store, resume)
-        if found is None:
-            raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
+        found = await self._find_stored_session(resume)
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
-        return await self._build_session(found, cwd, settings, history)
+        return await self._build_session(found, cwd or Path(found.cwd), settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
-        """A stored session, or a new one, in the same folder and for the same user."""
+        """A stored session, or a new one in the same folder, for the same user."""
         meta, options = session.transcript.meta, session.options
+        folder = None if resume else Path(meta.cwd)
         other = await self.open_session(
-            resume=resume, source=meta.source, key=meta.key, cwd=Path(meta.cwd), options=options
+            resume=resume, source=meta.source, key=meta.key, cwd=folder, options=options
         )
         new, old = other.interactions, session.interactions
         new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
@@ -178,6 +179,26 @@ class Runtime:
         messages = old.history.messages[:upto]
         branch = await store_branch(self.store, old.meta, old.taint, messages, title)
         return await self.reopen_session(session, branch)
+
+    async def copy_session(
+        self, session_id: str, options: Options, folder: Path | None = None
+    ) -> str:
+        """Store a copy of a session to continue with; returns its id. In another `folder` it gets
+        the system prompt of that folder."""
+        found = await self._find_stored_session(session_id)
+        if folder is not None:
+            settings = await self._resolve_settings(options, found.source)
+            fresh = await self._create_meta(settings, folder, (found.source, found.key))
+            found = structs.replace(found, cwd=str(folder), system=fresh.system)
+        messages = await self.store.sessions.load_messages(found.id)
+        return await store_branch(self.store, found, found.taint, messages)
+
+    async def _find_stored_session(self, session_id: str) -> SessionMeta:
+        found = await find_current_session(self.store, session_id)
+        if found is None:
+            sentence = f"There is no session {session_id}. `hermes sessions list` shows them."
+            raise ConfigError(sentence)
+        return found
 
     async def open_client_session(
         self,
@@ -239,6 +260,7 @@ class Runtime:
         await release_closers()
         await self.background_commands.close()
         await self.backends.close()
+        self.claims.release_all()
         if self._egress is not None:
             await self._egress.close()
 
@@ -299,15 +321,18 @@ class Runtime:
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
         """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""
         config = self.setup.config
-        mode = "full-access" if options.yolo else config.sandbox.mode
+        yolo = options.yolo and not options.plan
+        mode = "full-access" if yolo else "read-only" if options.plan else config.sandbox.mode
         return Safety(
             mode,
-            options.yolo,
+            yolo,
             # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             tuple(host for host in config.sandbox.network.allow if host != PACKAGES),
             PACKAGES in config.sandbox.network.allow,
             confirms_all=agent.small,
+            planning=options.plan,
+            allowed=options.allowed_tools,
             required=config.sandbox.required,
             unattended=config.web.unattended,
             private_hosts=tuple(config.web.allow_hosts),

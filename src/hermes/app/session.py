@@ -10,7 +10,7 @@ from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
 from hermes.app.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
-from hermes.app.transcript import Transcript
+from hermes.app.transcript import Transcript, note_plan_mode
 from hermes.config.schema import BusyMode
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
@@ -94,7 +94,7 @@ class Session:
 
     def submit(self, message: Message, busy: BusyMode = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers the message, or of the turn that it steers."""
-        message = clean_message(message)
+        message = note_plan_mode(clean_message(message), planning=self.options.plan)
         if self._turn is not None and busy == "steer":
             self.host.pending_steer.append(message.text)
             return asyncio.shield(self._turn)
@@ -166,11 +166,12 @@ class Session:
             if not ended and not answer.done():
                 self.stop()
 
-    async def compress(self) -> bool:
-        """Compress on the user's request, between two turns; whether anything became shorter."""
+    async def compress(self, *, focus: str = "") -> bool:
+        """Compress on the user's request, between two turns; whether anything became shorter.
+        `focus`: what the summary must keep above all."""
         if self._turn is not None or not self.transcript.stored:
             return False
-        return await self.host.compress()
+        return await self.host.compress(focus)
 
     async def close(self) -> None:
         """Stop the running turn, close what its tools opened, and end all subscriptions."""
@@ -197,7 +198,9 @@ class Session:
             self._worker = None
 
     async def _answer_message(self, message: Message | None) -> TurnResult:
-        return await run_turn(self.agent, self.host.begin_turn(message), message)
+        turn = self.host.begin_turn(message)
+        recorded = message is not None and self.transcript.ends_with(message)
+        return await run_turn(self.agent, turn, message, recorded=recorded)
 
     async def _run_turn(self, message: Message | None) -> TurnResult:
         SESSION.set(self.id)

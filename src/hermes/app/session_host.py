@@ -1,5 +1,6 @@
 """The host of a session's turns: builds them and provides what they need."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from hermes.core.errors import ToolError
 from hermes.core.events import Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
-from hermes.core.message import Message, ToolCall
+from hermes.core.message import Message, Text, ToolCall
 from hermes.core.services import Services
 from hermes.core.store import SessionState, Store
 from hermes.core.taint import Source
@@ -91,7 +92,7 @@ class SessionHost:
         self._transcript = transcript
         self._services = services
         self._user = UserAccess(self.approve, interactions.ask_question)
-        self._approvals = Approvals(
+        self.approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
             home=workspace.home,
@@ -101,6 +102,7 @@ class SessionHost:
                 lambda: interactions.user_present,
                 self._has_seen,
                 self,
+                partial(_preview_change, self),
                 self._emit_notice,
             ),
             backend=services.get(BACKEND),
@@ -109,6 +111,8 @@ class SessionHost:
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
         )
+        self._focus = ""
+        """What a summary must keep above all."""
         self._turn_running = False
         self._checkpoint_saved = False
         """Whether this turn's checkpoint was saved."""
@@ -135,16 +139,21 @@ class SessionHost:
     def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with another agent and other permissions from the next model call on."""
         self.agent = settings.agent
-        self._approvals.safety = settings.safety
+        self.approvals.safety = settings.safety
         self.workspace = structs.replace(self.workspace, sandbox=settings.safety.mode)
 
     def compress_late(self) -> None:
         """Compress only when a prompt would not fit, because the client owns the history."""
         self._compressor.lazy = True
 
-    async def compress(self) -> bool:
-        """Compress on the user's request; whether anything became shorter."""
-        return await self._compressor.compress_now(self.agent, self._new_turn())
+    async def compress(self, focus: str = "") -> bool:
+        """Compress on the user's request; whether anything became shorter. `focus`: what the
+        summary must keep above all."""
+        self._focus = focus
+        try:
+            return await self._compressor.compress_now(self.agent, self._new_turn())
+        finally:
+            self._focus = ""
 
     async def close(self) -> None:
         """Close what tools opened."""
@@ -152,7 +161,7 @@ class SessionHost:
         await self._services.aclose()
         await self._shared.backends.release_backend(backend)
         # These refer back to the host; without them a closed session's memory is freed at once.
-        del self._approvals, self._compressor, self._user
+        del self.approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
 
     # -- TurnHost --------------------------------------------------------------------------
@@ -177,7 +186,7 @@ class SessionHost:
         if self.agent.small and tool.name == _REPLACES_FILE:
             _require_reading(self._transcript.history, keys)
         taint = self._transcript.taint
-        verdict = await self._approvals.check(call, tool, params, keys, taint)
+        verdict = await self.approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
             self._checkpoint_saved = True
             if not self._shared.backends.has_remote_files:
@@ -246,7 +255,15 @@ class SessionHost:
 
     def _new_summarizer(self) -> Summarizer:
         window = self._shared.auxiliary.models.find_window("compression", self.agent)
-        return Summarizer(partial(self.consult, "compression"), window)
+        return Summarizer(self._write_summary, window)
+
+    async def _write_summary(
+        self, prompt: Message, *, system: str = "", max_output: int = 1024
+    ) -> str:
+        if self._focus:
+            wish = Text(f"\n\nThe user asks that the summary keep above all: {self._focus}")
+            prompt = structs.replace(prompt, parts=(*prompt.parts, wish))
+        return await self.consult("compression", prompt, system=system, max_output=max_output)
 
     async def _replace_history(self, messages: Sequence[Message]) -> History:
         self._seen_urls.read_history(self._transcript.history)
@@ -278,3 +295,14 @@ def _require_reading(history: History, files: tuple[str, ...]) -> None:
                 f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
                 "then write the whole file. To add to its end, use >> in the terminal."
             )
+
+
+async def _preview_change(host: SessionHost, tool: Tool[Any], params: Any) -> str:
+    """The change that a call would make to files, as a diff; empty: it makes none."""
+    if tool.preview is None:
+        return ""
+    try:
+        diff = await asyncio.to_thread(tool.preview, params, host.workspace)
+    except (ToolError, OSError):  # the call says why when it runs
+        return ""
+    return host.agent.redactor.redact(diff)

@@ -99,6 +99,11 @@ def create_session_meta(
     )
 
 
+def has_folder(meta: SessionMeta) -> bool:
+    """Whether the folder in which the session works still exists."""
+    return Path(meta.cwd).is_dir()
+
+
 async def find_current_session(store: Store, session_id: str) -> SessionMeta | None:
     """The session, or the one that continues it since it was compressed."""
     meta = await store.sessions.get_meta(session_id)

@@ -13,7 +13,7 @@ from hermes.app.background_commands import BackgroundCommands
 from hermes.app.session_records import continue_in_child
 from hermes.core.errors import StoreError
 from hermes.core.history import History
-from hermes.core.message import Message
+from hermes.core.message import Message, Text
 from hermes.core.store import MailboxChange, SessionMeta, SessionState, Store
 from hermes.core.taint import Source, Taint
 from hermes.core.untrusted_text import wrapper_mark
@@ -21,6 +21,11 @@ from hermes.core.untrusted_text import wrapper_mark
 log = logging.getLogger(__name__)
 
 RecordHook: TypeAlias = Callable[[Message | None, SessionState | None, str], MailboxChange | None]
+PLAN_NOTE = (
+    "\n\n[Plan mode: change nothing and run nothing that changes anything; such calls are refused. "
+    "Read what you need, ask what is unclear, then answer with a plan: the steps, the files, and "
+    "how to check the result. The user decides whether it is carried out.]"
+)
 _OBJECT_KIND = "handoff"
 _MAX_STORED = 200
 _LONGEST_TITLE = 80
@@ -28,7 +33,14 @@ _LONGEST_TITLE = 80
 
 def take_first_words(message: Message) -> str:
     """The default title of a conversation that begins with this message."""
-    return " ".join(message.text.split())[:_LONGEST_TITLE]
+    return " ".join(message.text.removesuffix(PLAN_NOTE).split())[:_LONGEST_TITLE]
+
+
+def note_plan_mode(message: Message, *, planning: bool) -> Message:
+    """The message with the note that tells the model about plan mode, or without it."""
+    note = Text(PLAN_NOTE)
+    parts = message.parts[:-1] if message.parts[-1:] == (note,) else message.parts
+    return structs.replace(message, parts=(*parts, note) if planning else parts)
 
 
 class _StoredBeginning(Struct):
@@ -128,6 +140,11 @@ class Transcript:
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
         self.taint |= Taint.from_sources(sources)
+
+    def ends_with(self, message: Message) -> bool:
+        """Whether this message is stored already, and was left unanswered."""
+        last = self.history.messages[-1:]
+        return self.stored and self.client_history is None and tuple(last) == (message,)
 
     async def adopt_history(self, past: ClientHistory, *, stored: bool) -> None:
         """Continue from the client's history instead of the stored one."""

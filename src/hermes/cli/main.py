@@ -50,18 +50,38 @@ COMMANDS = {name: line for group in GROUPS.values() for name, line in group.item
 _MODULE_NAMES = {"import": "import_", "pairing": "pairings"}
 
 _HELP = """\
-usage: hermes [-p NAME] [COMMAND ...]
+usage: hermes [-p NAME] [OPTIONS] ["PROMPT"] | hermes [-p NAME] COMMAND ...
 
 An AI agent you run yourself, with any model. Without a command, it starts a
-conversation in this terminal.
+conversation in this terminal, with the prompt as its first message.
 
 {commands}options:
   -p, --profile NAME  use another profile, with its own settings and sessions
   -h, --help          show this help; hermes COMMAND --help explains a command
   --version           print the version
 
+options of a conversation:
+  -c, --continue      resume the latest session of this folder
+  --resume ID         resume this session (a prefix is enough)
+  -m, --model M       use this model, or provider:model
+  --provider P        use this provider, or custom
+  --base-url U        use the endpoint at this address
+  --api-key-env VAR   take its key from this variable
+  --api-mode MODE     speak chat, responses, anthropic, bedrock or gemini
+  --toolsets A,B      offer these toolsets; none: no tools
+  --allowed-tools T   do not ask about these (write_file, "terminal:git push")
+  --max-turns N       limit the model calls of a turn
+  --worktree NAME     work in a git worktree of this name
+  --yolo              turn off approvals and the sandbox
+  --plain             line by line, without a screen
+  -q, --query TEXT    answer this one prompt and exit; with it also:
+  --image FILE        attach an image; repeatable
+  --output FORMAT     text, json or stream-json
+  --output-schema FILE   answer with JSON that fits this JSON Schema
+
 examples:
   hermes                                start a conversation in this folder
+  hermes "fix the build"                start it with this message
   hermes chat -q "why is the build red?"
   git diff | hermes chat -q "review this"
   hermes chat -q "now fix it" --continue
@@ -76,7 +96,8 @@ the file .env there.
 _CHAT_OPTIONS = frozenset(
     (
         "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query "
-        "--base-url --api-key-env --api-mode --max-turns --image --output"
+        "--base-url --api-key-env --api-mode --max-turns --image --output --output-schema "
+        "--allowed-tools --worktree"
     ).split()
 )
 """Options of `hermes chat` that work without the word chat."""
@@ -173,6 +194,8 @@ def _run_command(name: str, words: list[str], profile: str) -> int:
         return 0
     if name == "help":
         return _run_command(words[0], ["--help"], profile) if words else _print_help()
+    if any(letter.isspace() for letter in name.strip()):  # no command but a prompt
+        return _run_command("chat", [name, *words], profile)
     if name not in COMMANDS:
         print_stderr(f"unknown command {name}; {_suggest_name(name, COMMANDS)}")
         return EXIT_USAGE

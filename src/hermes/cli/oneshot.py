@@ -6,23 +6,36 @@ from argparse import Namespace
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
+from hermes.app.session_records import has_folder
+from hermes.app.structured_output import OutputError, OutputFormat, PromptRun
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
 from hermes.cli.process import SignalHandler, signal_exit_code
 from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output, ReaderGone
+from hermes.cli.terminal.output_schema import load_format
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.render import RENDERERS
+from hermes.cli.terminal.text import to_json
 from hermes.config import env
 from hermes.config.load import Setup
-from hermes.core.errors import StoreError
-from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
+from hermes.core.errors import ConfigError, StoreError
+from hermes.core.events import (
+    Approval,
+    Question,
+    Recorded,
+    StepStart,
+    TextDelta,
+    TurnEnd,
+    TurnResult,
+)
 from hermes.core.message import Message
 from hermes.core.store import Store
 from hermes.core.taint import BOTH
@@ -45,6 +58,7 @@ class OneShot:
         self._progress = ProgressLine(errors, colour=colour, animate=colour)
         self._renderer = RENDERERS[args.output](self._out, self._progress)
         self._prompt = ApprovalPrompt(self._progress)
+        self._format = load_format(args.output_schema) if args.output_schema else None
         self._session: Session | None = None
         self._turn_ended = False
         self._write_error: int | None = None
@@ -88,12 +102,25 @@ class OneShot:
 
     async def _open_session(self, runtime: Runtime, folder: Path, *, needs_model: bool) -> Session:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
+        options = make_options(self._args)
+        resume = resumed.id if resumed else ""
+        if resumed is not None and runtime.claims.is_taken(resumed.id):
+            resume = await runtime.copy_session(resumed.id, options)
+            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
+            self._progress.print_line(f"! {note}")
+        if resumed is not None and not has_folder(resumed):
+            raise ConfigError(
+                f"The folder of this session no longer exists: {resumed.cwd}. To continue a copy "
+                f"in this folder, start hermes here and type /resume {resumed.id}"
+            )
         session = await runtime.open_session(
-            resume=resumed.id if resumed else "",
-            cwd=folder,
-            options=make_options(self._args),
+            resume=resume,
+            cwd=None if resumed else folder,
+            options=options,
             needs_model=needs_model,
         )
+        if resumed is not None and resumed.cwd != str(folder):
+            self._progress.print_line(f"! this session works in {resumed.cwd}")
         if resumed is not None and resumed.state == "interrupted":
             note = "the previous turn was interrupted; continuing from what was stored"
             self._progress.print_line(f"! {note}")
@@ -118,6 +145,8 @@ class OneShot:
         self._session = session
         self._signals.stop = self._stop_turn
         session.interactions.user_present = self._prompt.attended
+        if self._format is not None:
+            return await self._run_checked(session, message, self._format)
         events = session.subscribe_events()
         session.submit(message)
         with suppress(StoreError):  # the turn fails with the same error
@@ -135,6 +164,29 @@ class OneShot:
             if self._write_error is None:
                 await self._guard_write(session, self._renderer.show_event(event))
         raise AssertionError("a turn ends with TurnEnd")
+
+    async def _run_checked(
+        self, session: Session, message: Message, output: OutputFormat[Any]
+    ) -> TurnResult:
+        """Answers with JSON that fits the user's schema; only the last answer is shown."""
+        run = PromptRun(session, message, output)
+        try:
+            async for event in run.stream_events():
+                if isinstance(event, (Approval, Question)):
+                    self._prompt.ask(event, session.interactions)
+                if not isinstance(event, (TextDelta, TurnEnd)) and self._write_error is None:
+                    await self._guard_write(session, self._renderer.show_event(event))
+        except OutputError as error:
+            failed = run.results[-1]
+            return structs.replace(
+                failed, status="failed", text="", error=str(error), error_code="output_schema"
+            )
+        finally:
+            self._turn_ended = True
+        result = run.results[-1]
+        if result.status != "completed":
+            return result
+        return structs.replace(result, text=to_json(run.output))
 
     async def _show_result(self, session: Session, result: TurnResult) -> None:
         self._prompt.close()

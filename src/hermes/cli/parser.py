@@ -79,6 +79,11 @@ class CommandParser(ArgumentParser):
         word = "an action" if first.dest == "action" else f"a {first.metavar or first.dest}"
         return f"{word} is required, one of {', '.join(map(str, first.choices))}"
 
+    def add_action(self, choices: Iterable[str], default: str) -> None:
+        """The action of a command, with the one that is meant when none is given."""
+        about = f"see below (default: {default})"
+        self.add_argument("action", nargs="?", choices=list(choices), default=default, help=about)
+
     def add_flag(self, *names: str, **settings: Any) -> None:
         self.add_argument(*names, action="store_true", **settings)
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from hermes.cli.terminal.progress import ProgressLine
     from hermes.llm.http.transport import Transport
 
+READ_ONLY = (
+    "This session is open in another terminal, so nothing was sent. /branch continues in a copy of "
+    "it, /new starts another."
+)
+
 
 async def find_session(store: Store, prefix: str) -> SessionMeta:
     """The stored session whose id begins with `prefix`."""
@@ -54,11 +59,18 @@ async def find_interrupted_session(store: Store, folder: Path) -> SessionMeta | 
     return latest if latest is not None and latest.state == "interrupted" else None
 
 
-async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Session:
-    """The session that the options name, or a new one."""
-    resumed = await find_resumed_session(runtime.store, args, folder)
-    resume = resumed.id if resumed is not None else ""
-    return await runtime.open_session(resume=resume, cwd=folder, options=make_options(args))
+def needs_question(runtime: Runtime, stored: SessionMeta, folder: Path) -> bool:
+    """Whether the user must decide how this session is resumed: it works in another folder, or is
+    open in another terminal."""
+    return stored.cwd != str(folder) or runtime.claims.is_taken(stored.id)
+
+
+async def open_session(
+    runtime: Runtime, args: Namespace, folder: Path, stored: SessionMeta | None
+) -> Session:
+    """The stored session, or a new one in the folder."""
+    resume, cwd = ("", folder) if stored is None else (stored.id, None)
+    return await runtime.open_session(resume=resume, cwd=cwd, options=make_options(args))
 
 
 def make_options(args: Namespace) -> Options:
@@ -71,7 +83,31 @@ def make_options(args: Namespace) -> Options:
     if args.toolsets is not None:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
         toolsets = () if names == ["none"] else tuple(names)
-    return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
+    return Options(
+        choice=choice,
+        toolsets=toolsets,
+        max_turns=args.max_turns,
+        yolo=args.yolo,
+        allowed_tools=_parse_allowed_tools(args.allowed_tools),
+    )
+
+
+def _parse_allowed_tools(text: str) -> tuple[str, ...]:
+    """Names of tools, and `terminal:` with the first words of commands."""
+    from hermes.tools import registry
+
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    known = {tool for tools in registry.list_toolsets().values() for tool in tools}
+    for name in names:
+        tool, _, prefix = name.partition(":")
+        if tool not in known:
+            raise ConfigError(f"--allowed-tools: {registry.describe_unknown_name(tool)}")
+        if (tool == "terminal") != bool(prefix.strip()):
+            raise ConfigError(
+                f"--allowed-tools: {name!r} is not possible. Commands are allowed by their first "
+                'words, as in "terminal:git push"; other tools by their name.'
+            )
+    return names
 
 
 async def introduce_model(session: Session, transport: Transport, progress: ProgressLine) -> None:

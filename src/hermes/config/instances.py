@@ -1,10 +1,10 @@
-"""Which processes serve this home: each holds a lock on a file of its own while it lives."""
+"""Which processes serve this home and its sessions: each locks files of its own while it lives."""
 
 import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -93,3 +93,35 @@ def is_locked(file: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+class SessionClaims:
+    """The stored sessions that this process has open, so that two terminals never write to one;
+    other processes see them until they are released."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._held: dict[str, ExitStack] = {}
+
+    def is_taken(self, session_id: str) -> bool:
+        """Whether another process has the session open."""
+        return session_id not in self._held and is_in_progress(self._home, _make_token(session_id))
+
+    def claim_session(self, session_id: str) -> None:
+        """Does nothing when another process has it open."""
+        if session_id in self._held or self.is_taken(session_id):
+            return
+        held = self._held[session_id] = ExitStack()
+        held.enter_context(mark_in_progress(self._home, _make_token(session_id)))
+
+    def release_session(self, session_id: str) -> None:
+        if held := self._held.pop(session_id, None):
+            held.close()
+
+    def release_all(self) -> None:
+        for session_id in tuple(self._held):
+            self.release_session(session_id)
+
+
+def _make_token(session_id: str) -> str:
+    return f"session-{session_id}"

@@ -225,6 +225,10 @@ class DisplaySection(Section, frozen=True):
     editing_mode: Literal["emacs", "vi"] = "emacs"
     plain: bool = False
     """Line by line, without redrawing, as with --plain."""
+    theme: Literal["default", "warm", "contrast", "mono"] = "default"
+    notify: Literal["off", "bell", "desktop"] = "bell"
+    """What calls you when a turn ends or asks something after a while."""
+    notify_after_seconds: float = 10.0
 
 
 class ToolSelection(Section, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from hermes.core.errors import ConfigError
 
@@ -154,3 +155,15 @@ def _parse_simple(text: str) -> dict[str, str] | None:
             return None
         found[name] = value
     return found
+
+
+def mask_secrets(value: Any) -> Any:
+    """Hides secrets, which do not belong in the file but may be there."""
+    if isinstance(value, dict):
+        return {
+            key: "[redacted]"
+            if isinstance(item, str) and item and is_secret_name(key) and not key.endswith("_env")
+            else mask_secrets(item)
+            for key, item in value.items()
+        }
+    return [mask_secrets(item) for item in value] if isinstance(value, (list, tuple)) else value

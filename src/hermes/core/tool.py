@@ -202,6 +202,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     more than a URL."""
     words: str = ""
     """More words to find it by, besides its description."""
+    preview: Callable[[P, Workspace], str] | None = None
+    """The change to files that a call would make, as a diff; reads files, so on a thread."""
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -291,6 +293,7 @@ class ToolOptions(TypedDict, total=False):
     flows: Callable[[Any], tuple[frozenset[Source], bool]]
     fetches: Callable[[Any], str]
     words: str
+    preview: Callable[[Any, Workspace], str]
 
 
 def tool(

@@ -53,6 +53,7 @@ def _resolve_paths(p: Params, cwd: Path) -> list[Path]:
     brings=BOTH,
     key=lambda p, cwd: tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p)),
     asks_itself=True,
+    preview=lambda p, workspace: _compute_changes(p, workspace).show_diff(),
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):

@@ -1,12 +1,14 @@
 """Writes a whole file atomically."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
 from hermes.tools._edit.atomic_write import (
     Draft,
     find_redaction_marks,
@@ -15,6 +17,9 @@ from hermes.tools._edit.atomic_write import (
 )
 from hermes.tools._files.boundary import require_agreement, require_outside_access
 from hermes.tools._files.paths import check_access, resolve_path
+
+if TYPE_CHECKING:
+    from hermes.tools._edit.file_changes import FileChanges
 
 
 class Params(Struct, frozen=True):
@@ -26,41 +31,54 @@ def _choose_lock(p: Params, cwd: Path) -> str:
     return str(resolve_path(p.path, cwd))
 
 
+def _preview_change(p: Params, workspace: Workspace) -> str:
+    path = resolve_path(p.path, workspace.cwd)
+    return _load_change(path, _encode_content(p), workspace).show_diff()
+
+
+def _encode_content(p: Params) -> bytes:
+    return p.content.encode("utf-8", "replace")
+
+
+def _load_change(path: Path, data: bytes, workspace: Workspace) -> "FileChanges":
+    from hermes.tools._edit.file_changes import FileChanges
+
+    changes = FileChanges(workspace)
+    changes.replace_file(path, data)
+    return changes
+
+
 @tool(
     "Write a file, replacing it if it exists; creates folders.",
     risk="write",
     key=_choose_lock,
     asks_itself=True,
+    preview=_preview_change,
 )
 async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     path = resolve_path(p.path, ctx.workspace.cwd)
     reject_link_outside(p.path, path, ctx.workspace.cwd)
     check_access(path, ctx.workspace, write=True)
-    data = p.content.encode("utf-8", "replace")
+    data = _encode_content(p)
     await require_outside_access([path], ctx, reads=False)
-    await require_agreement([path], lambda: _show_diff(path, data, ctx), ctx)
+    await require_agreement(
+        [path], lambda: _load_change(path, data, ctx.workspace).show_whole_diff(), ctx
+    )
     try:
         # In a thread whatever the size: syncing a disk may take long.
-        created, problem = await asyncio.to_thread(_write_draft, path, data, ctx)
+        created, problem, diff = await asyncio.to_thread(_write_draft, path, data, ctx)
     except OSError as error:
         raise ToolError(f"Cannot write {path}: {error.strerror}. Nothing was changed.") from None
     text = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
     return ToolResult(
         f"{text}\n[warning: {problem}]" if problem else text,
-        data={"created": created, "warning": problem},
+        data={"created": created, "warning": problem, "diff": diff},
     )
 
 
-def _show_diff(path: Path, data: bytes, ctx: ToolContext) -> str:
-    from hermes.tools._edit.file_changes import FileChanges
-
-    changes = FileChanges(ctx.workspace)
-    changes.replace_file(path, data)
-    return changes.show_whole_diff()
-
-
-def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
-    """Write the file; returns whether it is new, and what is wrong with its syntax."""
+def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str, str]:
+    """Write the file; returns whether it is new, what is wrong with its syntax, and what changed in
+    an existing one."""
     from hermes.tools._edit.syntax import find_syntax_error
     from hermes.tools._edit.text_file import read_bytes
 
@@ -70,6 +88,9 @@ def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
         except FileNotFoundError:
             old = None
         reject_redaction_marks(path, data, old)
+    diff = ""
+    with suppress(ToolError, OSError):  # too large to compare, for example
+        diff = _load_change(path, data, ctx.workspace).show_diff()
     draft = Draft(path, data, ctx.workspace)
     try:
         draft.commit()
@@ -77,4 +98,5 @@ def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
         draft.discard()
         raise
     problem = find_syntax_error(path, data, ctx.workspace.child_env.get("PATH", ""))
-    return draft.existing is None, problem
+    is_new = draft.existing is None
+    return is_new, problem, "" if is_new else diff

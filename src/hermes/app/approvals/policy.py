@@ -37,6 +37,7 @@ _SMALL_MODEL = "small models must ask before every command"
 CHANGES = Verdict(True, changes=True)
 ONLINE = Verdict(True, changes=True, network=True)
 OFFLINE = Verdict(True, "it ran without network: nobody could approve network access", changes=True)
+_PLANNING = "this is plan mode: nothing may be changed until the user has approved a plan"
 _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
 _STEERED = "this session has read untrusted text, which may have asked for this"
@@ -65,6 +66,10 @@ class Safety(Struct, frozen=True):
     """Whether package managers may reach their registries without a question."""
     confirms_all: bool = False
     """Whether everything that does more than read asks: the model is a small one."""
+    allowed: tuple[str, ...] = ()
+    """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
+    planning: bool = False
+    """Whether nothing may be changed, whoever allows it: the user wants a plan first."""
     required: bool = False
     """Whether nothing runs unconfined, whoever allows it."""
     unattended: Literal["seen", "allow", "deny"] = "seen"
@@ -83,6 +88,8 @@ class ApprovalSeams(Struct, frozen=True):
     has_seen: Callable[[str], bool]
     """Whether the conversation has shown this URL."""
     models: ModelAccess
+    preview: Callable[[Tool[Any], Any], Awaitable[str]]
+    """The change that a call would make to files, as a diff; empty: it makes none."""
     tell: Callable[[str, str], None]
     """Shows the people of this session a notice: its code and its text."""
 
@@ -142,6 +149,8 @@ class Approvals:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
         if tool.asks_itself and tool.risk != "write":
             return YES
+        if self.safety.planning and tool.risk == "write":
+            return Verdict(False, _PLANNING)
         remembered = tool.name
         match tool.risk:
             case "exec":
@@ -163,13 +172,21 @@ class Approvals:
                     return verdict
                 if isinstance(params, FileAccess) and params.writes and taint.untrusted:
                     reason = _join_reasons(reason, _STEERED)
-        question = _Question(
-            call,
-            reason,
-            tool="" if tool.asks else remembered,
-            file=params if isinstance(params, FileAccess) else None,
-        )
+        file = params if isinstance(params, FileAccess) else None
+        if tool.risk == "write" and file is None:
+            file = FileAccess(diff=await self._seams.preview(tool, params))
+        question = _Question(call, reason, tool="" if tool.asks else remembered, file=file)
         return await self._ask_somebody(question, taint)
+
+    @property
+    def allowed_for_session(self) -> tuple[str, ...]:
+        """What a person has allowed for the rest of the session, in words."""
+        commands = [" ".join(prefix) for prefix in self._prefixes]
+        commands += [" ".join(map(str, rule.prefix)) for rule in self._escalations]
+        folders = [f"reading {folder}" for folder in self._folders]
+        tools = [name for name in self._tools if name != _NETWORK]
+        network = ["network for commands"] if _NETWORK in self._tools else []
+        return tuple(sorted((*tools, *commands, *folders, *network)))
 
     @property
     def _unattended(self) -> bool:
@@ -190,6 +207,11 @@ class Approvals:
     ) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._is_confined(params)
         judged = self._judge(params, self._rules, sandboxed=confined)
+        if self.safety.planning and not judged.read_only:
+            escalates = getattr(params, "escalate", None) is not None
+            types = hasattr(params, "confined")  # into a process that may write
+            if escalates or types or judged.commits or not confined:
+                return Verdict(False, _PLANNING)
         if confined and judged.decision != "deny":
             escalation = self._find_escalation(params, judged)
             if isinstance(escalation, Verdict):
@@ -354,8 +376,10 @@ class Approvals:
 
     @property
     def _rules(self) -> CommandRules:
-        rules = self._book.rules
-        return rules.with_grants(self._prefixes) if self._prefixes else rules
+        rules, allowed = self._book.rules, self.safety.allowed
+        given = [name.partition(":")[2].split() for name in allowed if ":" in name]
+        prefixes = (*self._prefixes, *map(tuple, given))
+        return rules.with_grants(prefixes) if prefixes else rules
 
     def _judge(self, params: Any, rules: CommandRules, *, sandboxed: bool) -> Judgement:
         from hermes.exec.command_policy import Judgement, judge_command
@@ -398,7 +422,7 @@ class Approvals:
     # Who answers
 
     async def _ask_somebody(self, question: _Question, taint: Taint) -> Verdict:
-        if question.tool and question.tool in self._tools:
+        if question.tool and (question.tool in self._tools or question.tool in self.safety.allowed):
             return CHANGES
         if question.folder and any(
             Path(question.folder).is_relative_to(folder) for folder in self._folders

@@ -37,6 +37,11 @@ class Rulebook:
             self._rules = _load(self._data)
         return self._rules
 
+    @property
+    def rule_data(self) -> tuple[Any, ...]:
+        """The rules as they stand in config.yaml."""
+        return tuple(self._data)
+
     def render_rules(self, prefixes: Prefixes, access: Access | None = None) -> tuple[str, ...]:
         """The rules that would be saved, each as it would stand in config.yaml."""
         from hermes.config.yaml_edit import render_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -14,6 +15,7 @@ from msgspec import Struct
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hermes.app.commands._own import OwnCommand
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.core.message import Message
@@ -51,6 +53,11 @@ class Reply(Struct, frozen=True):
     confirm: str = ""
     """A question to ask first: nothing was done yet. After a yes the same command runs again with
     `is_confirmed` (or with the word `yes` at its end)."""
+    choices: tuple[str, ...] = ()
+    """The possible answers to `confirm` where yes and no are not enough: the same command runs
+    again with the chosen word at its end."""
+    read_only: bool = False
+    """The session can be read but not continued: another terminal has it open."""
     submit: Message | None = None
     """A message to answer now, as if the user had sent it."""
     suspend: bool = False
@@ -129,6 +136,8 @@ def require_command(name: str, hint: str = "") -> Command:
 
 async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
+    if find_command(name) is None and (own := await _find_own_command(ctx, name)):
+        return await _run_own_command(ctx, own, args)
     command = require_command(name, ESCAPE_HINT)
     if command.admin_only and not ctx.is_admin:
         raise ConfigError(f"/{command.name} is for administrators.")
@@ -138,6 +147,30 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
             "see `hermes chat --help`."
         )
     return await command.run(ctx, args)
+
+
+async def _find_own_command(ctx: CommandContext, name: str) -> OwnCommand | None:
+    from hermes.app.commands._own import list_own_commands
+
+    home, folder = ctx.runtime.setup.home, Path(ctx.session.transcript.meta.cwd)
+    return (await asyncio.to_thread(list_own_commands, home, folder)).get(name)
+
+
+async def _run_own_command(ctx: CommandContext, own: OwnCommand, args: str) -> Reply:
+    """The prompt of the user's command; one of a project is shown and confirmed first, once for
+    each content."""
+    from hermes.config.trust_store import TrustStore, make_decision
+    from hermes.core.message import user_message
+    from hermes.core.untrusted_text import reveal_hidden
+
+    home = ctx.runtime.setup.home
+    if not own.is_trusted(home):
+        if not ctx.is_confirmed:
+            text = f"/{own.name} comes from this project ({own.file}):\n{reveal_hidden(own.body)}"
+            return Reply(text, confirm="Trust this command, now and later?")
+        decision = make_decision(own.digest, trusted=True)
+        await asyncio.to_thread(TrustStore(home).save_decisions, {str(own.file): decision})
+    return Reply(submit=user_message(own.fill_in(args)))
 
 
 def require_idle(session: Session) -> None:

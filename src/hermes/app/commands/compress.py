@@ -1,22 +1,20 @@
 """/compress: shorten the conversation now, before it has to be."""
 
 from hermes.app.commands import CommandContext, Reply, command, require_idle
-from hermes.core.errors import ConfigError
 
 
 @command(
     "compress",
     "summarise the older part of the conversation",
+    "[FOCUS]",
     aliases=("compact",),
     surfaces="live",
 )
 async def compress_history(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    if args:
-        raise ConfigError("/compress takes no arguments.")
     require_idle(session)
     before, old = len(session.transcript.history), session.id
-    if not await session.compress():
+    if not await session.compress(focus=args):
         return Reply("The conversation is too short to compress.")
     back = f" To return: /resume {old}" if session.id != old else ""
     after = len(session.transcript.history)

@@ -1,5 +1,8 @@
 """/help: list the commands, or explain one."""
 
+import asyncio
+from pathlib import Path
+
 from hermes.app.commands import (
     ONE_SHOT,
     Command,
@@ -9,6 +12,7 @@ from hermes.app.commands import (
     load_commands,
     require_command,
 )
+from hermes.app.commands._own import list_own_commands
 
 
 @command(
@@ -28,8 +32,12 @@ async def show_help(ctx: CommandContext, args: str) -> Reply:
         if (ctx.is_admin or not c.admin_only)
         and (c.surfaces == "all" or (c.surfaces == "live" and ctx.surface != ONE_SHOT))
     ]
-    width = max(len(c.name) for c in commands)
-    return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in commands))
+    home, folder = ctx.runtime.setup.home, Path(ctx.session.transcript.meta.cwd)
+    own = await asyncio.to_thread(list_own_commands, home, folder)
+    rows = [(c.name, c.help) for c in commands]
+    rows += [(c.name, f"{c.help} (your own)") for c in own.values()]
+    width = max(len(name) for name, _ in rows)
+    return Reply("\n".join(f"/{name.ljust(width)}  {text}" for name, text in rows))
 
 
 def _describe_command(command: Command) -> str:

@@ -6,7 +6,7 @@ from hermes.app.commands import CommandContext, Reply, command
 @command(
     "new",
     "start a new session; the old one is kept",
-    aliases=("reset",),
+    aliases=("clear", "reset"),
     never_waits=True,
     surfaces="live",
 )
@@ -15,4 +15,5 @@ async def start_session(ctx: CommandContext, args: str) -> Reply:
     old.stop()
     fresh = await ctx.runtime.reopen_session(old)
     back = f" To return: /resume {old.id}" if len(old.transcript.history) else ""
-    return Reply(f"New session: {fresh.id}.{back}", session=fresh)
+    folder = fresh.transcript.meta.cwd
+    return Reply(f"New session: {fresh.id} in {folder}.{back}", session=fresh)

@@ -44,7 +44,8 @@ async def roll_back(ctx: CommandContext, args: str) -> Reply:
     found = _find_checkpoint(made, words[0])
     paths = [str(workspace / word) for word in words[1:]]
     if not confirmed:
-        return Reply(await preview_restore(workspace, home, found), confirm="Restore these files?")
+        preview = await preview_restore(workspace, home, found, paths)
+        return Reply(preview, confirm="Restore these files?")
     done = await restore_checkpoint(workspace, home, found.id, paths)
     return Reply(f"{describe_restored(done)}\nTo undo this: /rollback {done.before}")
 

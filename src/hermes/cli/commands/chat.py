@@ -43,6 +43,10 @@ def run(argv: list[str], profile: str) -> int:
     harden_process()
     signals = SignalHandler()
     signals.exit_on_signal()
+    if args.worktree:
+        from hermes.cli.worktree import enter_worktree
+
+        enter_worktree(args.worktree)
     if _is_interactive(args):
         from hermes.cli.repl.main import run_interactive
 
@@ -63,6 +67,7 @@ def run(argv: list[str], profile: str) -> int:
 def _is_interactive(args: Namespace) -> bool:
     """Whether nothing was asked and somebody sits at the terminal."""
     has_prompt = args.query is not None or args.image or args.output != "text"
+    has_prompt = has_prompt or args.output_schema
     return not has_prompt and os.isatty(0) and os.isatty(1)
 
 
@@ -174,20 +179,27 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     parser.add_key_option("--api-key-env", "VAR", "name of the environment variable with the key")
     add("--api-mode", choices=_API_MODES, default="", help="protocol (default: detected)")
     add("--toolsets", metavar="A,B|none", help="toolsets to offer, or none")
+    allowed = 'do not ask about these: write_file, "terminal:git push"'
+    add("--allowed-tools", metavar="T,...", default="", help=allowed)
     parser.add_count_option("--max-turns", metavar="N", help="limit of model calls in this turn")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resume", metavar="ID", help="resume this session (a prefix is enough)")
     latest = "resume the latest session of this folder"
     which.add_argument("-c", "--continue", dest="latest", action="store_true", help=latest)
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
+    add("--worktree", metavar="NAME", default="", help="work in a git worktree of this name")
     parser.add_flag("--yolo", help="turn off approvals and the sandbox")
     parser.add_flag("--plain", help="line by line, without a screen")
     formats = ("text", "json", "stream-json")
     add("--output", choices=formats, default="text", help="output format (default: text)")
+    schema = "answer with JSON that fits this JSON Schema"
+    add("--output-schema", metavar="FILE", default="", help=schema)
     parser.add_profile_option(profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown and args.query is None and not unknown[0].startswith("-"):
-        parser.error('give the prompt with -q "..."')
-    if unknown:
-        parser.reject_unknown(unknown)
+    add("prompt", nargs="*", metavar="PROMPT", help="the first message of the conversation")
+    args = parser.parse_command(argv)
+    args.prompt = " ".join(args.prompt)
+    if args.prompt and args.query is not None:
+        parser.error("give the prompt once: with -q or without it")
+    if args.prompt and not _is_interactive(args):
+        args.query = args.prompt
     return args

@@ -41,7 +41,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("checkpoints", "Restore earlier states of a folder.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "list")
     parser.add_argument("words", nargs="*", metavar="ID PATH")
     parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="use another folder")
     parser.add_flag("--all", help="all folders (list, prune)")

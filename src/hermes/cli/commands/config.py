@@ -1,7 +1,6 @@
 """`hermes config`: shows, changes and checks the configuration."""
 
 from argparse import Namespace
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,7 @@ from hermes.config import paths
 from hermes.config.env import decode_argument
 from hermes.config.load import load_setup, read_source
 from hermes.config.schema import Config, list_key_variables
-from hermes.config.secrets import is_secret_name
+from hermes.config.secrets import mask_secrets
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 
@@ -35,7 +34,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("config", "Show and change the configuration.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "show")
     shape = "a KEY looks like agent.max_turns"
     parser.add_argument("words", nargs="*", metavar="KEY VALUE", help=shape)
     parser.add_flag("--json", help="print JSON (show, get)")
@@ -54,7 +53,7 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _show_config(args: Namespace) -> int:
-    data = _mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
+    data = mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
     if args.json:
         print(to_json(data))
     else:
@@ -67,7 +66,7 @@ def _show_config(args: Namespace) -> int:
 def _get_value(args: Namespace) -> int:
     from hermes.config import key_path
 
-    data = _mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
+    data = mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
     key = args.words[0]
     path = key_path.parse_key(key, data)
     try:
@@ -88,7 +87,7 @@ def _set_value(args: Namespace) -> int:
     refuse_agent("change the configuration")
     home = create_home(args.profile)
     change = set_value(home, *args.words)
-    print(f"{change.key} = {render_value(_mask_secrets({change.key: change.new})[change.key])}")
+    print(f"{change.key} = {render_value(mask_secrets({change.key: change.new})[change.key])}")
     if change.cleared:
         print(f"Removed, because it belonged to {change.old}: {', '.join(change.cleared)}")
     return 0
@@ -154,15 +153,3 @@ _ACTIONS = {
     "check": _check_config,
     "path": _print_path,
 }
-
-
-def _mask_secrets(value: Any) -> Any:
-    """Hides secrets, which do not belong in the file but may be there."""
-    if isinstance(value, dict):
-        return {
-            key: "[redacted]"
-            if isinstance(item, str) and item and is_secret_name(key) and not key.endswith("_env")
-            else _mask_secrets(item)
-            for key, item in value.items()
-        }
-    return [_mask_secrets(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -37,7 +37,7 @@ _COPIED_FILES = ("config.yaml", "SOUL.md")
 def run(argv: list[str], profile: str) -> int:
     about = "Manage separate sets of settings, keys and sessions."
     parser = CommandParser("profile", about, _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "list")
     parser.add_argument("name", nargs="?", default="", metavar="NAME")
     parser.add_argument("--from", dest="source", metavar="NAME", help="create: copy this profile")
     parser.add_flag("--yes", help="delete without asking")

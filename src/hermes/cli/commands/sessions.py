@@ -46,7 +46,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("sessions", "List, show, search and change stored sessions.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "list")
     parser.add_argument("words", nargs="*", metavar="ID|WORDS")
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")

@@ -39,7 +39,7 @@ _PLATFORMS = frozenset({"api", "cli", "library", "webhook"})
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("tools", "List tools, turn them on and off.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_action(sorted(_ACTIONS), "list")
     parser.add_argument("words", nargs="*", metavar="NAME", help="tools or toolsets")
     parser.add_argument("--platform", metavar="P", default="", help="only this platform")
     parser.add_flag("--json", help="print JSON (list)")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 commands:
-  list             list the folders with a decision, and whether they have changed since
+  list             list the folders and slash commands with a decision, and what has changed
   add [PATH...]    trust the files of these folders and of those above them in the repository
   remove PATH...   forget the decision
   PATH             the same as add PATH
@@ -40,7 +40,7 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     about = "Choose the folders whose AGENTS.md and similar files are loaded."
     parser = CommandParser("trust", about, _EPILOG)
-    parser.add_argument("action", choices=list(_ACTIONS), help="see below")
+    parser.add_action(_ACTIONS, "list")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a folder (default: this one)")
     parser.add_flag("--json", help="print JSON (list)")
     args = parser.parse_command(_with_action(argv), profile)
@@ -63,17 +63,21 @@ def _with_action(argv: list[str]) -> list[str]:
 
 
 def _list_folders(args: Namespace, book: TrustStore) -> int:
+    from hermes.app.commands._own import digest_command
     from hermes.app.context_files import find_context_files
 
     rows = []
     for folder, decision in sorted(book.read_all().items()):
-        now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
+        files: list[str] = []
+        if folder.endswith(".md"):  # a slash command of a project
+            digest = digest_command(Path(folder))
+        else:
+            now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
+            digest = now[0].digest if now else ""
+            files = [file.path.name for found in now for file in found.files]
         state = "trusted" if decision.trusted else "refused"
-        if not now:
-            state = "gone"
-        elif now[0].digest != decision.digest:
-            state = "changed"
-        files = [file.path.name for found in now for file in found.files]
+        if digest != decision.digest:
+            state = "changed" if digest else "gone"
         rows.append({"folder": folder, "state": state, "files": files, "digest": decision.digest})
     if not rows and not args.json:
         print("There are no decisions yet.", file=sys.stderr)

@@ -6,18 +6,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.key_binding import KeyBindings
+
 from hermes.cli.repl.display.screen import Screen
 from hermes.cli.repl.input.editor import PromptEditor
 from hermes.cli.repl.input.key_bindings import bind_keys
-from hermes.cli.repl.state import EnteredMessage, ScreenState
+from hermes.cli.repl.state import TWICE_SECONDS, EnteredMessage, ScreenState
+from hermes.cli.repl.transcript_viewer import TranscriptViewer
 
 if TYPE_CHECKING:
     from hermes.app.commands import Command
     from hermes.cli.repl.conversation import Conversation
     from hermes.cli.repl.display.event_view import EventView
 
-_TWICE_SECONDS = 1.5
-"""Within which a second Ctrl-C, or a second Ctrl-D while the agent works, quits."""
 _LONE_SECONDS = 0.3
 """Within which a second letter makes the first one the beginning of a text, not an answer."""
 _QUIT_WORDS = frozenset({"exit", "quit", ":q"})
@@ -27,13 +28,16 @@ class Repl:
     """Handles keys from the first moment; messages sent before the session is open wait."""
 
     def __init__(self, home: Path, *, colour: bool, term: str) -> None:
+        self._home = home
         self.state = ScreenState()
         self.editor = PromptEditor(home / "history.jsonl", _list_commands)
         self.state.prompt_text = lambda: self.editor.text
-        bindings = bind_keys(self.state, self.editor, self)
-        self.screen = Screen(self.state, self.editor.buffer, bindings, colour=colour, term=term)
+        keys = KeyBindings()
+        self.screen = Screen(self.state, self.editor.buffer, keys, colour=colour, term=term)
+        self.viewer = TranscriptViewer(self.screen)
+        bind_keys(keys, self.state, self.editor, self, self.viewer)
         self.screen.output.on_closed = lambda: self.quit(128 + signal.SIGHUP)
-        self.editor.buffer.on_text_changed += lambda _: self.clear_hint()
+        self.editor.buffer.on_text_changed += lambda _: self._on_typing()
         self.screen.search.on_text_changed += lambda _: self._search_sessions()
         self.code: int | None = None
         """The exit status, set when the program is to end."""
@@ -84,15 +88,39 @@ class Repl:
             if self.state.takes_answer:
                 self.editor.clear()
                 self._pass_answer(question.find_key(text))
+        elif text.strip() == "?":
+            self.editor.clear()
+            self.put_message("/keys")
         elif text.strip():
             self._submit_message(text, queued=False)
         elif self.conversation is not None:
             self.conversation.send_next_message()
 
-    def queue_message(self) -> None:
-        text = self.editor.text
-        if text.strip() and self.state.question is None:
-            self._submit_message(text, queued=self.state.running)
+    def queue_message(self) -> bool:
+        """Queues the text while something runs; otherwise False."""
+        text, state = self.editor.text, self.state
+        if not text.strip() or state.question is not None:
+            return False
+        if not (state.running or state.command or state.entered):
+            return False
+        self._submit_message(text, queued=state.running)
+        return True
+
+    def toggle_plan_mode(self) -> None:
+        self.put_message("/plan")
+
+    def paste_image(self) -> None:
+        self.screen.app.create_background_task(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        from hermes.cli.repl.input.clipboard import read_clipboard_image
+
+        file = await read_clipboard_image(self._home / "cache" / "clipboard")
+        if file is None:
+            self.screen.show_hint("there is no image in the clipboard")
+        else:
+            self.editor.buffer.insert_text(self.editor.paste(str(file)))
+        self.screen.refresh()
 
     def interrupt_turn(self) -> bool:
         if self.command_timeout is not None:
@@ -102,29 +130,30 @@ class Repl:
         return self.conversation is not None and self.conversation.interrupt_turn()
 
     def press_control_c(self) -> None:
+        if self.viewer.is_paging:  # it was meant for the pager
+            return
         now = time.monotonic()
-        twice = now - self._last_control_c < _TWICE_SECONDS
-        self._last_control_c = now
-        if twice:
+        if now - self._last_control_c < TWICE_SECONDS:
             self.quit(0)
         elif self.state.question is not None and not self.state.running:
             self._pass_answer(None)
         elif self.interrupt_turn():
-            self._show_hint("stopping · Ctrl-C again quits")
+            self.screen.show_hint("stopping · Ctrl-C again quits")
         else:
             draft = self.editor.text.strip()
             if draft:
                 self.editor.remember(self.editor.text)
             self.editor.clear()
-            self._show_hint("Ctrl-C again quits" + " · ↑ restores the text" * bool(draft))
+            self.screen.show_hint("Ctrl-C again quits" + " · ↑ restores the text" * bool(draft))
+        self._last_control_c = now  # clearing the prompt has forgotten it
         self.screen.refresh()
 
     def leave_prompt(self) -> None:
         """Quits; while the agent works, only when asked twice."""
         now = time.monotonic()
-        if self.state.running and now - self._last_leave > _TWICE_SECONDS:
+        if self.state.running and now - self._last_leave > TWICE_SECONDS:
             self._last_leave = now
-            self._show_hint("still working · Ctrl-D again stops it and quits")
+            self.screen.show_hint("still working · Ctrl-D again stops it and quits")
             self.screen.refresh()
             return
         self.quit(0)
@@ -140,11 +169,6 @@ class Repl:
             return False
         self.editor.fill(text)
         return True
-
-    def show_reasoning(self) -> None:
-        if self.view is not None:
-            self.view.show_reasoning()
-            self.screen.refresh()
 
     def answer_question(self, key: str | None) -> None:
         if self.state.question is not None and self.state.question.wants_text:
@@ -173,13 +197,18 @@ class Repl:
     def accept_offer(self) -> bool:
         if not self.offered_session:
             return False
-        self._put_message(f"/resume {self.offered_session}", queued=False)
-        self._put_message("Go on from where you were interrupted.", queued=False)
+        self.put_message(f"/resume {self.offered_session}")
+        self.put_message("Go on from where you were interrupted.")
         self._drop_offer()
         return True
 
     def clear_hint(self) -> None:
         self.state.hint = ""
+
+    def _on_typing(self) -> None:
+        """What a key asked to press again is forgotten once something is typed."""
+        self.clear_hint()
+        self._last_control_c = self._last_leave = 0.0
 
     def _submit_message(self, text: str, *, queued: bool) -> None:
         self.editor.remember(text)
@@ -188,12 +217,15 @@ class Repl:
         if text.strip().lower() in _QUIT_WORDS:
             self.leave_prompt()
             return
-        self._put_message(text, queued=queued)
+        self.put_message(text, queued=queued)
 
-    def _put_message(self, text: str, *, queued: bool) -> None:
+    def put_message(self, text: str, *, queued: bool = False, first: bool = False) -> None:
+        """Has a message handled when its turn comes; with `first`, before all others."""
         message = EnteredMessage(text, queued)
-        self.state.entered.append(message)
-        self._inbox.put_nowait(message)
+        waiting = [self._inbox.get_nowait() for _ in range(self._inbox.qsize() * first)]
+        self.state.entered.insert(0 if first else len(self.state.entered), message)
+        for entered in (message, *waiting):
+            self._inbox.put_nowait(entered)
 
     def _drop_offer(self) -> None:
         self.state.offered_title = self.offered_session = ""
@@ -205,16 +237,6 @@ class Repl:
         question = self.state.question
         if question is None or not question.wants_text:
             self.editor.restore_draft()
-
-    def _show_hint(self, text: str) -> None:
-        """Shows a hint for as long as it holds."""
-        self.state.hint = text
-        asyncio.get_running_loop().call_later(_TWICE_SECONDS, self._expire_hint, text)
-
-    def _expire_hint(self, text: str) -> None:
-        if self.state.hint == text:
-            self.clear_hint()
-            self.screen.refresh()
 
     def _search_sessions(self) -> None:
         if self.state.picker is not None:

@@ -1,7 +1,8 @@
 """Questions on the screen: approvals, questions of the model and confirmations, one at a time."""
 
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from hermes.app.session import Session
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.markdown.highlight import Highlighter
 from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
-from hermes.cli.terminal.approval_prompt import describe_rule, parse_choice
+from hermes.cli.terminal.approval_prompt import describe_request, describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import Message, ToolCall, user_message
@@ -153,6 +154,8 @@ class QuestionQueue:
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)
+        if tool := self._state.tools.get(approval.call.id):
+            tool.since = time.monotonic()  # the time the user took is not the tool's
         text = _KEYS[answer][2] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
 
@@ -189,9 +192,8 @@ def _describe_run(call: ToolCall) -> dict[str, Any] | None:
 
 def describe_approval(approval: Approval) -> list[Line]:
     """The command in full and in colours, why it needs approval, and what `always` would save."""
-    lines: list[Line] = [
-        [(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", " wants to run:")]
-    ]
+    request = f" {describe_request(approval)}:"
+    lines: list[Line] = [[(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", request)]]
     if approval.command:
         lines += highlight_source(approval.command, "bash")
     elif approval.diff:
@@ -218,9 +220,15 @@ def model_question(question: Question, reply: Callable[[str | None], None]) -> P
     return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
 
 
-def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQuestion:
-    keys = {"y": "yes", "n": "no"}
-    return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
+def choice_question(
+    text: str, choices: Sequence[str], reply: Callable[[str], None]
+) -> PendingQuestion:
+    """A question answered by the first letter of a choice; no is always possible, and empty."""
+    by_key = {choice[0]: choice for choice in choices}
+    keys = {**by_key, "n": "no"}
+    return PendingQuestion(
+        [], keys, lambda key: reply(by_key.get(key or "", "")), prompt=strip_controls(text)
+    )
 
 
 def highlight_source(source: str, language: str, most: int = _SHOWN_LINES) -> list[Line]:

@@ -4,27 +4,39 @@ import asyncio
 import gc
 import logging
 from argparse import Namespace
+from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.enums import EditingMode
 
 from hermes.app.commands import parse_command, unescape_message
+from hermes.app.commands._own import list_own_commands
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.project_trust import check_context_files
+from hermes.cli.repl.attention import RESTORE_TITLE, SAVE_TITLE, Attention
 from hermes.cli.repl.controller import Repl
-from hermes.cli.repl.conversation import Conversation
+from hermes.cli.repl.conversation import Conversation, ScreenSeams
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.completer import WorkspaceFiles
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.repl.slash_commands import SlashCommands
 from hermes.cli.repl.state import EnteredMessage
-from hermes.cli.session_start import find_interrupted_session, open_session
+from hermes.cli.session_start import (
+    find_interrupted_session,
+    find_resumed_session,
+    needs_question,
+    open_session,
+)
 from hermes.cli.terminal.download import ensure_available, find_missing_model
+from hermes.cli.terminal.folder import describe_folder
+from hermes.cli.terminal.tables import shorten_path
 from hermes.cli.terminal.text import one_line
+from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.config.paths import find_working_folder
 from hermes.core.errors import HermesError
@@ -56,15 +68,22 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
     if setup.config.display.editing_mode == "vi":
         screen.app.editing_mode = EditingMode.VI
         repl.state.vi = True
+    screen.set_theme(setup.config.display.theme)
     warnings = list(setup.warnings)
     if cwd != Path.cwd():  # the user was asked about this folder only
         warnings += check_context_files(setup.home, cwd, attended=False)
     for warning in warnings:
         scrollback.show_note(f"! {warning}")
     async with Runtime.open(setup) as runtime:
-        session = await open_session(runtime, args, cwd)
+        stored = await find_resumed_session(runtime.store, args, cwd)
+        asks = stored is not None and needs_question(runtime, stored, cwd)
+        session = await open_session(runtime, args, cwd, None if asks else stored)
         loop = SessionLoop(repl, runtime, session, view)
-        await loop.begin(session)
+        await loop.begin(session, resumed=stored is not None and not asks)
+        if asks and stored is not None:
+            loop.first_command = ("resume", stored.id)
+        if args.prompt:
+            repl.put_message(decode_argument(args.prompt), first=True)
         work = runtime.spawn_task(loop.handle_messages(), "the prompt")
         await repl.left.wait()
         work.cancel()
@@ -76,16 +95,26 @@ class SessionLoop:
 
     def __init__(self, repl: Repl, runtime: Runtime, session: Session, view: EventView) -> None:
         session.interactions.busy_mode = "steer"
+        repl.screen.write_codes(SAVE_TITLE)
         self._repl = repl
         self._runtime = runtime
-        self._cwd = repl.editor.cwd
         self._scrollback = view.scrollback
-        self._conversation = Conversation(
-            runtime, session, view, refresh=repl.screen.refresh, edit_text=repl.edit_text
-        )
+        self.first_command: tuple[str, str] | None = None
+        """A slash command that runs before anything the user has entered."""
+        attention = Attention(repl.screen.write_codes, runtime.setup.config.display)
+        seams = ScreenSeams(repl.screen.refresh, repl.edit_text, self._enter_folder, attention)
+        self._conversation = Conversation(runtime, session, view, seams)
         self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
-    async def begin(self, session: Session) -> None:
+    def _enter_folder(self, folder: Path) -> None:
+        """Completes and attaches files of this folder from now on."""
+        editor = self._repl.editor
+        editor.cwd = folder
+        home = self._runtime.setup.home
+        editor.completer.files = WorkspaceFiles(folder, home)
+        editor.completer.own_commands = partial(list_own_commands, home, folder)
+
+    async def begin(self, session: Session, *, resumed: bool) -> None:
         repl, runtime, scrollback = self._repl, self._runtime, self._scrollback
         if not len(session.transcript.history):
             self._show_greeting()
@@ -95,39 +124,43 @@ class SessionLoop:
         await ensure_available(base_url, runtime.transport, scrollback.show_note)
         for sentence in await runtime.store.wait_until_open():
             scrollback.show_note(f"! {sentence}")
-        if len(session.transcript.history):
+        if resumed:
             scrollback.show_history(session.transcript.history.messages)
-        elif latest := await find_interrupted_session(runtime.store, self._cwd):
+            scrollback.show_note(f"Resumed {session.id} · {describe_folder(repl.editor.cwd)}")
+        elif latest := await find_interrupted_session(runtime.store, repl.editor.cwd):
             repl.offered_session = latest.id
             repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
-        repl.editor.completer.files = WorkspaceFiles(self._cwd, runtime.setup.home)
-        repl.conversation = self._conversation
+        repl.conversation = repl.viewer.conversation = self._conversation
         repl.state.ready = True
         gc.freeze()  # imported modules stay until the end
         gc.enable()
         repl.screen.refresh()
 
     def _show_greeting(self) -> None:
-        folder, home = self._cwd, Path.home()
-        inside = folder.is_relative_to(home) and folder != home
-        shown = f"~/{folder.relative_to(home)}" if inside else str(folder)
+        shown = shorten_path(str(self._repl.editor.cwd))
         self._scrollback.show_note(f"Hermes {VERSION} · {shown} · /help")
 
     async def handle_messages(self) -> None:
         """Handles what is entered, in order; a failure is shown, and the next message taken."""
+        if self.first_command is not None:
+            await self._guard_handling(self._commands.run(*self.first_command))
         while True:
             entered = await self._repl.next_message()
             try:
-                await self._handle_message(entered)
-            except HermesError as error:
-                self._scrollback.show_problem(str(error))
-            except Exception as error:  # the prompt stays, whatever a command does
-                log.exception("what was entered could not be handled")
-                text = f"That failed ({type(error).__name__}). Nothing stored was lost."
-                self._scrollback.show_problem(f"{text} Details: hermes logs")
+                await self._guard_handling(self._handle_message(entered))
             finally:
                 self._repl.accept_message(entered)
             self._repl.screen.refresh()
+
+    async def _guard_handling(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except HermesError as error:
+            self._scrollback.show_problem(str(error))
+        except Exception as error:  # the prompt stays, whatever a command does
+            log.exception("what was entered could not be handled")
+            text = f"That failed ({type(error).__name__}). Nothing stored was lost."
+            self._scrollback.show_problem(f"{text} Details: hermes logs")
 
     async def _handle_message(self, entered: EnteredMessage) -> None:
         text = entered.text
@@ -136,17 +169,22 @@ class SessionLoop:
             self._repl.accept_message(entered)
             await self._commands.run(*command)
             return
+        if text.startswith("!") and text[1:].strip():
+            self._repl.accept_message(entered)
+            await self._commands.run_shell(text[1:].strip())
+            return
         await self._commands.start_fresh_session()
         await self._ensure_model()
         typed = unescape_message(text)
         expanded, images = self._repl.editor.chips.expand(typed)
         message, problems = await asyncio.to_thread(
-            compose_message, expanded, images, self._cwd, typed=typed
+            compose_message, expanded, images, self._repl.editor.cwd, typed=typed
         )
         if not self._repl.accept_message(entered):
             return
         conversation = self._conversation
-        if message != user_message(expanded):
+        chips = self._repl.editor.chips
+        if message != user_message(expanded) or chips.has_output(typed):
             conversation.session.transcript.absorb_taint(BOTH)
         send = conversation.enqueue_message if entered.queued else conversation.send_message
         send(text, message)
@@ -163,6 +201,7 @@ class SessionLoop:
     async def end(self) -> str:
         """Closes the session; the lines to print when the screen is gone."""
         runtime, session = self._runtime, self._conversation.session
+        self._repl.screen.write_codes(RESTORE_TITLE)
         lines = []
         if farewell := runtime.background_commands.describe_leftovers():
             lines.append(f"! {farewell}")

@@ -1,7 +1,9 @@
 """Slash commands on the screen: those of the registry, those of the terminal, and the picker."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -13,13 +15,16 @@ from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.session_picker import SessionPicker
 from hermes.cli.repl.display.tool_results import colour_diff
 from hermes.cli.repl.input.completer import LOCAL_COMMANDS
-from hermes.cli.repl.input.key_bindings import KEY_HELP
-from hermes.cli.repl.questions import confirmation_question
-from hermes.cli.terminal.text import strip_controls
-from hermes.cli.terminal.transcript import export_session
+from hermes.cli.repl.local_commands import LocalCommands
+from hermes.cli.repl.markdown.styled_text import Style
+from hermes.cli.repl.questions import choice_question
+from hermes.cli.repl.shell_escape import run_shell_command
+from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.core.store import SessionMeta
 
+T = TypeVar("T")
 SURFACE = "terminal"
+_SHELL_LINES = 200
 _LISTED_SESSIONS = 200
 _PREVIEWED_MESSAGES = 4
 _SLOW_SECONDS = 0.2
@@ -33,6 +38,7 @@ class SlashCommands:
         self._repl = repl
         self._conversation = conversation
         self._scrollback = scrollback
+        self._local = LocalCommands(repl, conversation, scrollback)
         self._suspended = False
         """The next message starts a session of its own."""
 
@@ -41,38 +47,68 @@ class SlashCommands:
         runtime, session = conversation.runtime, conversation.session
         self._scrollback.show_message(f"/{name} {args}".rstrip())
         args, _ = self._repl.editor.chips.expand(args)
-        if name in ("exit", "quit"):
-            self._repl.leave_prompt()
-            return
-        if name == "keys":
-            self._show_text(KEY_HELP)
-            return
-        if name == "export":
-            cwd = self._repl.editor.cwd
-            self._show_text(await export_session(runtime.store, session, cwd, args))
+        if await self._local.run(name, args):
             return
         context = CommandContext(runtime, session, SURFACE)
+        if name == "model" and not args:
+            args = await self._run_stoppable("/model", self._local.pick_model()) or ""
+            if not args:
+                return
         if name == "resume" and not args:
             chosen = await self._pick_session(context)
             if chosen is None:
                 return
             args = chosen.id
-        reply = await self._run_stoppable(name, run_command(context, name, args))
+        reply = await self._run_stoppable(f"/{name}", run_command(context, name, args))
         if reply is None:
             return
         if name in ("help", "commands") and not args:
             rows = "\n".join(f"/{name.ljust(10)}  {text}" for name, text in LOCAL_COMMANDS.items())
             reply = structs.replace(reply, text=f"{reply.text}\n\nin this terminal only:\n{rows}")
-        if reply.confirm:
-            self._show_preview(reply.text)
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            conversation.questions.ask(confirmation_question(reply.confirm, answer.set_result))
-            if not await answer:
+        while reply.confirm:
+            answer = await self._ask_choice(reply)
+            if not answer:
                 self._scrollback.show_note("Nothing was changed.")
                 return
+            if reply.choices:
+                args = f"{args} {answer}"
+            else:
+                context = structs.replace(context, is_confirmed=True)
             # Not stoppable: files and messages go back together.
-            reply = await run_command(structs.replace(context, is_confirmed=True), name, args)
+            reply = await run_command(context, name, args)
         await self._follow_reply(reply, resumed=name == "resume")
+
+    async def _ask_choice(self, reply: Reply) -> str:
+        """The user's answer to what a command asks first; empty: no."""
+        self._show_text(reply.text)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        question = choice_question(reply.confirm, reply.choices or ("yes",), answer.set_result)
+        self._conversation.questions.ask(question)
+        return await answer
+
+    async def run_shell(self, command: str) -> None:
+        """Runs a command of the user's own; its output is offered for the next message."""
+        conversation, editor, state = self._conversation, self._repl.editor, self._repl.state
+        outputs = conversation.session.host.workspace.outputs
+        self._scrollback.show_message(f"!{command}")
+
+        def show_progress(data: bytes) -> None:
+            lines = data.decode("utf-8", "replace").rstrip().rsplit("\n", 1)
+            state.command_detail = one_line(lines[-1], 200)
+
+        work = run_shell_command(command, conversation.folder, outputs, show_progress)
+        try:
+            done = await self._run_stoppable(f"!{one_line(command, 60)}", work)
+        finally:
+            state.command_detail = ""
+        if done is None:
+            return
+        if done.text:
+            self._scrollback.show_output(done.text, _SHELL_LINES)
+        if done.ending:
+            self._scrollback.show_note(done.ending, Style.BAD if done.status else Style.DIM)
+        quoted = done.quote(conversation.session.agent.redactor.redact)
+        editor.append_chip(editor.chips.add_output(done.label, quoted))
 
     async def start_fresh_session(self) -> None:
         """After /stop the next message starts a session of its own."""
@@ -83,13 +119,13 @@ class SlashCommands:
         fresh = await conversation.runtime.reopen_session(conversation.session)
         await conversation.switch_session(fresh)
 
-    async def _run_stoppable(self, name: str, work: Awaitable[Reply]) -> Reply | None:
-        """The reply of a command; None when the user stopped it."""
+    async def _run_stoppable(self, label: str, work: Awaitable[T]) -> T | None:
+        """The result of a command; None when the user stopped it."""
         repl, state = self._repl, self._repl.state
         loop = asyncio.get_running_loop()
 
         def show_running() -> None:
-            state.command, state.command_since = f"/{name}", loop.time()
+            state.command, state.command_since = label, time.monotonic()
             repl.screen.refresh()
 
         timer = loop.call_later(_SLOW_SECONDS, show_running)
@@ -99,7 +135,7 @@ class SlashCommands:
         except TimeoutError:
             if repl.command_timeout is None or not repl.command_timeout.expired():
                 raise
-            self._scrollback.show_note(f"/{name} was stopped.")
+            self._scrollback.show_note(f"{label} was stopped.")
             return None
         finally:
             timer.cancel()
@@ -109,6 +145,7 @@ class SlashCommands:
         conversation = self._conversation
         if reply.session is not None:
             await conversation.switch_session(reply.session)
+            conversation.read_only = reply.read_only
             if resumed:
                 self._scrollback.show_history(conversation.session.transcript.history.messages)
         self._suspended = self._suspended or reply.suspend
@@ -118,13 +155,10 @@ class SlashCommands:
             conversation.enqueue_message(reply.submit.text, reply.submit)
 
     def _show_text(self, text: str) -> None:
-        if text:
-            self._scrollback.show_note(text, "")
-
-    def _show_preview(self, text: str) -> None:
-        """What the command would do: words, and changes to files as a coloured diff."""
+        """What a command says or would do: words, and changes to files as a coloured diff."""
         words, found, diff = strip_controls(text).partition("\ndiff --git ")
-        self._scrollback.show_note(words, "")
+        if words:
+            self._scrollback.show_note(words, "")
         if found:
             self._scrollback.write_block("text", colour_diff(f"diff --git {diff}".split("\n")))
 
@@ -155,6 +189,7 @@ class SlashCommands:
             answer.set_result,
             lambda meta: runtime.spawn_task(load_preview(meta), f"preview of {meta.id}"),
             lambda text: runtime.spawn_task(search_messages(text), "search of the sessions"),
+            mine.cwd,
         )
         repl.screen.search.reset()
         repl.state.picker = picker

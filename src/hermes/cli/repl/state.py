@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 1.0
 """How long a question must have been on the screen before a key answers it."""
+TWICE_SECONDS = 1.5
+"""Within which a second Ctrl-C, or a second Ctrl-D while the agent works, quits."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -24,6 +26,8 @@ class StatusFacts:
         self.model = ""
         self.window: int | None = None
         self.mode = ""
+        self.folder = ""
+        """The working folder and its git branch."""
         self.background = 0
         self.restart(())
 
@@ -55,6 +59,8 @@ class StatusFacts:
             parts.append(cost + "+" * (not self._all_priced))
         if self.background:
             parts.append(f"{self.background} in the background")
+        if self.folder:
+            parts.append(self.folder)
         return parts
 
 
@@ -94,6 +100,8 @@ class ScreenState:
     command: str = ""
     """A slash command that takes a while."""
     command_since: float = 0.0
+    command_detail: str = ""
+    """The last line it printed."""
     entered: list[EnteredMessage] = field(default_factory=list)
     """Messages sent while nothing takes them: at the start, and during a command."""
     queue: list[str] = field(default_factory=list)

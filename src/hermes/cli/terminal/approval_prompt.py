@@ -85,7 +85,7 @@ def _format_question(question: Approval | Question) -> list[str]:
     if isinstance(question, Question):
         numbered = [f"  {n}. {strip_controls(text)}" for n, text in enumerate(question.choices, 1)]
         return [f"? {strip_controls(question.text)}", *numbered]
-    lines = [f"? {question.call.name} wants to run:"]
+    lines = [f"? {question.call.name} {describe_request(question)}:"]
     shown = strip_controls(question.command or question.diff or question.call.args)
     lines.append(shown if question.diff else _cut_middle(shown))
     if question.summary:
@@ -123,6 +123,22 @@ def _cut_middle(text: str) -> str:
         return text
     half = _SHOWN_CHARS // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters not shown ...\n{text[-half:]}"
+
+
+def describe_request(approval: Approval) -> str:
+    """What a call wants, in words: to run, or to change which file by how many lines."""
+    rows = approval.diff.split("\n")
+    if approval.command or len(rows) < 2 or not rows[0].startswith("--- "):
+        return "wants to run"
+    names = [row for row in rows if row.startswith("+++ ")]
+    old, new = one_line(rows[0][4:]), one_line(rows[1][4:])
+    added = sum(row.startswith("+") for row in rows) - len(names)
+    removed = sum(row.startswith("-") for row in rows) - len(names)
+    count = f"(+{added} -{removed})"
+    if len(names) > 1:
+        return f"wants to change {len(names)} files {count}"
+    verb = "create" if old == "/dev/null" else "delete" if new == "/dev/null" else "change"
+    return f"wants to {verb} {old if verb == 'delete' else new} {count}"
 
 
 def describe_rule(rule: str) -> str:

@@ -4,10 +4,13 @@ import asyncio
 
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.text import format_call, format_recovery, one_line
+from hermes.cli.terminal.tool_results import describe_outcome, list_changes
 from hermes.core.events import Notice, Recovering, StepStart, ToolDone, ToolStarted, TurnEvent
+from hermes.core.message import ToolCall
 
 _TICK = 1.0
-_DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"
+_DIM, _RED, _GREEN, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
+_ROW_COLOURS = {"+": _GREEN, "-": _RED}
 _ERASE = "\r\x1b[K"
 
 
@@ -24,6 +27,7 @@ class ProgressLine:
         self._since = 0.0
         self._shown = False
         self._timer: asyncio.TimerHandle | None = None
+        self._calls: dict[str, ToolCall] = {}
 
     def show_event(self, event: TurnEvent) -> None:
         match event:
@@ -31,13 +35,11 @@ class ProgressLine:
                 self._start_waiting("waiting for the model")
             case ToolStarted(call=call):
                 line = format_call(call.name, call.args)
+                self._calls[call.id] = call
                 self.print_line(f"* {line}")
                 self._start_waiting(f"running {line}")
-            case ToolDone(result=result, duration=duration):
-                if result.error:
-                    self.print_line(f"  failed: {one_line(result.text)}", red=True)
-                elif duration >= 1:
-                    self.print_line(f"  done in {duration:.1f} s")
+            case ToolDone():
+                self._show_outcome(event)
             case Recovering(kind=kind, action=action, wait=wait):
                 self.print_line(format_recovery(kind, action, wait))
             case Notice(text=text):
@@ -45,10 +47,22 @@ class ProgressLine:
             case _:
                 return
 
-    def print_line(self, text: str, *, red: bool = False) -> None:
+    def _show_outcome(self, event: ToolDone) -> None:
+        """How a call ended, and what it changed in files."""
+        outcome = describe_outcome(event.result, event.duration, event.data)
+        if outcome.failed:
+            facts = ", ".join(filter(None, (outcome.code, outcome.summary)))
+            self.print_line(f"  failed: {facts}", colour=_RED)
+        elif event.duration >= 1:
+            self.print_line(f"  done in {outcome.took}")
+        call = self._calls.pop(event.result.call_id, None)
+        for row in list_changes(call, event.result, event.data):
+            self.print_line(f"  {row}", colour=_ROW_COLOURS.get(row[:1], _DIM))
+
+    def print_line(self, text: str, *, colour: str = _DIM) -> None:
         self._erase_waiting()
         if self._colour:
-            text = f"{_RED if red else _DIM}{text}{_RESET}"
+            text = f"{colour}{text}{_RESET}"
         self.out.offer(f"{text}\n")
 
     def clear(self) -> None:

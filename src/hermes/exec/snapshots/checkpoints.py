@@ -139,14 +139,19 @@ def list_workspaces(home: Path) -> list[Path]:
 
 
 @_in_thread
-def diff_checkpoint(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) -> str:
-    """The changes in the workspace since the checkpoint, as a unified diff."""
+def diff_checkpoint(
+    workspace: Path, home: Path, id: str, paths: Sequence[str] = (), *, reverse: bool = False
+) -> str:
+    """The changes in the workspace since the checkpoint, as a unified diff; with `reverse`, the
+    changes that restoring it would make."""
     repository = _open_repository(workspace, home)
     with repository.hold_lock():
         commit, _ = _find_commit(repository, id)
         update_index(repository, _load_state(repository, commit).entries)
         now = repository.run_git("write-tree").decode().strip()
         words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
+        if reverse:
+            words += ["-R", "--src-prefix=b/", "--dst-prefix=a/"]
         chosen = [_relative_path(repository.workspace, p) or "." for p in paths]
         text = repository.run_git(*words, "--full-index", f"{commit}:tree", now, "--", *chosen)
     shown = text[:_MAX_DIFF].decode("utf-8", "replace")

@@ -181,6 +181,11 @@ class FileChanges:
     def list_changed_paths(self) -> list[Path]:
         return [file.path for file in self._files.values() if file.after != file.before]
 
+    def show_diff(self) -> str:
+        """The diffs of all files; the end of a long one is left out, and said so."""
+        diffs = [self._diff_file(file).text for file in self._list_shown()]
+        return "\n".join(limit_rows("\n".join(diffs).split("\n"))) if diffs else ""
+
     def _list_shown(self) -> list[_FileState]:
         """The changed files, without those that are only moved away."""
         moved = {file.source for file in self._files.values()}

@@ -70,10 +70,10 @@ async def test_up_takes_back_what_was_entered_last(repl: Repl) -> None:
 
 async def test_what_was_taken_back_is_not_handled(repl: Repl) -> None:
     repl.editor.fill("first")
-    press(repl, Keys.Tab)
+    press(repl, Keys.ControlM)
     press(repl, Keys.Up)
     repl.editor.fill("second")
-    press(repl, Keys.Tab)
+    press(repl, Keys.ControlM)
     entered = await repl.next_message()
     assert entered.text == "second" and repl.accept_message(entered)
     assert not repl.state.entered

@@ -3,20 +3,20 @@
 import time
 from collections.abc import Callable
 
+from msgspec import structs
+
 from hermes.cli.repl.display.scrollback import Scrollback
-from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
-from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, wrap_line
+from hermes.cli.repl.display.tool_results import describe_changes, tool_line
+from hermes.cli.repl.markdown.styled_text import Style, wrap_line
 from hermes.cli.repl.state import RunningTool, ScreenState
 from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
+from hermes.cli.terminal.tool_results import describe_outcome
 from hermes.core import events
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import ToolCall
 
 _TAIL_CHARS = 400
-_REASONING_CHARS = 200_000
 _VERBOSE_LINES = 40
-_OUTCOME_COLUMNS = 45
-"""Columns that the outcome of a call gets before its label is cut."""
 
 
 class EventView:
@@ -29,8 +29,6 @@ class EventView:
         self._thoughts: list[str] = []
         self._thought_tail = ""
         self._thinking_since = 0.0
-        self._reasoning = ""
-        """The latest complete reasoning."""
         self.verbose: Callable[[], bool] = bool
         self.folder = ""
         """The working folder: names of files in it are shown without it."""
@@ -78,12 +76,6 @@ class EventView:
         if result.error and not stopped:
             scrollback.show_problem(result.error)
 
-    def show_reasoning(self) -> None:
-        if self._reasoning:
-            self.scrollback.show_note(self._reasoning.strip())
-        else:
-            self.state.hint = "there is no reasoning to show"
-
     def _show_tool_event(self, event: TurnEvent) -> None:
         state = self.state
         match event:
@@ -116,12 +108,11 @@ class EventView:
         if not self._thoughts:
             return
         took = time.monotonic() - self._thinking_since
-        self._reasoning = "".join(self._thoughts)[-_REASONING_CHARS:]
         self._thoughts.clear()
         self.state.thought = self._thought_tail = ""
         self.state.set_activity("")
         length = f"for {took:.0f} s" if took >= 1 else "briefly"
-        self.scrollback.show_remark(f"thought {length} · Ctrl-T shows it")
+        self.scrollback.show_remark(f"thought {length} · Ctrl-T: transcript")
 
     def _end_text(self) -> None:
         self._end_thinking()
@@ -132,16 +123,11 @@ class EventView:
         self.state.tools.pop(result.call_id, None)
         call = self._calls.pop(result.call_id, None)
         outcome = describe_outcome(result, event.duration, event.data)
-        label = format_call(call.name, call.args) if call else result.name
-        width = self.scrollback.width
-        mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")
-        summary = outcome.summary.replace(f"{self.folder}/", "") if self.folder else outcome.summary
-        facts = " · ".join(filter(None, (outcome.took, outcome.code, summary)))
-        reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
-        label = fit_text(label, max(20, width - 4 - reserved))
-        room = max(12, width - 4 - cell_width(label))
-        lines: list[Line] = [[mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]]
-        details = describe_changes(call, result)
+        if self.folder:
+            summary = outcome.summary.replace(f"{self.folder}/", "")
+            outcome = structs.replace(outcome, summary=summary)
+        lines = [tool_line(call, result.name, outcome, self.scrollback.width)]
+        details = describe_changes(call, result, event.data)
         if not details and self.verbose():
             text = strip_controls(result.text).split("\n")
             details = [[(Style.DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
@@ -157,6 +143,8 @@ class EventView:
             self.scrollback.show_remark("! interrupted; the answer so far is kept", Style.WARNING)
         elif result.error:
             self.scrollback.show_error(result.error)
+            if result.status == "failed":
+                self.scrollback.show_remark("Type /retry to try again.")
 
     def _clear_tools(self) -> None:
         self.state.tools.clear()

@@ -3,13 +3,17 @@
 import time
 from collections.abc import Iterator
 
+from hermes.cli.repl.input.key_help import KEY_HELP
 from hermes.cli.repl.markdown.styled_text import Style, cell_width, fit_text, paint_line
 from hermes.cli.repl.state import FRAMES, ScreenState
 from hermes.cli.terminal.text import one_line
 
 _SPINNER_FPS = 8
+_FRAME_ROWS = 4
+"""Rows of the prompt, of the empty line above it and of the status line, and one to spare."""
+_QUEUED_ROWS = 6
 _PROMPT_ROWS = 9
-"""Rows kept for the prompt and what is around it."""
+"""Rows kept free for the prompt while an answer is written."""
 _UNFINISHED_ROWS = 12
 """Rows of the unfinished answer: drawing more costs more than they tell."""
 _IDLE_KEYS = "Enter: send · /: commands · @: files · Ctrl-D: quit"
@@ -21,29 +25,59 @@ _BUSY_KEYS = {
 
 
 def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> list[str]:
-    """The lines between the scrollback and the prompt."""
+    """The lines between the scrollback and the prompt: never more than there is room for. What
+    asks for an answer comes first, then what is being done, the queue and the unfinished answer."""
     if state.picker is not None:
         return state.picker.render(columns, rows - 4, colour=colour)
-    room = max(3, min(_UNFINISHED_ROWS, rows - _PROMPT_ROWS))
-    lines = state.unfinished()[-room:]
+    room = max(1, rows - _FRAME_ROWS)
+    asking = _question_lines(state, columns, colour=colour)[-room:]
+    room -= len(asking)
+    doing = _activity_lines(state, columns, colour=colour)[:room]
+    room -= len(doing)
+    queued = _queue_lines(state, columns, min(room, _QUEUED_ROWS), colour=colour)
+    room = min(_UNFINISHED_ROWS, room - len(queued), max(3, rows - _PROMPT_ROWS))
+    unfinished = state.unfinished()[-room:] if room > 0 else []
+    return [*unfinished, *doing, *queued, *asking]
+
+
+def _activity_lines(state: ScreenState, columns: int, *, colour: bool) -> list[str]:
     now = time.monotonic()
     frame = FRAMES[int(now * _SPINNER_FPS) % len(FRAMES)] if state.is_spinning else "·"
+    lines = []
     for label, since, detail, style in _list_activities(state, columns):
         took = int(now - since)
         text = " · ".join(filter(None, (label, f"{took} s" if took else "", detail)))
         text = fit_text(text, columns - 3)
         lines.append(_mark_line((Style.MARK, frame), text, colour=colour, style=style))
-    for text in (*state.queue, *(message.text for message in state.entered)):
-        shown = fit_text(one_line(text, columns), columns - 10)
-        lines.append(_mark_line((Style.DIM, "queued:"), shown, colour=colour, style=Style.DIM))
+    return lines
+
+
+def _queue_lines(state: ScreenState, columns: int, room: int, *, colour: bool) -> list[str]:
+    """The messages that wait, in their order; those there is no room for are counted."""
+    texts = [*state.queue, *(message.text for message in state.entered)]
+    if room <= 0:
+        return []
+    shown = texts if len(texts) <= room else texts[: room - 1]
+    lines = []
+    for text in shown:
+        fitted = fit_text(one_line(text, columns), columns - 10)
+        lines.append(_mark_line((Style.DIM, "queued:"), fitted, colour=colour, style=Style.DIM))
+    if more := len(texts) - len(shown):
+        lines.append(paint_line([(Style.DIM, f"… {more} more queued")], colour=colour))
+    return lines
+
+
+def _question_lines(state: ScreenState, columns: int, *, colour: bool) -> list[str]:
     if state.question is not None:
         note = state.question.describe_enter(state.prompt_text())
         note = note if state.takes_answer else "one moment"
-        lines += state.question.render(columns, note, colour=colour)
-    elif state.offered_title:
-        for line in _offer_lines(state.offered_title, columns):
-            lines.append(paint_line([(Style.WARNING, line)], colour=colour))
-    return lines
+        return state.question.render(columns, note, colour=colour)
+    if state.prompt_text() == "?":
+        return [fit_text(row, columns - 1) for row in KEY_HELP.split("\n")]
+    if not state.offered_title:
+        return []
+    offer = _offer_lines(state.offered_title, columns)
+    return [paint_line([(Style.WARNING, line)], colour=colour) for line in offer]
 
 
 def _list_activities(state: ScreenState, columns: int) -> Iterator[tuple[str, float, str, str]]:
@@ -54,7 +88,7 @@ def _list_activities(state: ScreenState, columns: int) -> Iterator[tuple[str, fl
     if state.running and state.activity and not state.tools:
         yield state.activity, state.activity_since, state.thought, Style.DIM
     if state.command:
-        yield state.command, state.command_since, "", Style.DIM
+        yield state.command, state.command_since, state.command_detail, Style.DIM
 
 
 def _offer_lines(title: str, columns: int) -> list[str]:

@@ -32,9 +32,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from hermes.cli.repl.display.live_region import live_lines, status_line
+from hermes.cli.repl.input.extended_keys import DISABLE_KEYS, ENABLE_KEYS, register_keys
 from hermes.cli.repl.input.paste_detection import PasteDetectingInput
 from hermes.cli.repl.markdown.styled_text import cell_width, fit_text
-from hermes.cli.repl.state import ANSWER_SECONDS, ScreenState
+from hermes.cli.repl.state import ANSWER_SECONDS, TWICE_SECONDS, ScreenState
 from hermes.config.env import terminal_reflows
 
 _FRAMES_PER_SECOND = 30
@@ -56,7 +57,16 @@ STYLE = {
 is the background in some palettes."""
 
 
+THEMES: dict[str, dict[str, str]] = {
+    "default": {},
+    "warm": {"36": "35", "1;36": "1;35", "4;36": "4;35", "1;35": "1;31"},
+    "contrast": {"2": "", "36": "1", "1;36": "1;4", "4;36": "4", "32": "1;32", "31": "1;31"},
+    "mono": {"36": "1", "1;36": "1", "4;36": "4", "32": "1", "31": "4", "1;35": "1", "2": ""},
+}
+"""Name -> what stands for a style of the default theme; still none but the terminal's colours."""
+_PROMPT_STYLES = {"warm": "ansimagenta bold", "contrast": "bold", "mono": "bold"}
 _SGR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_ADDRESS = re.compile(r"\x1b\[(?:\d+;)*4;36m(https?://[!-~]+)\x1b\[0m")
 _SGR_NAMES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "9": "strike"} | {
     str(30 + n): f"ansi{name}"
     for n, name in enumerate("black red green yellow blue magenta cyan gray".split())
@@ -69,6 +79,27 @@ def terminal_size() -> Size:
     except OSError:
         columns, rows = 80, 24
     return Size(rows=rows or 24, columns=columns or 80)
+
+
+def link_addresses(line: str, columns: int) -> str:
+    """The line with its addresses clickable, each leading where it says. One that may continue on
+    the next line stays text."""
+    if "://" not in line or not (found := list(_ADDRESS.finditer(line))):
+        return line
+    is_full = cell_width(_SGR_CODE.sub("", line)) >= columns - 2
+    for match in reversed(found):
+        if not (is_full and match.end() == len(line)):
+            linked = f"\x1b]8;;{match[1]}\x1b\\{match[0]}\x1b]8;;\x1b\\"
+            line = line[: match.start()] + linked + line[match.end() :]
+    return line
+
+
+def apply_theme(text: str, name: str) -> str:
+    """Text with escape codes of the default theme in the styles of another."""
+    theme = THEMES[name]
+    if not theme:
+        return text
+    return _SGR_CODE.sub(lambda found: f"\x1b[{theme.get(found[1], found[1])}m", text)
 
 
 def parse_fragments(text: str) -> StyleAndTextTuples:
@@ -90,7 +121,18 @@ class FrameOutput(Vt100_Output):
     def __init__(self, stdout: TextIO, get_size: Callable[[], Size], term: str) -> None:
         super().__init__(stdout, get_size, term=term, enable_cpr=False)
         self.in_frame = False
+        self._knows_keys = not term.startswith("linux")
+        self._wants_keys = self._has_keys = False
         self.on_closed: Callable[[], None] = lambda: None
+
+    def enable_bracketed_paste(self) -> None:
+        """Where pastes are marked, keys are told apart too; changed only between frames."""
+        super().enable_bracketed_paste()
+        self._wants_keys = self._knows_keys
+
+    def disable_bracketed_paste(self) -> None:
+        super().disable_bracketed_paste()
+        self._wants_keys = False
 
     def erase_down(self) -> None:
         """Erases from the second column on: from the corner tmux would take it for a clear of the
@@ -100,6 +142,9 @@ class FrameOutput(Vt100_Output):
     def flush(self) -> None:
         if self.in_frame:
             return
+        if self._wants_keys != self._has_keys:
+            self._has_keys = self._wants_keys
+            self.write_raw(ENABLE_KEYS if self._has_keys else DISABLE_KEYS)
         try:
             super().flush()
         except OSError:
@@ -123,6 +168,7 @@ class Screen:
     def __init__(
         self, state: ScreenState, buffer: Buffer, keys: KeyBindingsBase, *, colour: bool, term: str
     ) -> None:
+        register_keys()
         self.state = state
         self.colour = colour
         self.buffer = buffer
@@ -136,6 +182,7 @@ class Screen:
         self._live_fragments: StyleAndTextTuples = []
         self.closing = False
         self._columns = 0
+        self.theme = "default"
         self.app = _Application(
             layout=self._build_layout(),
             key_bindings=keys,
@@ -154,6 +201,27 @@ class Screen:
         self.app.on_resized = self._correct_cursor
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.15
+
+    def set_theme(self, name: str) -> None:
+        self.theme = name
+        if self.colour:
+            style = {**STYLE, "prompt": _PROMPT_STYLES.get(name, STYLE["prompt"])}
+            self.app.style = Style.from_dict(style)
+
+    def show_hint(self, text: str) -> None:
+        """Shows a hint in the status line for as long as it holds."""
+        self.state.hint = text
+        asyncio.get_running_loop().call_later(TWICE_SECONDS, self._expire_hint, text)
+
+    def _expire_hint(self, text: str) -> None:
+        if self.state.hint == text:
+            self.state.hint = ""
+            self.refresh()
+
+    def write_codes(self, codes: str) -> None:
+        """Sends codes that draw nothing: to the clipboard, the window title or the bell."""
+        self.output.write_raw(codes)
+        self.output.flush()
 
     @property
     def columns(self) -> int:
@@ -186,7 +254,8 @@ class Screen:
         self._columns = size.columns
         columns = max(20, size.columns)
         self._live_lines = live_lines(self.state, columns, size.rows, colour=self.colour)
-        self._live_fragments = parse_fragments("\n".join(self._live_lines))
+        live = apply_theme("\n".join(self._live_lines), self.theme)
+        self._live_fragments = parse_fragments(live)
         if self._pending:
             renderer.erase(leave_alternate_screen=False)
             out.write_raw(self._take_batch())
@@ -214,10 +283,10 @@ class Screen:
         while self._pending and size < _BATCH_CHARS:
             line = self._pending.popleft()
             size += len(line)
-            taken.append(line)
+            taken.append(link_addresses(line, self.columns))
         if self._pending:
             self.refresh()
-        return "".join(f"{line}\r\n" for line in taken)
+        return apply_theme("".join(f"{line}\r\n" for line in taken), self.theme)
 
     def _end_frame(self, _: object) -> None:
         self.output.write_raw("\x1b[?2026l")

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+from hermes.app.transcript import PLAN_NOTE
+from hermes.cli.repl.display.tool_results import tool_line
 from hermes.cli.repl.markdown.blocks import Markdown
 from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
 from hermes.cli.terminal.text import strip_controls
-from hermes.core.message import Message
+from hermes.cli.terminal.tool_results import describe_stored_outcome, limit_rows
+from hermes.core.message import Message, ToolCall, ToolReturn
 
-_BESIDE_ANSWER = frozenset({"message", "note", "text"})
+_BESIDE_ANSWER = frozenset({"message", "note", "text", "output"})
 """Kinds that may appear while an answer is written. They go above its unfinished line: neither
 that line nor a block of code is torn apart."""
 _ALWAYS_APART = ("message", "answer", "error", "change")
@@ -82,16 +85,48 @@ class Scrollback:
         self._write(self._markdown.feed(text) + self._markdown.close())
 
     def show_history(self, messages: Sequence[Message]) -> None:
-        """The end of a conversation that is resumed."""
-        spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
-        shown = spoken[-_REPLAYED_MESSAGES:]
-        if hidden := len(messages) - len(shown):
-            self.show_note(f"… {hidden} earlier messages")
-        for message in shown:
+        """The end of a conversation that is resumed: what was said, and a line per tool call."""
+        spoken = [n for n, m in enumerate(messages) if m.role != "tool" and m.text.strip()]
+        first = spoken[-_REPLAYED_MESSAGES:][0] if spoken else 0
+        if first:
+            self.show_note(f"… {first} earlier messages · Ctrl-T: transcript")
+        calls = {call.id: call for message in messages for call in message.calls}
+        for message in messages[first:]:
             if message.role == "user":
-                self.show_message(message.text[:_REPLAYED_CHARS])
-            else:
+                self.show_message(message.text.removesuffix(PLAN_NOTE)[:_REPLAYED_CHARS])
+            elif message.text.strip():
                 self.show_answer(message.text[-_REPLAYED_CHARS:])
+            for part in message.parts:
+                if isinstance(part, ToolReturn):
+                    self.show_stored_call(calls.get(part.call_id), part)
+
+    def show_stored_call(self, call: ToolCall | None, result: ToolReturn) -> None:
+        """A tool call of an earlier conversation, on one line."""
+        outcome = describe_stored_outcome(result)
+        self.write_block("tool", [tool_line(call, result.name, outcome, self.width)])
+
+    def show_transcript(self, messages: Sequence[Message]) -> None:
+        """A whole conversation, with its reasoning and all tool output."""
+        calls = {call.id: call for message in messages for call in message.calls}
+        for message in messages:
+            if message.thinking:
+                self.show_note(message.thinking.strip())
+            if message.role == "user":
+                self.show_message(message.text.removesuffix(PLAN_NOTE))
+            elif message.text.strip():
+                self.show_answer(message.text)
+            for part in message.parts:
+                if isinstance(part, ToolReturn):
+                    self.show_stored_call(calls.get(part.call_id), part)
+                    self.show_output(part.text)
+
+    def show_output(self, text: str, most: int = 0) -> None:
+        """The output of a tool, indented; at most this many lines of it."""
+        rows = strip_controls(text).rstrip("\n").split("\n")
+        lines: list[Line] = []
+        for row in limit_rows(rows, most) if most else rows:
+            lines += wrap_line([(Style.DIM, row)], self.width, [("", "  ")], "  ")
+        self.write_block("output", lines)
 
     def stream_answer(self, text: str) -> None:
         """The next piece of the answer; lines that it completes are final."""

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 
-from hermes.cli.repl.markdown.styled_text import Line, Style, fit_text, paint_line
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text, paint_line
+from hermes.cli.terminal.tables import shorten_path
 from hermes.cli.terminal.text import one_line
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
@@ -22,7 +23,9 @@ class SessionPicker:
         done: Callable[[SessionMeta | None], None],
         load_preview: Callable[[SessionMeta], object],
         search_messages: Callable[[str], object],
+        folder: str,
     ) -> None:
+        self._folder = folder
         self._all = sessions
         self._found = sessions
         self.done = done
@@ -76,7 +79,7 @@ class SessionPicker:
         first = max(0, min(self._index - room // 2, len(self._found) - room))
         lines: list[Line] = [[(Style.BOLD, f"Sessions ({len(self._found)} of {len(self._all)})")]]
         for number, meta in enumerate(self._found[first : first + room], first):
-            lines.append(_session_row(meta, columns, selected=number == self._index))
+            lines.append(self._format_row(meta, columns, selected=number == self._index))
         if not self._found:
             lines.append([(Style.DIM, "  no match")])
         selected = self.selected_session
@@ -88,10 +91,14 @@ class SessionPicker:
                 lines.append([("" if message.role == "user" else Style.DIM, text)])
         return [paint_line(line, colour=colour) for line in lines]
 
-
-def _session_row(meta: SessionMeta, columns: int, *, selected: bool) -> Line:
-    used = time.strftime("%m-%d %H:%M", time.localtime(meta.updated))
-    state = "" if meta.state == "idle" else f" ({meta.state})"
-    title = one_line(meta.title or "(no title)", columns)
-    text = fit_text(f"{used}  {meta.messages:>4}  {title}{state}", columns - 3)
-    return [(Style.MARK, "❯ " if selected else "  "), (Style.BOLD if selected else "", text)]
+    def _format_row(self, meta: SessionMeta, columns: int, *, selected: bool) -> Line:
+        """A session on one line; its folder where it is not the present one."""
+        used = time.strftime("%m-%d %H:%M", time.localtime(meta.updated))
+        state = "" if meta.state == "idle" else f" ({meta.state})"
+        title = one_line(meta.title or "(no title)", columns)
+        other = meta.cwd != self._folder
+        where = fit_text(f" · {one_line(shorten_path(meta.cwd))}", columns // 3) if other else ""
+        room = columns - 3 - cell_width(where)
+        text = fit_text(f"{used}  {meta.messages:>4}  {title}{state}", room)
+        style = Style.BOLD if selected else ""
+        return [(Style.MARK, "❯ " if selected else "  "), (style, text), (Style.DIM, where)]

@@ -1,85 +1,40 @@
-"""Tool results on the screen: the outcome on one line, and the changes made to files."""
+"""Tool results on the screen: changes to files and the steps of a plan, in colours."""
 
-import re
 from typing import Any
 
-from msgspec import Struct
-
-from hermes.cli.repl.markdown.styled_text import Line, Style
-from hermes.cli.terminal.text import one_line, parse_arguments, strip_controls
+from hermes.cli.repl.markdown.styled_text import Line, Style, cell_width, fit_text
+from hermes.cli.terminal.text import format_call, one_line, parse_arguments
+from hermes.cli.terminal.tool_results import ToolOutcome, limit_rows, list_changes
 from hermes.core.message import ToolCall, ToolReturn
-from hermes.core.text import format_plural
-from hermes.exec.process.signals import signal_name
 
-_DIFF_LINES = 40
-_NEW_FILE_LINES = 10
-_SUMMARY_CHARS = 200
-_DIFF_HEADERS = ("--- ", "+++ ", "diff --git ", "new file mode ", "deleted file mode ")
-_NUMBERED_LINE = re.compile(r"^ *\d+\|", re.MULTILINE)
+_DIFF_HEADERS = ("--- ", "+++ ", "diff --git ", "new file mode ", "deleted file mode ", "… ")
+_STEP_CHARS = 200
 _STEP_MARKS = {
     "completed": ("☑", Style.DIM),
     "in_progress": ("▸", Style.BOLD),
     "cancelled": ("☒", Style.DIM),
 }
 _PLAN_STEPS = 30
+_OUTCOME_COLUMNS = 45
+"""Columns that the outcome of a call gets before its label is cut."""
 
 
-class ToolOutcome(Struct, frozen=True):
-    failed: bool
-    took: str
-    code: str
-    summary: str
-    """The most telling line of the result."""
-
-
-def describe_outcome(result: ToolReturn, duration: float, data: Any = None) -> ToolOutcome:
-    """`data`: what the tool says about the call; of commands, their exit status and the number of
-    notes behind their output."""
-    text = strip_controls(result.text)
-    took = f"{duration:.1f} s" if duration >= 0.1 else f"{duration * 1000:.0f} ms"
-    code, summary, failed = "", _summary_line(result, text), result.error
-    if isinstance(data, dict) and "notes" in data:
-        status = data["exit_status"]
-        code, failed = _describe_status(status), failed or status != 0
-        rows = text.rstrip().split("\n")
-        summary = "\n".join(rows[: len(rows) - data["notes"]]).rstrip().rpartition("\n")[2]
-    return ToolOutcome(failed, took, code, one_line(summary, _SUMMARY_CHARS))
-
-
-def _describe_status(status: int | None) -> str:
-    if status is None:
-        return "timed out"
-    return f"exit {status}" if status >= 0 else f"killed by {signal_name(-status)}"
-
-
-def _summary_line(result: ToolReturn, text: str) -> str:
-    if result.name == "read_file" and (count := len(_NUMBERED_LINE.findall(text))):
-        return format_plural(count, "line")
-    return next((line for line in text.split("\n", 50) if line.strip()), "")
-
-
-def describe_changes(call: ToolCall | None, result: ToolReturn) -> list[Line]:
-    """The diff in a result, the beginning of a new file, or the steps of a plan."""
-    if result.error:
-        return []
-    if result.name == "todo" and call is not None:
+def describe_changes(call: ToolCall | None, result: ToolReturn, data: Any = None) -> list[Line]:
+    """The diff that a call made, the beginning of a new file, or the steps of a plan."""
+    if result.name == "todo" and call is not None and not result.error:
         return _plan_steps(call)
-    text = strip_controls(result.text)
-    start = 0 if text.startswith("--- ") else text.find("\n--- ") + 1
-    if (start or text.startswith("--- ")) and "\n+++ " in text:
-        rows = text[start:].rstrip().split("\n")
-        names = [row for row in rows if row.startswith(("--- ", "+++ "))]
-        one_file = len(names) == 2 and rows[:2] == names and names[0][4:] == names[1][4:]
-        return colour_diff(rows[2:] if one_file else rows)  # the line above names that file
-    if call is None or not text.startswith("Created"):
-        return []
-    arguments = parse_arguments(call.args)
-    content = arguments.get("content") if isinstance(arguments, dict) else None
-    if not isinstance(content, str):
-        return []
-    rows = strip_controls(content).rstrip("\n").split("\n")
-    lines: list[Line] = [[(Style.GOOD, f"  +{row}")] for row in rows[:_NEW_FILE_LINES]]
-    return [*lines, *_count_more(len(rows) - _NEW_FILE_LINES)]
+    return colour_rows(list_changes(call, result, data))
+
+
+def tool_line(call: ToolCall | None, name: str, outcome: ToolOutcome, width: int) -> Line:
+    """A finished call on one line: what it did, how long that took, and how it ended."""
+    label = format_call(call.name, call.args) if call else name
+    mark = (Style.BAD, "✗ ") if outcome.failed else (Style.GOOD, "✓ ")
+    facts = " · ".join(filter(None, (outcome.took, outcome.code, outcome.summary)))
+    reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
+    label = fit_text(label, max(20, width - 4 - reserved))
+    room = max(12, width - 4 - cell_width(label))
+    return [mark, ("", label), (Style.DIM, f"  {fit_text(facts, room)}")]
 
 
 def _plan_steps(call: ToolCall) -> list[Line]:
@@ -88,26 +43,25 @@ def _plan_steps(call: ToolCall) -> list[Line]:
     steps = [step for step in todos if isinstance(step, dict)] if isinstance(todos, list) else []
     lines: list[Line] = []
     for step in steps[:_PLAN_STEPS]:
-        status = str(step.get("status"))
-        text = one_line(str(step.get("content", "")), _SUMMARY_CHARS)
-        mark, style = _STEP_MARKS.get(status, ("☐", ""))
+        text = one_line(str(step.get("content", "")), _STEP_CHARS)
+        mark, style = _STEP_MARKS.get(str(step.get("status")), ("☐", ""))
         lines.append([(Style.MARK, f"  {mark} "), (style, text)])
-    return [*lines, *_count_more(len(steps) - _PLAN_STEPS, "step")]
+    rows = limit_rows([""] * len(steps), _PLAN_STEPS, "step")
+    return [*lines, *([[(Style.DIM, f"  {rows[-1]}")]] if len(steps) > _PLAN_STEPS else [])]
 
 
 def colour_diff(rows: list[str]) -> list[Line]:
-    """The first lines of a diff, in colours."""
-    lines: list[Line] = []
-    for row in rows[:_DIFF_LINES]:
-        if row.startswith(_DIFF_HEADERS):
-            style = Style.DIM
-        elif row.startswith("Line: TypeAlias = list[Piece]"):
-            style = Style.MARK
-        else:
-            style = {"+": Style.GOOD, "-": Style.BAD}.get(row[:1], "")
-        lines.append([(style, f"  {row}")])
-    return [*lines, *_count_more(len(rows) - _DIFF_LINES)]
+    """The first rows of a diff, in colours."""
+    return colour_rows(limit_rows(rows))
 
 
-def _count_more(count: int, what: str = "line") -> list[Line]:
-    return [[(Style.DIM, f"  … {format_plural(count, f'more {what}')}")]] if count > 0 else []
+def colour_rows(rows: list[str]) -> list[Line]:
+    return [[(_choose_style(row), f"  {row}")] for row in rows]
+
+
+def _choose_style(row: str) -> str:
+    if row.startswith(_DIFF_HEADERS):
+        return Style.DIM
+    if row.startswith("@@"):
+        return Style.MARK
+    return {"+": Style.GOOD, "-": Style.BAD}.get(row[:1], "")

@@ -11,6 +11,7 @@ from prompt_toolkit.document import Document
 
 if TYPE_CHECKING:
     from hermes.app.commands import Command
+    from hermes.app.commands._own import OwnCommand
 
 
 _REFERENCE = re.compile(r'(?<![\w@])@(?:"([^"\n]*)|([^\s"]*))\Z')
@@ -20,9 +21,13 @@ _MAX_FILES = 20_000
 _REFRESH_SECONDS = 10.0
 
 LOCAL_COMMANDS = {
-    "export": "write this conversation to a Markdown file",
+    "copy": "copy the last answer to the clipboard",
+    "doctor": "check this installation",
     "exit": "quit; the session stays stored",
+    "export": "write this conversation to a Markdown file",
     "keys": "list the keys",
+    "login": "log in to a provider",
+    "theme": "choose the colours",
 }
 """Commands that only the terminal has."""
 
@@ -71,6 +76,8 @@ class PromptCompleter(Completer):
 
     def __init__(self, commands: "Callable[[], tuple[Command, ...]]") -> None:
         self._commands = commands
+        self.own_commands: Callable[[], dict[str, OwnCommand]] = dict
+        """The commands that the user wrote."""
         self.files: WorkspaceFiles | None = None
 
     def get_completions(
@@ -84,8 +91,11 @@ class PromptCompleter(Completer):
 
     def _complete_command(self, prefix: str) -> Iterable[Completion]:
         rows = [(c.name, c.usage, c.help) for c in self._commands()]
-        usage = {"export": "[FILE]"}
+        usage = {"export": "[FILE]", "login": "[PROVIDER]", "theme": "[NAME]"}
         rows += [(name, usage.get(name, ""), text) for name, text in LOCAL_COMMANDS.items()]
+        known = {name for name, _, _ in rows}
+        own = self.own_commands().values()
+        rows += [(c.name, "[ARGUMENTS]", c.help) for c in own if c.name not in known]
         for name, values, text in sorted(rows):
             if name.startswith(prefix.lower()):
                 shown = f"/{name} {values}".rstrip()

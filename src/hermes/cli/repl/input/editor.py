@@ -36,7 +36,13 @@ class PromptEditor:
         return self.buffer.text
 
     def fill(self, text: str) -> None:
+        """Replaces what is written, with the cursor behind it."""
         self.buffer.set_document(Document(text), bypass_readonly=True)
+
+    def append_chip(self, chip: str) -> None:
+        """Adds a chip behind what is written; Backspace removes it."""
+        text = self.buffer.text
+        self.fill(f"{text} {chip} " if text and not text[-1].isspace() else f"{text}{chip} ")
 
     def clear(self) -> None:
         self.buffer.reset()

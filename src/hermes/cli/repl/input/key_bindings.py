@@ -11,6 +11,7 @@ from prompt_toolkit.filters import (
     emacs_insert_mode,
     is_searching,
     vi_insert_mode,
+    vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -18,30 +19,18 @@ from prompt_toolkit.keys import Keys
 from hermes.cli.repl.input.editor import PromptEditor
 from hermes.cli.repl.state import ScreenState
 
-KEY_HELP = """\
-Enter            send; while the agent works: steer it (change that with /busy)
-Tab              complete; while the agent works: queue the message
-Alt-Enter        insert a new line (also Ctrl-J, or \\ before Enter)
-Esc, Ctrl-C      interrupt; Ctrl-C twice quits
-Up, Down         earlier messages; Up in an empty prompt edits the queued message
-Ctrl-T           show the last reasoning
-Ctrl-X Ctrl-E    write in your editor
-Ctrl-R           search earlier messages
-Ctrl-Z           suspend (fg returns)
-Ctrl-D           quit, in an empty prompt (while the agent works: twice)
-/                commands        @  files and folders        //  a message that begins with /"""
-
 
 class KeyActions(Protocol):
     """What keys trigger."""
 
     def send_or_answer(self) -> None: ...
-    def queue_message(self) -> None: ...
+    def queue_message(self) -> bool: ...
+    def toggle_plan_mode(self) -> None: ...
+    def paste_image(self) -> None: ...
     def interrupt_turn(self) -> bool: ...
     def press_control_c(self) -> None: ...
     def leave_prompt(self) -> None: ...
     def take_back_message(self) -> bool: ...
-    def show_reasoning(self) -> None: ...
     def answer_question(self, key: str | None) -> None: ...
     def press_answer_key(self, key: str) -> None: ...
     def close_picker(self, *, accept: bool) -> None: ...
@@ -49,8 +38,20 @@ class KeyActions(Protocol):
     def clear_hint(self) -> None: ...
 
 
-def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> KeyBindings:
-    keys = KeyBindings()
+class ViewActions(Protocol):
+    """What keys show."""
+
+    def expand_output(self) -> None: ...
+    def open_transcript(self) -> None: ...
+
+
+def bind_keys(
+    keys: KeyBindings,
+    state: ScreenState,
+    editor: PromptEditor,
+    actions: KeyActions,
+    views: ViewActions,
+) -> None:
     picking = Condition(lambda: state.picker is not None)
     asking = Condition(lambda: state.takes_answer and not editor.text)
     _bind_sending(keys, actions, ~picking & ~is_searching)
@@ -63,7 +64,8 @@ def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> 
         event.current_buffer.insert_text(event.data)
         actions.press_answer_key(event.data)
 
-    return keys
+    for key, show in (("c-o", views.expand_output), ("c-t", views.open_transcript)):
+        keys.add(key, filter=~picking & ~is_searching)(lambda event, show=show: show())
 
 
 def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> None:
@@ -93,8 +95,10 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
             buffer.complete_next()
         elif _is_completable(buffer):
             buffer.start_completion(select_first=True)
-        else:
-            actions.queue_message()
+        elif not actions.queue_message():
+            buffer.insert_text("\t")
+
+    keys.add("s-tab", filter=active)(lambda event: actions.toggle_plan_mode())
 
 
 def _shows_completions(buffer: Buffer) -> bool:
@@ -172,8 +176,9 @@ def _bind_editing(
             buffer.complete_state = None  # a lookup that is not done would take the key
             buffer.auto_up()
 
-    keys.add("c-t")(lambda event: actions.show_reasoning())
+    keys.add("c-v", filter=active)(lambda event: actions.paste_image())
 
+    @keys.add("v", filter=active & vi_navigation_mode)
     @keys.add("c-x", "c-e", filter=active)
     def open_editor(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()

@@ -25,6 +25,8 @@ class PasteChips:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._images: dict[str, Path] = {}
+        self._outputs: set[str] = set()
+        """Chips whose text no person wrote."""
 
     @property
     def chip_names(self) -> tuple[str, ...]:
@@ -44,6 +46,17 @@ class PasteChips:
         name = self._unique_name(f"pasted {what}")
         self._texts[name] = text
         return name
+
+    def add_output(self, what: str, text: str) -> str:
+        """The chip that stands for the output of a command."""
+        name = self._unique_name(what)
+        self._texts[name] = text
+        self._outputs.add(name)
+        return name
+
+    def has_output(self, text: str) -> bool:
+        """Whether the text refers to the output of a command."""
+        return any(name in text for name in self._outputs)
 
     def _unique_name(self, what: str) -> str:
         name, number = f"[{what}]", 1

@@ -10,11 +10,12 @@ from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.live_region import live_lines, status_line
 from hermes.cli.repl.display.screen import STYLE
 from hermes.cli.repl.display.scrollback import Scrollback
-from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
+from hermes.cli.repl.display.tool_results import describe_changes
 from hermes.cli.repl.markdown.styled_text import cell_width, paint_line
 from hermes.cli.repl.questions import PendingQuestion
 from hermes.cli.repl.state import EnteredMessage, ScreenState, StatusFacts
 from hermes.cli.terminal.text import format_recovery
+from hermes.cli.terminal.tool_results import describe_outcome
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 

@@ -1,0 +1,116 @@
+"""Options of a conversation: answers that fit a schema, tools allowed ahead, worktrees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.cli.terminal.output_schema import find_problems
+from tests.kit import Home, Provider, call, run_hermes, say
+
+pytestmark = pytest.mark.e2e
+SCHEMA = {
+    "type": "object",
+    "properties": {"count": {"type": "integer", "minimum": 1}, "names": {"$ref": "#/$defs/names"}},
+    "required": ["count"],
+    "additionalProperties": False,
+    "$defs": {"names": {"type": "array", "items": {"type": "string", "minLength": 2}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"count": 3, "names": ["ab"]}, ""),
+        ({"count": 3.0}, ""),
+        ([], "$ is not of type object"),
+        ({}, "$ has no 'count'"),
+        ({"count": 0}, "$.count is below 1"),
+        ({"count": True}, "$.count is not of type integer"),
+        ({"count": 1, "more": 1}, "$.more is not allowed"),
+        ({"count": 1, "names": ["a"]}, "$.names[0] breaks minLength 2"),
+    ],
+)
+def test_what_does_not_fit_is_named(value: Any, problem: str) -> None:
+    assert next(find_problems(value, SCHEMA, SCHEMA), "") == problem
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fits"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 3, False),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, 3, False),
+        ({"enum": ["a", "b"]}, "c", False),
+        ({"const": 3}, 3, True),
+        ({"pattern": "^a+$"}, "aab", False),
+        ({"type": ["string", "null"]}, None, True),
+        ({"$ref": "#"}, {"a": {}}, True),
+    ],
+)
+def test_alternatives_and_patterns(schema: dict[str, Any], value: Any, fits: bool) -> None:
+    assert (next(find_problems(value, schema, schema), "") == "") is fits
+
+
+async def test_an_answer_fits_the_schema(tmp_path: Path) -> None:
+    async with Provider([say("about three"), say('```json\n{"count": 3}\n```')]) as p:
+        home = Home.of(tmp_path, p)
+        home.file("schema.json", json.dumps(SCHEMA))
+        ran = await run_hermes(["-q", "how many?", "--output-schema", "schema.json"], home)
+        assert (ran.rc, ran.stdout) == (0, '{"count":3}\n'), ran.stderr
+        assert "minimum" in p.requests[0].json["messages"][-1]["content"]
+
+
+async def test_an_answer_that_never_fits_fails(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say('{"count": 0}')) as p:
+        home = Home.of(tmp_path, p)
+        home.file("schema.json", json.dumps(SCHEMA))
+        args = ["-q", "how many?", "--output-schema", "schema.json", "--output", "json"]
+        ran = await run_hermes(args, home)
+        assert ran.rc == 1 and ran.json["error"]["code"] == "output_schema"
+        assert "$.count is below 1" in ran.json["error"]["message"]
+        missing = await run_hermes(["-q", "x", "--output-schema", "nosuch.json"], home)
+        assert missing.rc == 2 and "cannot read nosuch.json" in missing.stderr
+
+
+@pytest.mark.parametrize(("allowed", "ran_it"), [("terminal:git stash drop", True), ("", False)])
+async def test_tools_are_allowed_ahead(tmp_path: Path, allowed: str, ran_it: bool) -> None:
+    asking = call(("c1", "terminal", {"command": "git stash drop"}))
+    async with Provider([asking, say("done")]) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes(["-q", "go", "--allowed-tools", allowed], home)
+        assert ran.rc == 0
+        result = p.last.json["messages"][-1]["content"]
+        assert ("Not run" not in result) is ran_it
+
+
+@pytest.mark.parametrize("allowed", ["terminal", "write_file:x", "nosuch"])
+async def test_what_cannot_be_allowed_is_refused(tmp_path: Path, allowed: str) -> None:
+    async with Provider([]) as p:
+        ran = await run_hermes(["-q", "go", "--allowed-tools", allowed], Home.of(tmp_path, p))
+        assert ran.rc == 2 and "--allowed-tools" in ran.stderr
+
+
+async def test_a_worktree(tmp_path: Path) -> None:
+    writing = call(("w1", "write_file", {"path": "made.txt", "content": "x\n"}))
+    async with Provider([writing, say("done"), say("again")]) as p:
+        home = Home.of(tmp_path, p)
+        refused = await run_hermes(["-q", "go", "--worktree", "fix"], home)
+        assert refused.rc == 2 and "git" in refused.stderr
+        for words in (
+            ["init", "-q", "-b", "main"],
+            ["-c", "user.name=x", "-c", "user.email=y", "commit", "-q", "--allow-empty", "-m", "a"],
+        ):
+            subprocess.run(["git", *words], cwd=home.work, check=True)
+        ran = await run_hermes(["-q", "go", "--worktree", "fix"], home)
+        assert ran.rc == 0, ran.stderr
+        other = tmp_path / "work-fix"
+        assert (other / "made.txt").exists() and not (home.work / "made.txt").exists()
+        again = await run_hermes(["-q", "go", "--worktree", "fix", "--continue"], home)
+        assert again.stdout == "again\n", again.stderr
+        bad = await run_hermes(["-q", "go", "--worktree", "../x"], home)
+        assert bad.rc == 2 and "name of a worktree" in bad.stderr

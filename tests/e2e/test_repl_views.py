@@ -1,0 +1,161 @@
+"""Looking back in the interactive terminal: tool output, transcript, resumed sessions, keys."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.kit import Gate, Home, Provider, call, run_hermes, say, think
+from tests.kit.screen import CTRL_T, ENTER, TAB, terminal
+
+pytestmark = pytest.mark.e2e
+CTRL_O = "\x0f"
+
+
+def printing(id: str, text: str, status: int = 0) -> object:
+    return call((id, "terminal", {"command": f"printf '{text}'; exit {status}"}))
+
+
+async def test_control_o_expands_tool_output(tmp_path: Path) -> None:
+    steps = [
+        printing("c1", r"alpha\nbeta\n", 3),
+        printing("c2", r"gamma\ndelta\n"),
+        say("both ran"),
+    ]
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p), size=(80, 40)) as t:
+        t.type(CTRL_O)
+        await t.see("no tool output")
+        t.type("go" + ENTER)
+        await t.see("both ran", "Enter: send")
+        assert "gamma\n" not in t.screen
+        t.type(CTRL_O)
+        await t.see("  gamma\n  delta")
+        assert "  alpha\n  beta" not in t.screen
+        t.type(CTRL_O)
+        await t.see("  alpha\n  beta")
+
+
+async def test_control_t_opens_the_transcript(tmp_path: Path) -> None:
+    steps = [printing("c1", r"alpha\nbeta\n"), think("weighing it") + say("the **answer**")]
+    env = {"PAGER": "cat"}
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p), env=env, size=(80, 50)) as t:
+        t.type("go" + ENTER)
+        await t.see("the answer", "Enter: send")
+        t.type(CTRL_T)
+        await t.see("  alpha\n  beta", "weighing it")
+        t.type("still typing")
+        await t.see("❯ still typing")
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+async def test_a_real_pager_while_an_answer_arrives(tmp_path: Path) -> None:
+    gate = Gate()
+    text = "\n".join(f"row {n}" for n in range(60)) + "\n"
+    steps = [say(text), say("half ", "done\n").hold(gate, after="text", n=1)]
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("go" + ENTER)
+        await t.see("row 59", "Enter: send")
+        t.type("more" + ENTER)
+        await t.see("half")
+        t.type(CTRL_T)
+        await t.see("row 5\n")
+        t.type("\x03")  # for the pager, not for the turn
+        gate.open()
+        t.type("q")
+        await t.see("half done", "Enter: send")
+        assert "interrupted" not in t.screen
+
+
+async def test_a_resumed_session_shows_its_tool_lines(tmp_path: Path) -> None:
+    async with Provider([printing("c1", r"alpha\n", 3), say("it ran")]) as p:
+        home = Home.of(tmp_path, p)
+        await run_hermes(["chat", "-q", "run it"], home)
+        async with terminal(home, ["--continue"]) as t:
+            await t.see("❯ run it", "✗ terminal: printf", "exit 3 · alpha", "it ran")
+            t.type(CTRL_O)
+            await t.see("  [exit status 3]")
+
+
+async def test_a_question_mark_shows_the_keys(tmp_path: Path) -> None:
+    async with Provider([say("an answer")]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("?")
+        await t.see("Ctrl-T", "open the transcript", "❯ ?")
+        t.type("? what")
+        await t.gone("open the transcript")
+        t.type(ENTER)
+        await t.see("an answer")
+        t.type("?" + ENTER)
+        await t.see("open the transcript")
+    assert [m["content"] for m in p.last.json["messages"]][1:] == ["?? what"]
+
+
+@pytest.mark.parametrize("size", [(80, 6), (27, 8)])
+async def test_small_screens_and_long_queues_degrade(tmp_path: Path, size: tuple[int, int]) -> None:
+    gate = Gate()
+    reply = say("slowly\n", "and done\n").hold(gate, after="text", n=1)
+    provider = Provider([reply], then=lambda _: say("next one"))
+    async with provider as p, terminal(Home.of(tmp_path, p), size=size, ready="❯") as t:
+        t.type("go" + ENTER)
+        await gate.reached()
+        for n in range(27):
+            t.type(f"message {n}" + TAB)
+        await t.see("more queued")
+        t.type("draft")
+        await t.see("❯ draft")
+        assert t.screen.count("queued: ") <= 6
+        t.type("\x15")
+        gate.open()
+        await t.until(lambda: len(p.requests) == 28, "all of them sent")
+    sent = [m["content"] for m in p.last.json["messages"] if m["role"] == "user"]
+    assert sent == ["go", *(f"message {n}" for n in range(27))]
+
+
+async def test_a_command_of_the_user(tmp_path: Path) -> None:
+    """It runs at once and asks no model; its output is offered in the prompt."""
+    async with Provider([], then=lambda _: say("I see")) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home) as t:
+            t.type("!printf 'al''pha\\nbeta\\n'; touch ran; exit 4" + ENTER)
+            await t.see("  alpha\n  beta", "exit 4", "❯ [output of !printf")
+            assert (home.work / "ran").exists() and not p.requests
+            t.type("what is it?" + ENTER)
+            await t.see("I see", "Enter: send")
+            sent = p.last.json["messages"][-1]["content"]
+            assert "alpha\nbeta" in sent and "exit 4" in sent and sent.endswith("what is it?")
+            t.type("!echo more" + ENTER)
+            await t.see("[output of !echo more]")
+            t.type("\x7f\x7f")  # the space and the chip
+            await t.gone("[output of !echo more]")
+            t.type("!sleep 60" + ENTER)
+            await t.see("!sleep 60", "stop it")
+            t.type("\x1b")
+            await t.see("!sleep 60 was stopped.")
+            t.type("and now" + ENTER)
+            await t.until(lambda: len(p.requests) == 2, "the second message")
+        assert "more" not in p.last.json["messages"][-1]["content"]
+
+
+async def test_a_command_of_the_user_in_plain_mode(tmp_path: Path) -> None:
+    async with Provider([say("I see")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, ["--plain"], ready="you>") as t:
+            t.type("!echo al''pha\n")
+            await t.see("\nalpha", "goes with your next message")
+            t.type("what is it?\n")
+            await t.see("I see")
+        assert "alpha" in p.last.json["messages"][-1]["content"]
+
+
+async def test_addresses_are_links(tmp_path: Path) -> None:
+    """A link leads where its text says, and never to a part of an address."""
+    long = "https://example.org/" + "x" * 120
+    text = f"See <https://example.org/page> and [here](https://example.org/other).\n\n<{long}>\n"
+    async with Provider([say(text)]) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("go" + ENTER)
+        await t.see(
+            "See https://example.org/page and here (https://example.org/other)", "Enter: send"
+        )
+        assert b"\x1b]8;;https://example.org/page\x1b\\" in t.raw
+        assert b"\x1b]8;;https://example.org/x" not in t.raw
