@@ -45,7 +45,7 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
 
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = LoopGuard()
-    names = [s.name for s in agent.specs] if agent.hand_over else list(agent.tools)
+    names = [*agent.tools, *agent.client_tools]
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
@@ -57,11 +57,14 @@ async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
         calls = message.calls
         if calls:
             message = normalize_calls(message, names, turn.history.call_ids, len(turn.history))
-        if not calls or agent.hand_over:
-            await turn.append(message, "idle")
+        own = [call for call in message.calls if call.name not in agent.client_tools]
+        await turn.append(message, None if own else "idle")
+        if not own:
             return _build_result(turn, "completed")
-        await turn.append(message)
-        await ToolBatch(agent, turn, guard).run_calls(message.calls)
+        await ToolBatch(agent, turn, guard).run_calls(own)
+        if len(own) < len(message.calls):
+            await turn.record_end("idle")
+            return _build_result(turn, "completed")
         _raise_if_looping(guard, calls)
         await append_steer(turn)
     await _make_last_call(agent, turn)
@@ -113,7 +116,8 @@ async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
         await turn.append(stop.message, status)
     else:
         await turn.record_end(status)
-    return _build_result(turn, status, limit_length(stop.error), stop.code)
+    result = _build_result(turn, status, limit_length(stop.error), stop.code)
+    return structs.replace(result, retry_after=stop.retry_after)
 
 
 def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:
@@ -133,4 +137,5 @@ def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "
         usage=turn.usage,
         pending_steer=pending,
         target=turn.target,
+        effects=turn.effects,
     )

@@ -36,23 +36,29 @@ REWRITE_CALL = (
     "again; split large content into several smaller calls.]"
 )
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
-MAX_CONTINUES = 3
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
 """Characters that some wire rejects in the name of a tool, and a digit or dash in front."""
 
 
 class TurnStopped(Exception):
     """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
-    an earlier part is recorded already."""
+    an earlier part is recorded already; `retry_after`: the seconds the provider wants to wait."""
 
     def __init__(
-        self, code: str, error: str, message: Message | None = None, *, partial: bool = False
+        self,
+        code: str,
+        error: str,
+        message: Message | None = None,
+        *,
+        partial: bool = False,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(error)
         self.code = code
         self.error = error
         self.message = message
         self.partial = partial
+        self.retry_after = retry_after
 
 
 class _Step:
@@ -193,10 +199,12 @@ class _Step:
         thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
         if not message.text.strip() and not self.pieces and thought:
             raise TurnStopped("thinking_exhausted", THINKING_EXHAUSTED, message)
-        if self.continues >= MAX_CONTINUES:
+        limit = self.agent.limits.continues
+        if self.continues >= limit:
+            tried = f", also after {limit} continuations" if limit else ""
             raise TurnStopped(
                 "output_truncated",
-                f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
+                f"{TRUNCATED}{tried}. What arrived is kept. "
                 "Raise model.max_tokens or ask for a shorter answer.",
                 self._join_pieces(message),
             )
@@ -224,7 +232,7 @@ class _Step:
             raise TurnStopped(CODES[failure.kind], error, part, partial=True)
 
     async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
-        if not await self._try_recovery(failure):
+        if not self.agent.limits.continues or not await self._try_recovery(failure):
             error = describe_failure(failure, self.provider)
             raise TurnStopped("output_truncated", error, self._join_pieces(message, calls=False))
         if message.text:
@@ -270,7 +278,12 @@ class _Step:
             kept = Message("assistant", (), origin=who, stop="filtered")
         elif self.thoughts:
             kept = self._keep_pieces("end")
-        return TurnStopped(CODES[failure.kind], describe_failure(failure, provider, near), kept)
+        return TurnStopped(
+            CODES[failure.kind],
+            describe_failure(failure, provider, near),
+            kept,
+            retry_after=failure.retry_after,
+        )
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:

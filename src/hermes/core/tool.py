@@ -201,6 +201,11 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     words: str = ""
     """More words to find it by, besides its description."""
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call may change something, so that repeating it could do harm."""
+        return self.risk in ("write", "exec") or self.toolset == "browser"
+
     @cached_property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, build_schema(self.params))
