@@ -1,7 +1,6 @@
 """Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from hermes.server.http.errors import not_found
 from hermes.server.http.principals import Principal
 from hermes.server.requests.client_tools import ClientTools
 from hermes.server.requests.turn_request import TurnRequest, join_texts
+from hermes.server.turns.conversations import Conversations
 
 SOURCE = "api"
 
@@ -32,6 +32,7 @@ class ClientSessions:
     def __init__(self, runtime: Runtime, toolsets: tuple[str, ...] | None) -> None:
         self._runtime = runtime
         self._toolsets = toolsets
+        self.conversations = Conversations(runtime.store.objects, runtime.spawn_task)
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """By name: the lock, and how many turns hold it or wait for it."""
@@ -92,8 +93,8 @@ class ClientSessions:
         if session_id:
             past = await self.load_past(principal, session_id)
         else:
-            session_id = request.new_session or derive_session_id(
-                principal, request.instructions, (*past, request.prompt)
+            session_id = request.new_session or await self.conversations.find_session(
+                principal.name, request
             )
         session = await self._runtime.open_client_session(
             session_id,
@@ -155,20 +156,6 @@ def _offer_client_tools(agent: Agent, tools: ClientTools) -> Agent:
         own = {name: tool for name, tool in agent.tools.items() if name not in names}
         specs = (*(spec for spec in agent.specs if spec.name not in names), *specs)
     return structs.replace(agent, tools=own, specs=specs, client_tools=names)
-
-
-def derive_session_id(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
-    """An id that all turns of a conversation share: a hash of the principal, the instructions and
-    the first user message."""
-    first = next((m for m in messages if m.role == "user"), None)
-    digest = hashlib.sha256()
-    for text in (principal.name, instructions, first.text if first else ""):
-        raw = text.encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(8, "big") + raw)
-    if first is not None:
-        for part in first.parts:
-            digest.update(getattr(part, "data", b"") or getattr(part, "url", "").encode())
-    return f"api-{digest.hexdigest()[:32]}"
 
 
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:

@@ -91,6 +91,7 @@ class TurnRunner:
                     raise
                 watch.note_end(result)
         self.metrics.count_turn(result)
+        self._note_answer(call, request, session.id, result)
         text = choose_text_filter(self._settings.images, session.transcript.taint)(result.text)
         return structs.replace(result, text=text), session
 
@@ -169,7 +170,18 @@ class TurnRunner:
         session = await stack.enter_async_context(opening)
         watch = self.failures.watch_turn(call, session.id, session.agent.tools)
         turn = self._begin_turn(session, request)
-        return _StreamedTurn(turn, request, encoder, watch, self.metrics)
+
+        def note_result(result: TurnResult) -> None:
+            self.metrics.count_turn(result)
+            self._note_answer(call, request, session.id, result)
+
+        return _StreamedTurn(turn, request, encoder, watch, note_result)
+
+    def _note_answer(
+        self, call: ApiCall, request: TurnRequest, session_id: str, result: TurnResult
+    ) -> None:
+        conversations = self.sessions.conversations
+        conversations.note_answer(call.principal.name, request, session_id, result)
 
     def _begin_turn(self, session: Session, request: TurnRequest) -> ClientTurn:
         events = self.follow_events(session)
@@ -197,13 +209,13 @@ class _StreamedTurn:
         request: TurnRequest,
         encoder: StreamEncoder,
         watch: TurnWatch,
-        metrics: Metrics,
+        note_result: Callable[[TurnResult], None],
     ) -> None:
         self._turn = turn
         self._request = request
         self._encoder = encoder
         self._watch = watch
-        self._metrics = metrics
+        self._note_result = note_result
         self._disconnected = False
         self._result: TurnResult | None = None
 
@@ -255,7 +267,7 @@ class _StreamedTurn:
             return self._record_frames(self._encoder.encode_event(event))
         self._result = event.result
         self._watch.note_end(event.result, disconnected=self._disconnected)
-        self._metrics.count_turn(event.result)
+        self._note_result(event.result)
         return self._record_frames(await self._encoder.encode_end(event.result))
 
     def _record_frames(self, data: bytes) -> bytes:
