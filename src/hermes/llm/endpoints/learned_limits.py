@@ -72,10 +72,9 @@ class LearnedLimits:
             return
         if new.context != old.context:
             log.info(
-                "%s at %s states a context of %s tokens; sessions without a configured "
-                "context_length get it from now on",
+                "%s has a context of %s tokens, as its endpoint states: sessions without a "
+                "configured context_length get it from now on",
                 model,
-                base_url.partition("?")[0],
                 new.context,
             )
         # Another process may have written meanwhile.

@@ -37,7 +37,7 @@ from hermes.server.requests.token_count import estimate_tokens
 from hermes.server.requests.turn_input import parse_input
 from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts
 from hermes.server.route import Route, RouteServices, turn_route
-from hermes.server.turns.frame_log import FrameLog, read_stored_frames
+from hermes.server.turns.frame_log import FrameLog
 from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
 from hermes.server.turns.response_items import (
@@ -323,10 +323,9 @@ class _ResponseEncoder:
         turn.enter_session(session)
         await turn.save_response(self._services.responses, ())
         if turn.is_stored:
-            runtime = self._services.runtime
-            self.log = FrameLog(runtime.store.objects, response.id, runtime.spawn_task)
-            active = ActiveResponse(session.interrupt, self.log)
-            self._services.responses.in_progress[response.id] = active
+            responses, spawn = self._services.responses, self._services.runtime.spawn_task
+            self.log = responses.open_log(response.id, spawn)
+            responses.in_progress[response.id] = ActiveResponse(session.interrupt)
         return b"".join(
             self._items.encode_frame(kind, response=response)
             for kind in ("response.created", "response.in_progress")
@@ -350,6 +349,9 @@ class _ResponseEncoder:
             response.mark_failed("internal", services.turns.redact(str(error)))
         name = "incomplete" if response.status == "cancelled" else response.status
         frames.append(self._items.encode_frame(f"response.{name}", response=response))
+        if self.log is not None:  # the task starts after these frames are in the log
+            closing = services.responses.close_log(response.id)
+            services.runtime.spawn_task(closing, f"frames of {response.id}")
         return b"".join(frames)
 
     async def _save_result(self, result: TurnResult) -> None:
@@ -377,15 +379,8 @@ async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResp
     after = query.get("starting_after", "-1")
     if not after.removeprefix("-").isdigit() or len(after) > 9:
         raise bad_request("starting_after must be a sequence number.", "starting_after")
-    active = services.responses.in_progress.get(stored.response.id)
-    objects = services.runtime.store.objects
-    frames = (
-        active.log.read_new_frames()
-        if active is not None
-        else read_stored_frames(objects, stored.response.id)
-    )
-    origins = services.settings.cors_origins
-    return await send_frames(call.request, origins, skip_frames(frames, int(after)))
+    frames = skip_frames(services.responses.read_frames(stored.response.id), int(after))
+    return await send_frames(call.request, services.settings.cors_origins, frames)
 
 
 async def cancel_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -1,10 +1,11 @@
 """Stored responses, their transcripts, and the latest response of each named conversation."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from msgspec import Struct
 
+from hermes.app.titles import SpawnTask
 from hermes.config.api_server import ApiServer
 from hermes.core.errors import StoreError
 from hermes.core.message import Message, Text
@@ -47,7 +48,6 @@ class ActiveResponse(Struct):
     """A response that this server is streaming."""
 
     stop: Callable[[], None]
-    log: FrameLog
     cancelled: bool = False
 
 
@@ -61,6 +61,8 @@ class ResponseStore:
         self.in_progress: dict[str, ActiveResponse] = {}
         """The responses this server is streaming. A deleted one is removed from here, and therefore
         not stored again."""
+        self._logs: dict[str, FrameLog] = {}
+        """The logs of streams that are not completely on disk."""
 
     async def load(self, owner: str, response_id: str) -> StoredResponse | None:
         objects = self._store.objects
@@ -71,6 +73,23 @@ class ResponseStore:
         if self._is_abandoned(stored):
             await self._end_abandoned(owner, stored)
         return stored
+
+    def open_log(self, response_id: str, spawn: SpawnTask) -> FrameLog:
+        """The log for the frames of a new stream."""
+        log = self._logs[response_id] = FrameLog(self._store.objects, response_id, spawn)
+        return log
+
+    async def close_log(self, response_id: str) -> None:
+        """Wait until all frames of a stream are on disk."""
+        await self._logs[response_id].end()
+        del self._logs[response_id]
+
+    def read_frames(self, response_id: str) -> AsyncIterator[bytes]:
+        """The frames of a stream, until it has ended."""
+        log = self._logs.get(response_id)
+        if log is None:
+            return read_stored_frames(self._store.objects, response_id)
+        return log.read_new_frames()
 
     async def find_latest_id(self, owner: str, conversation: str) -> str:
         """The id of the latest response of a conversation; empty if it has none."""
