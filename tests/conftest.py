@@ -109,9 +109,9 @@ _LONGEST = (
     "unit/exec/command_policy",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
-_HEAVY = (*_LONGEST[:5], "flow/test_backend_docker")
-"""Minutes of kills and fuzzing, a browser, toolchains, a daemon: `make e2e` runs them, `make test`
-does not."""
+_HEAVY = (*_LONGEST[:5], "flow/test_backend_docker", "server/test_serve_kills", "e2e/clients")
+"""Minutes of kills and fuzzing, a browser, toolchains, a daemon, clients of the server: `make e2e`
+runs them, `make test` does not."""
 _PARTS = {
     "e2e/test_escapes.py": r"tier\d",
     "e2e/test_obedience.py": r"tier\d",
