@@ -98,9 +98,10 @@ async def test_a_failure_after_text_in_a_chat(tmp_path: Path) -> None:
 async def test_a_failure_after_text_in_a_response(tmp_path: Path) -> None:
     async with api(tmp_path, then=CUT) as a:
         name, last = (await post(a, "/v1/responses", stream=True)).events[-1]
-        assert name == "response.incomplete"
+        assert name == "response.failed"
         assert last["response"]["error"]["code"] == "server_error"
         assert last["response"]["error"]["message"]
+        assert "Half" in str(last["response"]["output"])
 
 
 async def test_a_failure_after_text_in_messages(tmp_path: Path) -> None:

@@ -358,6 +358,8 @@ class _ResponseEncoder:
         response = self._turn.response
         response.apply_result(result, unusable=is_unusable(result, self._turn.request))
         response.output = self._items.items
+        if response.error is not None and result.status != "interrupted":
+            response.mark_failed(response.error.code, response.error.message)
         in_progress = self._services.responses.in_progress
         active = in_progress.get(response.id)
         if active is None:
