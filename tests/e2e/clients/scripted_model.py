@@ -39,6 +39,8 @@ def answer_request(request: Received) -> Reply:
     match order:
         case "server-tool" | "effect-then-gone":
             return call(("c1", "terminal", {"command": EFFECT}))
+        case "edit":
+            return call(("c3", *_choose_shell_call(request)))
         case "own-tool":
             return call(("c2", _find_tool(request), {"city": "Bern"}))
         case "structured":
@@ -54,7 +56,8 @@ def answer_request(request: Received) -> Reply:
 def _find_order(messages: list[dict[str, Any]]) -> str:
     texts = [_read_text(m) for m in messages if m["role"] == "user"]
     words = " ".join(texts).split()
-    return next((word[6:] for word in reversed(words) if word.startswith("order:")), "")
+    orders = [word.strip("\"'.") for word in reversed(words)]
+    return next((word[6:] for word in orders if word.startswith("order:")), "")
 
 
 def _read_text(message: dict[str, Any]) -> str:
@@ -62,6 +65,16 @@ def _read_text(message: dict[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text", "") for part in content)
+
+
+def _choose_shell_call(request: Received) -> tuple[str, dict[str, Any]]:
+    """A call of the client's own shell that makes a file in its folder."""
+    names = {tool["function"]["name"] for tool in request.json.get("tools", ())}
+    command = "echo edited > made.txt"
+    if "exec_command" in names:
+        return "exec_command", {"cmd": command}
+    shell = "Bash" if "Bash" in names else "bash"
+    return shell, {"command": command, "description": "Make a file"}
 
 
 def _find_tool(request: Received) -> str:
