@@ -107,6 +107,8 @@ _LONGEST = (
     "e2e/test_cron_crowd",
     "e2e/test_installation",
     "e2e/test_repl_fuzz",
+    "server/test_serve_kills",
+    "e2e/clients",
     "e2e/test_escapes",
     "e2e/test_oneshot",
     "e2e/test_wires",

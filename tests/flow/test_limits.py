@@ -245,7 +245,7 @@ def test_what_was_stated_replaces_the_table_and_bounds_what_is_configured(tmp_pa
     assert memory.apply_to(plain).context_length == 5000
     tabled = structs.replace(plain, context_length=3000, facts=ModelFacts(3000))
     assert memory.apply_to(tabled).context_length == 5000
-    assert memory.apply_to(structs.replace(plain, context_length=9000)).context_length == 5000
+    assert memory.apply_to(structs.replace(plain, context_length=9000)).context_length == 9000
     assert memory.apply_to(structs.replace(plain, context_length=4000)).context_length == 4000
     other = structs.replace(plain, base_url="http://elsewhere/v1")
     assert memory.apply_to(other) is other

@@ -117,7 +117,7 @@ async def test_keepalive_when_nothing_was_sent_for_a_while(
 ) -> None:
     from hermes.server.turns import sse
 
-    assert sse.KEEPALIVE_SECONDS == 30.0
+    assert sse.KEEPALIVE_SECONDS == 15.0
     monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.15)
     gate = Gate()
     async with api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.kit import call, say
 from tests.kit.api import api
+from tests.server.exchanges import PNG
 
 TOOL = {
     "type": "function",
@@ -75,11 +78,92 @@ async def test_invalid_tools_are_refused(tmp_path: Path) -> None:
         assert not a.provider.requests
 
 
-async def test_by_default_tools_run_on_the_server(tmp_path: Path) -> None:
+HOSTED = {"type": "web_search"}
+WHOSE: dict[str, tuple[dict, dict, set[str], str]] = {
+    "declared functions are the client's": ({"tools": [TOOL]}, {}, {"get_weather"}, ""),
+    "a hosted tool is left out": ({"tools": [HOSTED]}, {}, {"terminal"}, "tools.web_search"),
+    "none is declared": ({"tools": []}, {}, {"terminal"}, ""),
+    "the body chooses": ({"tools": [TOOL], "tool_execution": "server"}, {}, {"terminal"}, "tools"),
+    "both": (
+        {"tools": [TOOL], "tool_execution": "both"},
+        {},
+        {"get_weather", "terminal"},
+        "",
+    ),
+    "the header chooses": (
+        {"tools": [TOOL]},
+        {"X-Hermes-Tool-Execution": "server"},
+        {"terminal"},
+        "tools",
+    ),
+    "no tools at all": ({}, {"X-Hermes-Tool-Execution": "none"}, set(), ""),
+}
+
+
+@pytest.mark.parametrize("case", WHOSE, ids=str)
+async def test_whose_tools_are_offered(tmp_path: Path, case: str) -> None:
+    body, headers, expected, ignored = WHOSE[case]
     async with api(tmp_path, [say("ok")]) as a:
+        answer = await a.post("/v1/chat/completions", {"messages": [ASK], **body}, headers=headers)
+        assert answer.status == 200
+        declared = {t["function"]["name"] for t in a.provider.last.json.get("tools", ())}
+        assert declared & {"get_weather", "terminal"} == expected
+        assert answer.headers.get("X-Hermes-Ignored", "") == ignored
+
+
+async def test_the_operator_chooses_for_a_key(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("ok"), settings={"tool_execution": "both"}) as a:
         await a.post("/v1/chat/completions", {"messages": [ASK], "tools": [TOOL]})
+        declared = {t["function"]["name"] for t in a.provider.last.json["tools"]}
+        assert {"get_weather", "terminal"} <= declared
+
+
+async def test_both_run_ours_and_hand_over_the_clients(tmp_path: Path) -> None:
+    mixed = call(("s1", "read_file", {"path": "a.txt"}), ("c1", "get_weather", {"city": "Bern"}))
+    async with api(tmp_path, [mixed, say("Sunny.")]) as a:
+        (a.home.work / "a.txt").write_text("from the file\n")
+        body = {"tools": [FUNCTION], "tool_execution": "both"}
+        first = await a.ask("How is it?", **body)
+        ours, theirs = first.json["output"]
+        assert ours["type"] == "mcp_call" and "from the file" in ours["output"]
+        assert theirs["type"] == "function_call" and theirs["call_id"] == "c1"
+        back = [output_item("c1")]
+        second = await a.ask(back, previous_response_id=first.json["id"], **body)
+        assert second.json["output"][-1]["content"][0]["text"] == "Sunny."
+        sent = a.provider.last.json["messages"]
+        assert [m["role"] for m in sent[1:]] == ["user", "assistant", "tool", "tool"]
+        assert b"from the file" in a.provider.last.body and b"25 degrees" in a.provider.last.body
+
+
+async def test_a_name_of_both_is_the_clients(tmp_path: Path) -> None:
+    own = {"type": "function", "function": {"name": "terminal", "parameters": {"type": "object"}}}
+    async with api(tmp_path, [call(("c1", "terminal", {"x": 1}))]) as a:
+        body = {"messages": [ASK], "tools": [own], "tool_execution": "both"}
+        answer = await a.post("/v1/chat/completions", body)
+        assert answer.json["choices"][0]["finish_reason"] == "tool_calls"
         names = [t["function"]["name"] for t in a.provider.last.json["tools"]]
-        assert "get_weather" not in names and "terminal" in names
+        assert names.count("terminal") == 1
+
+
+async def test_images_and_errors_in_results_pass(tmp_path: Path) -> None:
+    script = [call(("c1", "get_weather", {})), say("Seen.")]
+    async with api(tmp_path, script) as a:
+        spec = {"name": "get_weather", "input_schema": {"type": "object"}}
+        body = {"max_tokens": 99, "tools": [spec]}
+        first = await a.post("/v1/messages", {"messages": [ASK], **body})
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png"}}
+        image["source"]["data"] = PNG
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "c1",
+            "is_error": True,
+            "content": [{"type": "text", "text": "storm"}, image],
+        }
+        said = [ASK, {"role": "assistant", "content": first.json["content"]}]
+        talk = [*said, {"role": "user", "content": [result]}]
+        second = await a.post("/v1/messages", {"messages": talk, **body})
+        assert second.json["content"][0]["text"] == "Seen."
+        assert b"storm" in a.provider.last.body and PNG.encode() in a.provider.last.body
 
 
 # -- responses -------------------------------------------------------------------------------

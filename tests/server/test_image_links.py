@@ -118,7 +118,8 @@ async def test_what_a_client_brings_counts_as_read(tmp_path: Path, what: str) ->
             "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
             "tool_execution": "client",
         }
-        for end in ([{"role": "user", "content": "and?"}], []):
+        is_prompt = said[-1]["role"] == "tool"  # an answer at the end is not sent to the model
+        for end in ([{"role": "user", "content": "and?"}], *([[]] if is_prompt else [])):
             answer = await a.post("/v1/chat/completions", {"messages": said + end, **tools})
             assert shown_texts(answer, "") == {LINK}
 

@@ -102,9 +102,10 @@ async def test_stored_responses_are_limited_per_key(tmp_path: Path) -> None:
 async def test_A26_rate_limits_apply_per_key(tmp_path: Path) -> None:
     named = [{**entry, "requests_per_minute": 60} for entry in SETTINGS["keys"]]
     async with api(tmp_path, key="", settings={"keys": named}, env=ENV) as a:
-        answers = [await a.get("/v1/models", key=ANN) for _ in range(30)]
+        answers = [await a.get("/v1/models", key=ANN) for _ in range(60)]
+        assert {x.status for x in answers[:20]} == {200}  # a third of a minute's at once
         limited = [x for x in answers if x.status == 429]
-        assert 15 <= len(limited) <= 20
+        assert limited
         assert int(limited[0].headers["Retry-After"]) >= 1
         assert limited[0].error["type"] == "rate_limit_error"
         assert (await a.get("/v1/models", key=BOB)).status == 200
@@ -152,7 +153,9 @@ async def test_daily_budgets_apply_per_key(tmp_path: Path) -> None:
     ) as a:
         assert (await a.chat("one", key=ANN)).status == 200
         refused = await a.chat("two", key=ANN)
-        assert refused.status == 502 and "udget" in refused.error["message"]
+        assert refused.status == 429 and "udget" in refused.error["message"]
+        assert refused.error["code"] == "insufficient_quota"
+        assert refused.headers["X-Should-Retry"] == "false"
         assert len(a.provider.requests) == 1
         assert (await a.chat("two", key=BOB)).status == 200
         rows = await a.server.runtime.store.ledger.sum_calls("user", 0)

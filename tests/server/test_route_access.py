@@ -31,7 +31,9 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /health": (None, OPEN),
     "GET /v1/health": (None, OPEN),
     "GET /health/detailed": (None, OPEN),
+    "GET /": (None, OPEN),
     "GET /v1/models": (None, LISTED),
+    "GET /v1/models/{id}": (None, LISTED),
     "GET /v1/capabilities": (None, LISTED),
     "GET /v1/toolsets": (None, LISTED),
     "GET /v1/skills": (None, LISTED),
@@ -41,7 +43,11 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "POST /v1/chat/completions": ({"messages": HI}, LISTED),
     "POST /v1/messages": ({"messages": HI, "max_tokens": 9}, LISTED),
     "POST /v1/responses": ({"input": "hi", "previous_response_id": "{response}"}, OWN),
+    "POST /v1/messages/count_tokens": ({"messages": HI}, LISTED),
+    "POST /v1/responses/input_tokens": ({"input": "hi"}, LISTED),
     "GET /v1/responses/{id}": (None, OWN),
+    "GET /v1/responses/{id}/input_items": (None, OWN),
+    "POST /v1/responses/{id}/cancel": (None, OWN),
     "DELETE /v1/responses/{id}": (None, OWN),
     "POST /v1/runs": (
         {"input": "hi", "session_id": "{session}"},
@@ -95,6 +101,7 @@ async def test_every_route_with_every_key(with_owners: Api, entry: str) -> None:
     given, expected = TABLE[entry]
     own = await _create_objects(with_owners)
     path = path.replace("{run_id}", own["run"])
+    path = path.replace("models/{id}", "models/hermes-agent")
     path = path.replace("{id}", own["response" if "responses" in path else "session"])
     body = given
     if isinstance(given, str):

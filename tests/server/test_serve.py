@@ -10,80 +10,17 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.kit import Gate, Home, call, run_hermes, say, start_hermes
+from tests.kit import Gate, Home, call, run_hermes, say
 from tests.kit.home import KEY
 from tests.kit.server import Provider
 from tests.server.other_user import NOBODY, curl_as, get_status
+from tests.server.serve_process import SECRET, ServeProcess, serve
 
 pytestmark = pytest.mark.e2e
-
-SECRET = "serve-key-0123456789abcdef0123456789"
-
-
-class ServeProcess:
-    def __init__(self, process: asyncio.subprocess.Process, url: str, told: str) -> None:
-        self.process = process
-        self.url = url
-        self.told = told
-
-    async def call(self, method: str, path: str, json: Any = None, **headers: str) -> Any:
-        sent = {"Authorization": f"Bearer {SECRET}", **headers}
-        async with (
-            aiohttp.ClientSession() as http,
-            http.request(method, self.url + path, json=json, headers=sent) as answer,
-        ):
-            return answer.status, await answer.json()
-
-    async def read(self, path: str) -> bytes:
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        async with aiohttp.ClientSession() as http, http.get(self.url + path, headers=headers) as r:
-            return await r.read()
-
-    async def wait(self) -> int:
-        async with asyncio.timeout(90):
-            return await self.process.wait()
-
-    async def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return await self.wait()
-
-    async def wait_until_closed(self) -> None:
-        """Wait until the port no longer accepts connections."""
-        _, _, port = self.url.rpartition(":")
-        async with asyncio.timeout(90):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", int(port))
-                except ConnectionError:
-                    return
-                writer.close()
-                await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def serve(
-    home: Home, *args: str, key: str = SECRET, **env: str
-) -> AsyncIterator[ServeProcess]:
-    extra = {**({"API_SERVER_KEY": key} if key else {}), **env}
-    process = await start_hermes(["serve", *(args or ("--port", "0"))], home, env=extra)
-    assert process.stderr is not None
-    told = ""
-    try:
-        async with asyncio.timeout(90):
-            while "listening on" not in told:
-                line = (await process.stderr.readline()).decode()
-                assert line, told
-                told += line
-        yield ServeProcess(process, told.rpartition("listening on ")[2].strip(), told)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 @pytest.fixture
@@ -302,14 +239,14 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
         _, left = await s.call("GET", f"/v1/responses/{response}")
         assert left["status"] == "incomplete" and left["incomplete_details"] == {"reason": "error"}
         kinds = [item["type"] for item in left["output"]]
-        assert kinds[:2] == ["function_call", "function_call_output"]
+        assert kinds == ["function_call", "function_call_output", "message"]
+        assert left["output"][-1]["content"][0]["text"].startswith("Read")
+        assert left["error"]["message"]
         assert (await s.call("GET", f"/v1/responses/{response}"))[1] == left
         await s.call("POST", "/v1/responses", {"input": "on", "previous_response_id": response})
-        assert [m["role"] for m in provider.last.json["messages"]][1:4] == [
-            "user",
-            "assistant",
-            "tool",
-        ]
+        sent = provider.last.json["messages"][1:]
+        assert [m["role"] for m in sent] == ["user", "assistant", "tool", "assistant", "user"]
+        assert sent[3]["content"].startswith("Read")
 
 
 @asynccontextmanager

@@ -58,7 +58,6 @@ class TestAdmission:
         for lines, path in (
             ((), f"/v1/models?api_key={API_KEY}&key={API_KEY}&token={API_KEY}"),
             ((f"Cookie: key={API_KEY}; Authorization={API_KEY}",), "/v1/models"),
-            ((f"X-Api-Key: {API_KEY}",), "/v1/models"),
             ((f"Api-Key: {API_KEY}",), "/v1/models"),
             ((f"Proxy-Authorization: Bearer {API_KEY}",), "/v1/models"),
         ):
@@ -67,11 +66,13 @@ class TestAdmission:
             )
             assert status_of(await shared.raw(request)) == 401
 
-    async def test_A3_x_api_key_counts_for_anthropic_clients(self, shared: Api) -> None:
+    async def test_A3_x_api_key_counts_on_every_route(self, shared: Api) -> None:
         body = {**HI, "max_tokens": 9}
         for key, expected in ((API_KEY, 200), ("wrong", 401)):
-            answer = await shared.post("/v1/messages", body, headers={"X-Api-Key": key}, key="")
+            headers = {"X-Api-Key": key}
+            answer = await shared.post("/v1/messages", body, headers=headers, key="")
             assert answer.status == expected
+            assert (await shared.get("/v1/models", headers=headers, key="")).status == expected
 
     @pytest.mark.parametrize("second", [API_KEY, "wrong"], ids=["the same", "another"])
     async def test_A3_two_authorization_headers_are_refused(self, shared: Api, second: str) -> None:

@@ -176,7 +176,7 @@ async def test_A24_A25_malformed_idempotency_keys_are_refused(tmp_path: Path) ->
 async def test_A25_stored_answers_are_limited_in_number_and_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes.server.http import idempotency
+    from hermes.server.turns import idempotency
 
     assert idempotency.MAX_ANSWERS <= 10_000 and idempotency.KEPT_SECONDS <= 24 * 3600
     monkeypatch.setattr(idempotency, "MAX_ANSWERS", 5)
@@ -210,7 +210,7 @@ async def test_R12_a_hundred_requests_with_one_key_run_once(tmp_path: Path) -> N
             headers = {"Idempotency-Key": f"k{round_}"}
             request = make_mocked_request("POST", CHAT, headers=headers)
             calls = [ApiCall(request, Principal(), {}, b"{}") for _ in range(100)]
-            run_once = a.server.services.idempotency.run_once
+            run_once = a.server.turns.idempotency.run_once
             answers = await asyncio.gather(*(run_once(c, work) for c in calls))
             assert len({x.body for x in answers}) == 1
         assert runs == 50
@@ -247,7 +247,7 @@ async def test_R12_a_look_before_the_answer_was_stored_does_not_run_it_again(
 
         request = make_mocked_request("POST", CHAT, headers={"Idempotency-Key": "k"})
         calls = [ApiCall(request, Principal(), {}, b"{}") for _ in range(2)]
-        run_once = a.server.services.idempotency.run_once
+        run_once = a.server.turns.idempotency.run_once
         first, second = (asyncio.ensure_future(run_once(call, work)) for call in calls)
         await first
         answered.set()
@@ -266,7 +266,7 @@ async def test_R12_a_hundred_chats_with_one_key_run_once(tmp_path: Path) -> None
 
 
 async def test_A26_refused_requests_write_nothing(tmp_path: Path) -> None:
-    async with api(tmp_path, then=say("Yes."), settings={"requests_per_minute": 6}) as a:
+    async with api(tmp_path, then=say("Yes."), settings={"requests_per_minute": 3}) as a:
         assert (await a.chat()).status == 200
 
         def sizes() -> dict[Path, int]:

@@ -81,7 +81,7 @@ def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = LoopGuard()
-    names = [s.name for s in agent.specs] if agent.hand_over else list(agent.tools)
+    names = [*agent.tools, *agent.client_tools]
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
@@ -93,11 +93,14 @@ async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
         calls = message.calls
         if calls:
             message = normalize_calls(message, names, turn.history.call_ids, len(turn.history))
-        if not calls or agent.hand_over:
-            await turn.append(message, "idle")
+        own = [call for call in message.calls if call.name not in agent.client_tools]
+        await turn.append(message, None if own else "idle")
+        if not own:
             return _build_result(turn, "completed")
-        await turn.append(message)
-        await ToolBatch(agent, turn, guard).run_calls(message.calls)
+        await ToolBatch(agent, turn, guard).run_calls(own)
+        if len(own) < len(message.calls):
+            await turn.record_state("idle")
+            return _build_result(turn, "completed")
         _raise_if_looping(guard, calls)
         await append_steer(turn)
     await _make_last_call(agent, turn)
@@ -151,7 +154,7 @@ async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
     else:
         await turn.record_state(status, error)
     result = _build_result(turn, status, error, stop.code)
-    return structs.replace(result, error_detail=stop.detail)
+    return structs.replace(result, error_detail=stop.detail, retry_after=stop.retry_after)
 
 
 def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:
@@ -171,4 +174,5 @@ def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "
         usage=turn.usage,
         pending_steer=pending,
         target=turn.target,
+        effects=turn.effects,
     )

@@ -39,14 +39,14 @@ REWRITE_CALL = (
     "again; split large content into several smaller calls.]"
 )
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
-MAX_CONTINUES = 3
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
 """Characters that some wire rejects in the name of a tool, and a digit or dash in front."""
 
 
 class TurnStopped(Exception):
     """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
-    an earlier part is recorded already; `detail`: the provider's complete message."""
+    an earlier part is recorded already; `detail`: the provider's complete message; `retry_after`:
+    the seconds the provider wants to wait."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class TurnStopped(Exception):
         *,
         partial: bool = False,
         detail: str = "",
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(error)
         self.code = code
@@ -63,6 +64,7 @@ class TurnStopped(Exception):
         self.message = message
         self.partial = partial
         self.detail = detail
+        self.retry_after = retry_after
 
 
 class _Step:
@@ -210,10 +212,12 @@ class _Step:
         thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
         if not message.text.strip() and not self.pieces and thought:
             raise TurnStopped("thinking_exhausted", THINKING_EXHAUSTED, message)
-        if self.continues >= MAX_CONTINUES:
+        limit = self.agent.limits.continues
+        if self.continues >= limit:
+            tried = f", also after {limit} continuations" if limit else ""
             raise TurnStopped(
                 "output_truncated",
-                f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
+                f"{TRUNCATED}{tried}. What arrived is kept. "
                 "Raise model.max_tokens or ask for a shorter answer.",
                 self._join_pieces(message),
             )
@@ -260,7 +264,7 @@ class _Step:
             self.turn.host.emit(event)
 
     async def _handle_truncated_call(self, message: Message, failure: Failure) -> None:
-        if not await self._try_recovery(failure):
+        if not self.agent.limits.continues or not await self._try_recovery(failure):
             error = describe_failure(failure, self.provider)
             raise TurnStopped("output_truncated", error, self._join_pieces(message, calls=False))
         if message.text:
@@ -311,8 +315,13 @@ class _Step:
             kept = Message("assistant", (), origin=who, stop="filtered")
         elif self.thoughts:
             kept = self._keep_pieces("end")
-        error = describe_failure(failure, provider, near)
-        return TurnStopped(CODES[failure.kind], error, kept, detail=failure.message)
+        return TurnStopped(
+            CODES[failure.kind],
+            describe_failure(failure, provider, near),
+            kept,
+            detail=failure.message,
+            retry_after=failure.retry_after,
+        )
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:

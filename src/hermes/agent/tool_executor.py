@@ -205,6 +205,7 @@ class ToolBatch:
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
+            self._turn.effects |= plan.tool.has_effects
             try:
                 return await plan.tool.run(plan.params, context)
             finally:

@@ -41,6 +41,8 @@ class ModelClient(Provider, Protocol):
 class TurnLimits(Struct, frozen=True):
     max_calls: int = 90
     """Model calls per turn; then one last call without tools."""
+    continues: int = 3
+    """How often an answer that reached the output limit is continued."""
     tries: int = 3
     """Attempts at one call when the network or the server fails, the first one counted."""
     result_chars: int = 50_000
@@ -72,9 +74,9 @@ class Agent(Struct, frozen=True):
     compression: Compression = Compression()
     small: bool = False
     """Whether one of the models is small: it gets a shorter prompt, and its calls need approval."""
-    hand_over: bool = False
-    """Whether tool calls go to the client instead of being run: the turn ends with them, and the
-    client sends their results."""
+    client_tools: frozenset[str] = frozenset()
+    """Tools that the client runs: the turn ends with their calls, and the client sends the
+    results."""
     note: str = ""
     """Shown once: how the first provider was chosen."""
 
@@ -209,6 +211,8 @@ class Turn(Struct, kw_only=True):
     added: list[Message] = []
     target: Target | None = None
     """The model that answered last."""
+    effects: bool = False
+    """Whether a tool ran that may have changed something."""
 
     async def append(
         self, message: Message, state: SessionState | None = None, error: str = ""

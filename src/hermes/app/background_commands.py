@@ -35,9 +35,11 @@ class BackgroundCommands:
 
     def grant_access(self, meta: SessionMeta) -> ProcessAccess:
         """The access of a session's tools, called with its id, which changes on compression. A
-        conversation also sees what its earlier sessions started."""
+        conversation also sees what its earlier sessions started, and so do the sessions of one
+        channel, the part of the key after its owner."""
         scope = meta.source if meta.source == _LOCAL_SOURCE else ""
-        if meta.key:
+        owner, slash, channel = meta.key.partition("/")
+        if channel or (owner and not slash):
             scope = f"{meta.source} {meta.key}"
 
         def open_processes(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:

@@ -54,7 +54,7 @@ class OutputFormat(Struct, Generic[T], frozen=True):
     def parse_answer(self, text: str) -> T:
         """The answer as a value; OutputError when there is none in the text."""
         problem = "it is not JSON."
-        for candidate in _find_json(text) if self.schema is not None else (text,):
+        for candidate in find_json(text) if self.schema is not None else (text,):
             try:
                 return self.decode(candidate)
             except msgspec.ValidationError as error:
@@ -107,7 +107,7 @@ class PromptRun(Generic[T]):
                 self._message = structs.replace(retry, kind="injected")
 
 
-def _find_json(text: str) -> Iterator[str]:
+def find_json(text: str) -> Iterator[str]:
     """The text itself, the contents of its code fences, and what is between its brackets."""
     yield text
     yield from _FENCE.findall(text)

@@ -34,6 +34,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 Scope: TypeAlias = Literal["chat", "sessions", "runs", "approve", "metrics", "admin"]
 SCOPES: tuple[Scope, ...] = ("chat", "sessions", "runs", "approve", "metrics")
 """The scopes of a key unless it lists its own; `admin` has to be listed."""
+ToolExecution: TypeAlias = Literal["client", "server", "both"]
 ToolItems: TypeAlias = Literal["function_call", "mcp_call"]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -48,6 +49,7 @@ class NamedKey(Section, frozen=True):
     requests_per_minute: Count | None = None
     concurrent_runs: Count | None = None
     daily_usd: Annotated[float, Meta(ge=0)] | None = None
+    tool_execution: ToolExecution | None = None
 
 
 class ApiServer(Section, frozen=True):
@@ -72,9 +74,12 @@ class ApiServer(Section, frozen=True):
     """Whether clients see reasoning, as `reasoning_content` and as thinking blocks."""
     toolsets: tuple[str, ...] | None = None
     """None: those of the platform `api`."""
+    tool_execution: ToolExecution | None = None
+    """Who runs tools, unless a request chooses. None: the client those it declares, the server its
+    own in requests that declare none."""
     tool_items: ToolItems = "function_call"
-    """How a response shows tool calls that ran on the server. Clients that execute every
-    `function_call` themselves need `mcp_call`; X-Hermes-Tool-Items requests it as well."""
+    """How a response shows tool calls that ran on the server, for requests that declare no
+    functions; X-Hermes-Tool-Items chooses as well."""
     images: Literal["link", "keep"] = "link"
     """What happens to remote images in the answers of a session that has read private data and
     untrusted text: clients fetch them without asking, and an image's URL can carry data out."""

@@ -119,6 +119,10 @@ class TurnResult(Struct, frozen=True):
     """Guidance that came too late; it becomes the next user message."""
     target: Target | None = None
     """Who answered last."""
+    effects: bool = False
+    """Whether a tool ran that may have changed something."""
+    retry_after: float | None = None
+    """Seconds the provider asked us to wait."""
 
 
 class TurnEnd(Struct, frozen=True):

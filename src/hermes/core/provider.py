@@ -23,7 +23,13 @@ class Settings(Struct, frozen=True):
     max_output: int | None = None
     temperature: float | None = None
     effort: Effort | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    """Left out where a wire has no field for it."""
     stop: tuple[str, ...] = ()
+    answer_schema: dict[str, Any] | None = None
+    """The format of the answer: `name`, `schema` and `strict`. It is sent where the endpoint
+    enforces it; elsewhere only the prompt can ask for it."""
     tool_choice: Literal["auto", "none", "required"] = "auto"
     """none: tools may not be called; they are left out where the wire allows it."""
     tool: str = ""

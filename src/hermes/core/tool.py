@@ -205,6 +205,11 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     preview: Callable[[P, Workspace], str] | None = None
     """The change to files that a call would make, as a diff; reads files, so on a thread."""
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call may change something, so that repeating it could do harm."""
+        return self.risk in ("write", "exec") or self.toolset == "browser"
+
     @cached_property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, build_schema(self.params))

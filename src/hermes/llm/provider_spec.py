@@ -64,6 +64,9 @@ class Quirks(Struct, frozen=True):
     """chat: the message field in which reasoning is sent back with every tool call; empty: the one
     it came in."""
     schema: Literal["as_is", "gemini", "no_formats"] = "as_is"
+    answer_schema: Literal["no", "alone", "always"] = "no"
+    """Whether it enforces a JSON Schema of the answer. alone: only in requests without tools, which
+    it would otherwise never call."""
     call_id: Literal["any", "word64", "alnum9"] = "any"
     """Which tool-call ids the API accepts; others are replaced."""
     flatten: bool = False
@@ -75,6 +78,10 @@ class Quirks(Struct, frozen=True):
     """responses: let the provider store the answer."""
     body: dict[str, Any] = {}
     """Fields added to every request body."""
+
+    def accepts_schema(self, *, has_tools: bool) -> bool:
+        """Whether a request may carry a JSON Schema of the answer."""
+        return self.answer_schema == "always" or (self.answer_schema == "alone" and not has_tools)
 
 
 def overlay_quirks(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:

@@ -7,7 +7,6 @@ from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
 from hermes.core.redaction.redactor import Redactor
 from hermes.server.http.connection import Acceptor
-from hermes.server.http.idempotency import IdempotencyKeys
 from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principals, load_keys
@@ -36,7 +35,7 @@ class Server:
         self._clean = Redactor(secrets).redact
         self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
-        self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
+        self.turns = TurnRunner(runtime, settings, self.metrics, self._instance, self._redact_error)
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
@@ -45,7 +44,6 @@ class Server:
             settings=settings,
             model=settings.model_name or named_profile or "hermes-agent",
             metrics=self.metrics,
-            idempotency=IdempotencyKeys(objects, runtime.spawn_task),
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
@@ -68,6 +66,7 @@ class Server:
                 listener = await stack.enter_async_context(open_listener(self.settings))
             stack.enter_context(self._instance.mark_running())
             await self.runs.end_abandoned_runs()
+            await self.turns.failures.load_failures()
             router, names = Router(self.services.routes), listener.host_names
             middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(

@@ -7,8 +7,9 @@ import time
 from hermes.core.errors import ConfigError, HermesError
 from hermes.server.http import web
 from hermes.server.http.call import RESPONSE_STARTED, ApiCall
-from hermes.server.http.errors import ApiError
-from hermes.server.http.headers import add_common_headers
+from hermes.server.http.errors import ApiError, describe_anthropic_error
+from hermes.server.http.headers import add_common_headers, get_request_id
+from hermes.server.http.json_body import encode_json
 from hermes.server.http.listener import HealthCheck, is_known_host
 from hermes.server.http.principals import Principal, Principals
 from hermes.server.route import Route, Router, RouteServices
@@ -21,6 +22,7 @@ PRINCIPAL_NAME = web.RequestKey("principal", str)
 _ANONYMOUS = Principal()
 _FORM_TYPES = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 """Content types that any web page can send without a preflight."""
+_MESSAGES_PATH = "/v1/messages"
 _REFUSED_METHODS = frozenset({"TRACE", "CONNECT"})
 
 
@@ -49,23 +51,23 @@ class Middleware:
         try:
             response = await self._dispatch_request(request, route, path_params)
         except ApiError as error:
-            response = _error_response(error)
+            response = _error_response(request, error)
         except web.HTTPException as error:
-            response = _error_response(ApiError(error.status, error.reason))
+            response = _error_response(request, ApiError(error.status, error.reason))
         except ConfigError as error:
-            response = _error_response(ApiError(500, self._redact(str(error)), code="config"))
+            failure = ApiError(500, self._redact(str(error)), code="config")
+            response = _error_response(request, failure)
         except HermesError as error:
             text = self._redact(str(error))
             log.warning("%s failed: %s", request.path, text)
-            response = _error_response(ApiError(500, text, code="internal"))
+            response = _error_response(request, ApiError(500, text, code="internal"))
         except ConnectionError:
             raise
         except Exception as error:
             log.exception("%s %s crashed", request.method, request.path)
             text = self._redact(str(error)) or type(error).__name__
-            response = _error_response(
-                ApiError(500, f"Internal error: {text[:300]}", code="internal")
-            )
+            failure = ApiError(500, f"Internal error: {text[:300]}", code="internal")
+            response = _error_response(request, failure)
         if not response.prepared:
             if RESPONSE_STARTED in request:
                 raise ConnectionResetError("the request failed after its response had started")
@@ -98,7 +100,7 @@ class Middleware:
             return await route.handle(ApiCall(request, _ANONYMOUS, path_params), self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
-        principal = self._principals.identify(_list_key_headers(request, route), request.transport)
+        principal = self._principals.identify(_list_key_headers(request), request.transport)
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)
@@ -120,11 +122,9 @@ class Middleware:
             raise _protocol_error("The request line must contain a path.")
 
 
-def _list_key_headers(request: web.BaseRequest, route: Route | None) -> list[str]:
+def _list_key_headers(request: web.BaseRequest) -> list[str]:
     keys = request.headers.getall("Authorization", [])
-    if not keys and route is not None and route.x_api_key:
-        keys = [f"Bearer {key}" for key in request.headers.getall("X-Api-Key", [])]
-    return keys
+    return keys or [f"Bearer {key}" for key in request.headers.getall("X-Api-Key", [])]
 
 
 def _check_protocol(request: web.BaseRequest) -> None:
@@ -183,9 +183,15 @@ def _body_size_error(limit: int) -> ApiError:
     return _closing_error(413, f"The request is larger than {limit:,} bytes.", "request_too_large")
 
 
-def _error_response(error: ApiError) -> web.Response:
+def _error_response(request: web.BaseRequest, error: ApiError) -> web.Response:
+    body = error.encode_envelope()
+    if request.path.startswith(_MESSAGES_PATH):
+        fields = describe_anthropic_error(error)
+        body = encode_json(
+            {"type": "error", "error": fields, "request_id": get_request_id(request)}
+        )
     response = web.Response(
-        body=error.encode_envelope(),
+        body=body,
         status=error.status,
         headers=error.headers,
         content_type="application/json",

@@ -20,6 +20,7 @@ _STATUS_TEXTS = {
     413: "The request is too large.",
     415: "The body is not JSON.",
     421: "Unknown host name.",
+    424: "The turn failed after a tool had changed something; do not repeat it.",
     429: "Too many requests or runs; see Retry-After.",
     500: "Internal error.",
     502: "The agent did not finish.",
@@ -32,6 +33,9 @@ _QUERY_SCHEMAS: dict[str, Any] = {
     "limit": _NUMBER,
     "offset": _NUMBER,
     "after": {**_NUMBER, "minimum": -1},
+    "starting_after": {**_NUMBER, "minimum": -1},
+    "order": {"enum": ["asc", "desc"]},
+    "stream": {"enum": ["true", "false"]},
 }
 _HEADER_SCHEMAS: dict[str, Any] = {
     "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": 255},

@@ -12,7 +12,6 @@ from hermes.config.api_server import ApiServer, Scope
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
-from hermes.server.http.idempotency import IdempotencyKeys
 from hermes.server.http.metrics import Metrics
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.stored_responses import ResponseStore
@@ -30,7 +29,6 @@ class RouteServices(Struct, frozen=True):
     model: str
     """The model name to answer with when the request names none."""
     metrics: Metrics
-    idempotency: IdempotencyKeys
     turns: TurnRunner
     responses: ResponseStore
     runs: RunRegistry
@@ -56,8 +54,6 @@ class Route(Struct, frozen=True):
     public: bool = False
     """Whether the route needs no key."""
     scope: Scope = "chat"
-    x_api_key: bool = False
-    """Whether X-Api-Key may hold the key as well, as Anthropic clients send it."""
     status: int = 200
     errors: tuple[int, ...] = ()
     """Error statuses that do not follow from the other fields."""
@@ -73,7 +69,7 @@ class Route(Struct, frozen=True):
         return self.handle.__doc__ or ""
 
 
-turn_route = partial(Route, "POST", errors=(404, 502), streams=True, headers=TURN_HEADERS)
+turn_route = partial(Route, "POST", errors=(404, 424, 502), streams=True, headers=TURN_HEADERS)
 """The route of a protocol that runs one turn, as a single answer or as a stream."""
 
 

@@ -1,5 +1,6 @@
 """What endpoints have stated or shown, stored so that no process has to learn it again."""
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,8 @@ from msgspec import Struct, structs
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import replace_file
 from hermes.llm.endpoints.endpoint import ModelEndpoint
+
+log = logging.getLogger(__name__)
 
 MONTH = 30 * 86400.0
 """How long a limit is kept: a server may be set up differently later."""
@@ -43,18 +46,24 @@ class LearnedLimits:
         return self._known.get(_limit_key(base_url, model), LearnedLimit())
 
     def apply_to(self, endpoint: ModelEndpoint) -> ModelEndpoint:
-        """The endpoint with the context length it stated, which replaces what tables say and never
-        exceeds what is configured, and the way of calling tools that worked."""
-        known = self.find(endpoint.base_url, endpoint.target.model)
-        if endpoint.finds_calling and known.calling == "schema":
+        """The endpoint with the context length it stated, which replaces what tables say (what is
+        configured stays), and the way of calling tools that worked."""
+        lesson = self.find(endpoint.base_url, endpoint.target.model)
+        if endpoint.finds_calling and lesson.calling == "schema":
             quirks = structs.replace(endpoint.quirks, calling="schema")
             endpoint = structs.replace(endpoint, quirks=quirks)
-        stated = known.context
-        if stated is None:
+        known = endpoint.context_length
+        is_configured = known not in (None, endpoint.facts.context)
+        if lesson.context is None or is_configured or lesson.context == known:
             return endpoint
-        set_by_user = endpoint.context_length not in (None, endpoint.facts.context)
-        context = min(stated, endpoint.context_length or stated) if set_by_user else stated
-        return structs.replace(endpoint, context_length=context)
+        log.info(
+            "%s has a context of %d tokens, as its endpoint stated on %s, instead of %s",
+            endpoint.target.model,
+            lesson.context,
+            time.strftime("%Y-%m-%d", time.localtime(lesson.when)),
+            known or "an unknown number",
+        )
+        return structs.replace(endpoint, context_length=lesson.context)
 
     def learn_limit(
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
@@ -77,6 +86,13 @@ class LearnedLimits:
         if new == old:
             return
         new = structs.replace(new, when=self._clock())
+        if new.context != old.context:
+            log.info(
+                "%s has a context of %s tokens, as its endpoint states: sessions without a "
+                "configured context_length get it from now on",
+                model,
+                new.context,
+            )
         # Another process may have written meanwhile.
         known = self._read_file() | {_limit_key(base_url, model): new}
         self._known = dict(sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:])

@@ -9,7 +9,7 @@ PROVIDER = ProviderSpec(
     base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
     rank=100,
     keys=("AZURE_OPENAI_API_KEY",),
-    quirks=Quirks(max_tokens_field="max_completion_tokens"),
+    quirks=Quirks(answer_schema="always", max_tokens_field="max_completion_tokens"),
     models=GPT,
     docs="https://learn.microsoft.com/azure/ai-foundry/openai/",
 )

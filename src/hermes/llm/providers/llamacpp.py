@@ -9,6 +9,6 @@ PROVIDER = ProviderSpec(
     rank=310,
     auth="none",
     about=("props", "list"),
-    quirks=Quirks(calling="text", effort="think"),
+    quirks=Quirks(answer_schema="alone", calling="text", effort="think"),
     docs="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
 )

@@ -9,6 +9,6 @@ PROVIDER = ProviderSpec(
     rank=305,
     auth="none",
     about=("studio", "list"),
-    quirks=Quirks(calling="text", effort="think"),
+    quirks=Quirks(answer_schema="alone", calling="text", effort="think"),
     docs="https://lmstudio.ai/docs",
 )

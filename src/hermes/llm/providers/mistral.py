@@ -10,7 +10,7 @@ PROVIDER = ProviderSpec(
     hosts=("api.mistral.ai",),
     model_prefixes=("mistral", "codestral", "magistral"),
     keys=("MISTRAL_API_KEY",),
-    quirks=Quirks(call_id="alnum9", usage_in_stream=False),
+    quirks=Quirks(answer_schema="alone", call_id="alnum9", usage_in_stream=False),
     models={"mistral-small-latest": {"effort": "effort", "efforts": ("none", "high")}},
     default_model="mistral-large-latest",
     small_model="mistral-small-latest",

@@ -9,6 +9,11 @@ PROVIDER = ProviderSpec(
     rank=300,
     auth="none",
     about=("show", "list"),
-    quirks=Quirks(calling="text", effort="think", efforts=("none", "low", "medium", "high")),
+    quirks=Quirks(
+        answer_schema="alone",
+        calling="text",
+        effort="think",
+        efforts=("none", "low", "medium", "high"),
+    ),
     docs="https://docs.ollama.com",
 )

@@ -8,6 +8,6 @@ PROVIDER = ProviderSpec(
     base_url="http://127.0.0.1:8000/v1",
     rank=315,
     auth="none",
-    quirks=Quirks(calling="text", effort="think"),
+    quirks=Quirks(answer_schema="alone", calling="text", effort="think"),
     docs="https://docs.vllm.ai",
 )

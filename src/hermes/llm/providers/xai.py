@@ -10,7 +10,7 @@ PROVIDER = ProviderSpec(
     hosts=("api.x.ai",),
     model_prefixes=("grok",),
     keys=("XAI_API_KEY",),
-    quirks=Quirks(thinking_replay="drop"),
+    quirks=Quirks(answer_schema="alone", thinking_replay="drop"),
     models={"grok-3-mini*": {"effort": "effort", "efforts": ("low", "high")}},
     default_model="grok-4",
     small_model="grok-4-fast-non-reasoning",

@@ -111,6 +111,8 @@ class Encoder(BaseEncoder):
         thinks = as_dict(fields.get("thinking")).get("type") in ("enabled", "adaptive")
         if settings.temperature is not None and not thinks:
             fields["temperature"] = settings.temperature
+        if settings.top_p is not None and settings.temperature is None and not thinks:
+            fields["top_p"] = settings.top_p
         if stops := [s for s in settings.stop if s.strip()]:
             fields["stop_sequences"] = stops
         if system.strip():

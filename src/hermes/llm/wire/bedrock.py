@@ -166,6 +166,8 @@ class Encoder(BaseEncoder):
             config["maxTokens"] = limit or MAX_TOKENS
         if settings.temperature is not None and not thinks:
             config["temperature"] = settings.temperature
+        if settings.top_p is not None and settings.temperature is None and not thinks:
+            config["topP"] = settings.top_p
         if settings.stop:
             config["stopSequences"] = list(settings.stop)
         for name, inner in (("inferenceConfig", config), ("additionalModelRequestFields", extra)):

@@ -161,6 +161,10 @@ def _generation_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
         config["maxOutputTokens"] = limit
     if settings.temperature is not None:
         config["temperature"] = settings.temperature
+    if settings.top_p is not None:
+        config["topP"] = settings.top_p
+    if settings.seed is not None:
+        config["seed"] = settings.seed
     if settings.stop:
         config["stopSequences"] = list(settings.stop[:_MAX_STOPS])
     thinking = _thinking_config(quirks, settings)

@@ -85,6 +85,11 @@ class Encoder(BaseEncoder):
             fields["max_output_tokens"] = limit
         if settings.temperature is not None:
             fields["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            fields["top_p"] = settings.top_p
+        wanted = settings.answer_schema
+        if wanted is not None and quirks.accepts_schema(has_tools=bool(tools)):
+            fields["text"] = {"format": {"type": "json_schema", **wanted}}
         if quirks.effort != "omit" and settings.effort is not None:
             fields["reasoning"] = {"effort": settings.effort}
             if reasons:

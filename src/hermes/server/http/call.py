@@ -1,8 +1,10 @@
 """An authenticated call of a route, and JSON responses to it."""
 
+import re
 from typing import Any, TypeVar
 from unicodedata import category
 
+import msgspec
 from msgspec import Struct
 
 from hermes.server.http import web
@@ -12,6 +14,8 @@ from hermes.server.http.principals import Principal
 
 T = TypeVar("T", bound=Struct)
 MAX_NAME_LENGTH = 256
+_FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_MAX_LISTED_FIELDS = 20
 RESPONSE_STARTED = web.RequestKey("started", bool)
 """Set on a request once its response has started: an error response is no longer possible."""
 
@@ -35,6 +39,16 @@ class ApiCall(Struct, frozen=True):
     def read_session_headers(self) -> tuple[str, str]:
         """The session id and the session key, each empty when the request sends none."""
         return self._read_header("X-Hermes-Session-Id"), self._read_header("X-Hermes-Session-Key")
+
+    def list_unknown_fields(self, kind: type[Struct]) -> tuple[str, ...]:
+        """The fields of the body that this API does not read."""
+        known = kind.__struct_fields__
+        fields = msgspec.json.decode(self.body, type=dict[str, msgspec.Raw])
+        return tuple(
+            name
+            for name, value in fields.items()
+            if name not in known and bytes(value) != b"null" and _FIELD_NAME.fullmatch(name)
+        )[:_MAX_LISTED_FIELDS]
 
     def _read_header(self, header: str) -> str:
         name = self.request.headers.get(header, "").strip()

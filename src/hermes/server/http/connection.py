@@ -9,7 +9,7 @@ from typing import Any
 from hermes.config.api_server import ApiServer
 from hermes.server.http import web
 from hermes.server.http.errors import ApiError
-from hermes.server.http.headers import COMMON_HEADERS
+from hermes.server.http.headers import COMMON_HEADERS, create_request_id
 from hermes.server.http.listener import HealthCheck, match_health_check, render_health_response
 
 HEADER_SECONDS = 10.0
@@ -193,6 +193,7 @@ class Connection(web.HttpConnection):
         error = ApiError(status, text, code="bad_request" if status < 500 else None)
         if status >= 500 and not isinstance(exc, ConnectionError):  # a client that left
             self.log_exception("request crashed", exc_info=exc)
-        response = web.json_reply(error.encode_envelope(), status, COMMON_HEADERS)
+        headers = {**COMMON_HEADERS, "X-Request-Id": create_request_id()}
+        response = web.json_reply(error.encode_envelope(), status, headers)
         response.force_close()
         return response

@@ -14,6 +14,10 @@ _ERROR_TYPES = {
 }
 
 
+_ANTHROPIC_TYPES = {413: "request_too_large", 503: "overloaded_error"}
+_ANTHROPIC_NAMES = {"server_error": "api_error", "conflict_error": "invalid_request_error"}
+
+
 class ApiError(Exception):
     """Ends a request with this status; `extra` adds fields to the envelope."""
 
@@ -38,20 +42,51 @@ class ApiError(Exception):
         """Whether a retry under the same idempotency key gets this error again: tools have run, and
         must not run twice."""
 
-    def encode_envelope(self) -> bytes:
-        error = {
+    @classmethod
+    def from_fields(
+        cls, status: int, fields: dict[str, Any], headers: dict[str, str]
+    ) -> "ApiError":
+        """The error with the fields that `describe` gave earlier."""
+        extra = {name: fields[name] for name in fields if name not in ("message", "code", "param")}
+        error = cls(
+            status,
+            str(fields.get("message")),
+            code=fields.get("code"),
+            param=fields.get("param"),
+            headers=headers,
+            extra=extra,
+        )
+        error.final = True
+        return error
+
+    def describe(self) -> dict[str, Any]:
+        """The fields of the envelope."""
+        return {
             "message": self.message,
             "type": _ERROR_TYPES.get(self.status, "server_error"),
             "param": self.param,
             "code": self.code,
             **self.extra,
         }
-        return orjson.dumps({"error": error})
+
+    def encode_envelope(self) -> bytes:
+        return orjson.dumps({"error": self.describe()})
+
+
+def describe_anthropic_error(error: ApiError) -> dict[str, Any]:
+    """The fields of an error as clients of Anthropic know them."""
+    fields = error.describe()
+    kind = fields["type"]
+    return {**fields, "type": _ANTHROPIC_TYPES.get(error.status, _ANTHROPIC_NAMES.get(kind, kind))}
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """A 400; `param` names the field of the body that is wrong."""
     return ApiError(400, message, param=param, code=code)
+
+
+def unsupported_parameter(name: str, reason: str) -> ApiError:
+    return bad_request(f"{name} is not supported: {reason}", name, "unsupported_parameter")
 
 
 def not_found(kind: str, object_id: str) -> ApiError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,28 @@ COMMON_HEADERS = {
 _CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 _CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, "
-    "X-Hermes-Session-Key, X-Hermes-Tool-Items"
+    "X-Hermes-Session-Key, X-Hermes-Tool-Execution, X-Hermes-Tool-Items"
 )
-_CORS_EXPOSED = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Completed, X-Hermes-Partial"
+_CORS_EXPOSED = (
+    "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Completed, X-Hermes-Partial, "
+    "X-Hermes-Ignored, X-Request-Id, X-Should-Retry, Retry-After"
+)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_REQUESTED_HEADERS = 40
+
+
+def create_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
+def get_request_id(request: web.BaseRequest) -> str:
+    """The id of a request, the same at every call."""
+    from hermes.server.http.web import REQUEST_ID  # not before the port is open: it takes long
+
+    found = request.get(REQUEST_ID)
+    if found is None:
+        found = request[REQUEST_ID] = create_request_id()
+    return found
 
 
 def add_common_headers(
@@ -35,6 +53,7 @@ def add_common_headers(
     """Set the security and CORS headers; call this before the response starts."""
     headers = response.headers
     headers.update(COMMON_HEADERS)
+    headers["X-Request-Id"] = get_request_id(request)
     origin = request.headers.get("Origin")
     if origin is None or origin not in allowed_origins:
         return

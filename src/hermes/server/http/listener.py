@@ -7,18 +7,21 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 
 import orjson
 from msgspec import Struct
 
 from hermes.config.api_server import ApiServer
 from hermes.core.errors import ConfigError
-from hermes.server.http.headers import COMMON_HEADERS
+from hermes.server.http.headers import COMMON_HEADERS, create_request_id
 
 HEALTH = {"status": "ok", "platform": "hermes-agent"}
 _BACKLOG = 1024
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _ALL_INTERFACES = ("0.0.0.0", "::", "")
+ANY_ADDRESS = " address"
+"""Among the host names: every literal address is allowed. No Host header begins with a space."""
 _HEALTH_PATHS = {b"GET /health HTTP/1.1": "/health", b"GET /v1/health HTTP/1.1": "/v1/health"}
 _NEUTRAL_HEADERS = frozenset(
     {b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"authorization"}
@@ -167,6 +170,7 @@ def render_health_response() -> bytes:
     headers = {
         "Content-Type": "application/json",
         **COMMON_HEADERS,
+        "X-Request-Id": create_request_id(),
         "Content-Length": str(len(body)),
         "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
     }
@@ -192,17 +196,20 @@ def _open_socket(host: str, port: int) -> socket.socket:
 
 def find_host_names(settings: ApiServer) -> frozenset[str]:
     """The host names that requests may use in their Host header."""
-    bound = [settings.host.lower()] if settings.host not in _ALL_INTERFACES else []
-    if not bound:
-        bound = [socket.gethostname().lower(), *_list_own_addresses()]
+    bound = [settings.host.lower()]
+    if settings.host in _ALL_INTERFACES:
+        bound = [socket.gethostname().lower(), ANY_ADDRESS]
     allowed = (_split_host(name)[0] for name in settings.allowed_hosts)
     return frozenset((*_LOOPBACK_NAMES, *bound, *allowed))
 
 
 def is_known_host(host_names: frozenset[str], host: str) -> bool:
-    """Whether the value of a Host header, with or without a port, is one of the names."""
+    """Whether the value of a Host header, with or without a port, is one of the names, or an
+    address where any is allowed: a name can be made to point here, an address cannot."""
     name, port = _split_host(host)
-    return name in host_names and (not port or port.isdigit())
+    if port and not port.isdigit():
+        return False
+    return name in host_names or (ANY_ADDRESS in host_names and _is_address(name))
 
 
 def _split_host(host: str) -> tuple[str, str]:
@@ -213,9 +220,9 @@ def _split_host(host: str) -> tuple[str, str]:
     return name.lower().rstrip("."), port
 
 
-def _list_own_addresses() -> list[str]:
+def _is_address(name: str) -> bool:
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None)
-    except OSError:
-        return []
-    return [str(info[4][0]) for info in found]
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hermes.config.api_server import SCOPES, ApiServer, Scope, check_exposure
+from hermes.config.api_server import SCOPES, ApiServer, Scope, ToolExecution, check_exposure
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
@@ -19,8 +19,8 @@ _OTHER_USER = (
     "This server has no key and accepts only the user who runs it. For other users, start it with "
     "API_SERVER_KEY set and send the header Authorization: Bearer KEY."
 )
-_BURST_SECONDS = 10.0
-"""How many seconds' worth of requests may arrive at once."""
+_BURST_SHARE = 1 / 3
+"""The part of a minute's requests that may arrive at once."""
 
 
 class Principal(Struct, frozen=True):
@@ -32,6 +32,7 @@ class Principal(Struct, frozen=True):
     requests_per_minute: int | None = None
     concurrent_runs: int | None = None
     daily_usd: float | None = None
+    tool_execution: ToolExecution | None = None
 
     @property
     def has_key(self) -> bool:
@@ -55,7 +56,10 @@ class Principals:
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
         self._all = [_build_principal(settings, name, key) for name, key in keys.items()]
-        self._operator = Principal(requests_per_minute=settings.requests_per_minute)
+        self._operator = Principal(
+            requests_per_minute=settings.requests_per_minute,
+            tool_execution=settings.tool_execution,
+        )
         self._tokens: dict[str, tuple[float, float]] = {}
 
     def identify(
@@ -86,7 +90,7 @@ class Principals:
         if rate is None:
             return
         per_second = rate / 60.0
-        burst = max(1.0, per_second * _BURST_SECONDS)
+        burst = max(1.0, rate * _BURST_SHARE)
         now = time.monotonic()
         left, counted_at = self._tokens.get(principal.name, (burst, now))
         left = min(burst, left + (now - counted_at) * per_second)
@@ -134,10 +138,12 @@ def _build_principal(settings: ApiServer, name: str, key: str) -> Principal:
     rate = settings.requests_per_minute
     entry = next((entry for entry in settings.keys if entry.name == name), None)
     if entry is None:
-        return Principal("", _hash_key(key), requests_per_minute=rate)
+        execution = settings.tool_execution
+        return Principal("", _hash_key(key), requests_per_minute=rate, tool_execution=execution)
     rate, scopes = entry.requests_per_minute or rate, frozenset(entry.scopes)
     limits = (rate, entry.concurrent_runs, entry.daily_usd)
-    return Principal(name, _hash_key(key), scopes, *limits)
+    execution = entry.tool_execution or settings.tool_execution
+    return Principal(name, _hash_key(key), scopes, *limits, tool_execution=execution)
 
 
 def _hash_key(key: str) -> bytes:

@@ -1,8 +1,10 @@
 """Types of request fields that are parsed by hand, with their schemas for OpenAPI."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
 from msgspec import Meta
+
+from hermes.core.provider import Effort
 
 _URL = {"type": "string", "pattern": "^(https?://|data:image/)"}
 _TEXT = {
@@ -51,7 +53,12 @@ TurnInput: TypeAlias = Annotated[
     ),
 ]
 HistoryItems: TypeAlias = Annotated[list[Any], Meta(extra_json_schema={"items": _MESSAGE})]
-ToolExecution: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["server", "client"]})]
+ToolExecutionField: TypeAlias = Annotated[
+    str, Meta(extra_json_schema={"enum": ["client", "server", "both", "none"]})
+]
+EffortField: TypeAlias = Annotated[
+    str, Meta(extra_json_schema={"enum": [*get_args(Effort), "max"]})
+]
 FlagField: TypeAlias = Annotated[
     bool | str, Meta(extra_json_schema={"enum": [True, False, "true", "false"]})
 ]

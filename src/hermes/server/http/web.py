@@ -17,6 +17,8 @@ from aiohttp.web_response import Response as Response
 from aiohttp.web_response import StreamResponse as StreamResponse
 from aiohttp.web_server import Server
 
+REQUEST_ID = RequestKey("request_id", str)
+
 
 def json_reply(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> Response:
     """A response with this JSON as its body."""

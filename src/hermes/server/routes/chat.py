@@ -12,21 +12,26 @@ from hermes.app.session import Session
 from hermes.core import events
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message, ToolCall, Usage
-from hermes.core.provider import Effort
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
-from hermes.server.http.client_quirks import reads_only_chunks
-from hermes.server.http.errors import bad_request
+from hermes.server.http.errors import bad_request, unsupported_parameter
 from hermes.server.http.json_body import encode_json, parse_flag
-from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
+from hermes.server.http.request_schemas import (
+    EffortField,
+    FlagField,
+    MessageContent,
+    ToolExecutionField,
+)
 from hermes.server.http.response_schemas import AssistantMessage, IncompleteTurn
+from hermes.server.requests import client_tools
+from hermes.server.requests.content import parse_content, parse_text
+from hermes.server.requests.output_format import parse_answer_format
+from hermes.server.requests.side_requests import drop_side_tools
+from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts, split_prompt
 from hermes.server.route import RouteServices, turn_route
-from hermes.server.turns import client_tools
-from hermes.server.turns.content import parse_content, parse_text
-from hermes.server.turns.outcome import describe_incomplete
-from hermes.server.turns.sse import DONE_FRAME, encode_frame
+from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
+from hermes.server.turns.sse import DONE_FRAME, KEEPALIVE_COMMENT, encode_frame
 from hermes.server.turns.turn_events import is_internal_tool, label_call
-from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings, split_prompt
 
 _ROLES = ["system", "developer", "user", "assistant", "tool"]
 
@@ -49,13 +54,19 @@ class ChatRequest(Struct):
     stream: FlagField | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seed: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    reasoning_effort: Effort | None = None
+    reasoning_effort: EffortField | None = None
     stop: str | list[str] | None = None
+    response_format: Any = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: ToolExecution | None = None
+    tool_execution: ToolExecutionField | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
 
 
 class ChatChoice(Struct):
@@ -89,7 +100,7 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
         build = partial(_build_completion, model, with_reasoning=services.settings.reasoning)
-        return await services.idempotency.run_once(
+        return await services.turns.idempotency.run_once(
             call, lambda: services.turns.answer_turn(call, request, build)
         )
     options = body.stream_options
@@ -97,31 +108,48 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
         model,
         with_usage=bool(options and options.include_usage),
         with_reasoning=services.settings.reasoning,
-        chunks_only=reads_only_chunks(call.request.headers),
     )
     return await services.turns.stream_turn(call, request, encoder)
 
 
 def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
+    _check_parameters(body)
     session, session_key = call.read_session_headers()
-    tools = client_tools.parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    execution = client_tools.choose_execution(call, body.tool_execution)
+    tools = client_tools.parse_client_tools(execution, body.tools, body.tool_choice)
     instructions, messages = _parse_messages(body.messages, with_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
+    options = ModelOptions(
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        seed=body.seed,
+        effort=body.reasoning_effort,
+        stop=body.stop,
+    )
     return TurnRequest(
         prompt,
         past,
         instructions,
         session=session,
         session_key=session_key,
-        client_tools=tools,
-        settings=limit_settings(
-            max_output,
-            tokens=body.max_completion_tokens or body.max_tokens,
-            temperature=body.temperature,
-            effort=body.reasoning_effort,
-            stop=body.stop,
+        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        settings=options.build_settings(max_output),
+        answer_format=parse_answer_format(body.response_format, "response_format"),
+        has_own_limit=options.has_limit,
+        ignored=(
+            *call.list_unknown_fields(ChatRequest),
+            *client_tools.list_unused_tools(tools, body.tools),
         ),
     )
+
+
+def _check_parameters(body: ChatRequest) -> None:
+    """Refuse what this server cannot do and a client would miss."""
+    if body.n is not None and body.n > 1:
+        raise unsupported_parameter("n", "only one answer is given.")
+    if body.logprobs or body.top_logprobs:
+        raise unsupported_parameter("logprobs", "they are not available.")
 
 
 def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[str, list[Message]]:
@@ -147,8 +175,9 @@ def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[s
                 parsed.append(Message("assistant", (*parts, *calls)))
             case "tool" | "function":
                 if with_tools:
-                    call_id, content = message.tool_call_id, message.content
-                    result = client_tools.parse_tool_result(call_id, content, call_names, field)
+                    parts = parse_content(message.content, f"{field}.content")
+                    call_id = message.tool_call_id
+                    result = client_tools.parse_tool_result(call_id, parts, call_names, field)
                     parsed.append(result)
             case _:
                 raise bad_request(f"{field}.role is unknown.", f"{field}.role")
@@ -183,7 +212,7 @@ def _list_open_calls(result: TurnResult) -> list[dict[str, Any]]:
 def _choose_finish_reason(result: TurnResult) -> Literal["stop", "length", "tool_calls", "error"]:
     if result.status == "completed":
         return "tool_calls" if client_tools.list_open_calls(result.messages) else "stop"
-    return "length" if result.error_code == "output_truncated" else "error"
+    return "length" if is_truncated(result) else "error"
 
 
 def _build_usage(usage: Usage) -> ChatUsage:
@@ -204,9 +233,9 @@ def _create_completion_id() -> str:
 class _ChunkEncoder:
     """Encodes the chunks of one answer; what they share is encoded once."""
 
-    def __init__(
-        self, model: str, *, with_usage: bool, with_reasoning: bool, chunks_only: bool
-    ) -> None:
+    log = None
+
+    def __init__(self, model: str, *, with_usage: bool, with_reasoning: bool) -> None:
         chunk = {
             "id": _create_completion_id(),
             "object": "chat.completion.chunk",
@@ -218,7 +247,6 @@ class _ChunkEncoder:
         self._delta_tail = b'},"finish_reason":null}]}\n\n'
         self._with_usage = with_usage
         self._with_reasoning = with_reasoning
-        self._chunks_only = chunks_only
         self._running: dict[str, tuple[str, str]] = {}
         """Running tools: name and label by call id."""
 
@@ -239,15 +267,26 @@ class _ChunkEncoder:
             case _:
                 return b""
 
+    def encode_keepalive(self) -> bytes:
+        return KEEPALIVE_COMMENT
+
     async def encode_end(self, result: TurnResult) -> bytes:
+        """The last chunk. The usage is in it, or in a chunk of its own: a client that adds up all
+        chunks must not count it twice."""
         calls = [{"index": n, **call} for n, call in enumerate(_list_open_calls(result))]
         delta = {"tool_calls": calls} if calls else {}
-        choice = {"index": 0, "delta": delta, "finish_reason": _choose_finish_reason(result)}
+        reason = _choose_finish_reason(result)
+        frames = b""
+        if reason == "error":
+            frames = b"data: " + build_error(result).encode_envelope() + b"\n\n"
         usage = _build_usage(result.usage)
-        last: dict[str, Any] = {"choices": [choice], "usage": usage}
+        last: dict[str, Any] = {
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
+            "usage": None if self._with_usage else usage,
+        }
         if incomplete := describe_incomplete(result):
             last["hermes"] = incomplete
-        frames = self._encode_chunk(last)
+        frames += self._encode_chunk(last)
         if self._with_usage:
             frames += self._encode_chunk({"choices": [], "usage": usage})
         return frames + DONE_FRAME
@@ -259,14 +298,12 @@ class _ChunkEncoder:
         return b"".join((self._delta_head, field, b'":', orjson.dumps(text), self._delta_tail))
 
     def _encode_progress(self, tool: tuple[str, str], call_id: str, status: str) -> bytes:
-        """Encode tool progress, for clients that read only chunks also as an empty chunk."""
+        """Encode tool progress. It is an empty chunk as well: many clients read every event of the
+        stream as a chunk."""
         name, label = tool
         data = orjson.dumps({"tool": name, "label": label, "toolCallId": call_id, "status": status})
-        if self._chunks_only:
-            head = self._head.removeprefix(b"data: {")
-            tail = self._delta_tail[1:-2]
-            data = data[:-1] + b"," + head + b'"choices":[{"index":0,"delta":{}' + tail
-        return encode_frame("hermes.tool.progress", data)
+        chunk = self._head.removeprefix(b"data: {") + b'"choices":[]}'
+        return encode_frame("hermes.tool.progress", data[:-1] + b"," + chunk)
 
 
 _PATH = "/v1/chat/completions"

@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.errors import not_found
 from hermes.server.http.listener import HEALTH
 from hermes.server.route import Route, RouteServices
+from hermes.version import VERSION
 
 _STARTED = int(time.time())
 
@@ -45,6 +47,15 @@ class ModelEntry(Struct):
 class ModelList(Struct):
     object: Literal["list"]
     data: list[ModelEntry]
+
+
+class RootAnswer(Struct):
+    name: str
+    version: str
+    base_path: str
+    protocols: list[str]
+    docs: str
+    openapi: str
 
 
 class EndpointEntry(Struct):
@@ -86,9 +97,24 @@ async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.Str
 
 async def list_models(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the one model this server offers."""
-    name = services.model
-    entry = ModelEntry(name, "model", _STARTED, "hermes", [], name, None)
-    return json_response(ModelList("list", [entry]))
+    return json_response(ModelList("list", [_describe_model(services.model)]))
+
+
+async def get_model(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get the model this server offers."""
+    if call.path_params["id"] != services.model:
+        raise not_found("model", call.path_params["id"])
+    return json_response(_describe_model(services.model))
+
+
+def _describe_model(name: str) -> ModelEntry:
+    return ModelEntry(name, "model", _STARTED, "hermes", [], name, None)
+
+
+async def get_root(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Say what this server is and where its documents are."""
+    base, protocols = "/v1", ["chat/completions", "responses", "messages", "runs"]
+    return json_response(RootAnswer("Hermes", VERSION, base, protocols, "/docs", "/openapi.json"))
 
 
 async def get_capabilities(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -106,7 +132,7 @@ async def get_capabilities(call: ApiCall, services: RouteServices) -> web.Stream
         auth={"type": "bearer", "required": call.principal.has_key},
         runtime={
             "mode": "server_agent",
-            "tool_execution": "server",
+            "tool_execution": services.settings.tool_execution or "server",
             "split_runtime": False,
             "description": "The agent and its tools run on the API-server host.",
         },
@@ -139,6 +165,8 @@ ROUTES = (
         DetailedHealth,
         public=True,
     ),
+    Route("GET", "/", get_root, "root", RootAnswer, public=True),
     Route("GET", "/v1/models", list_models, "models", ModelList),
+    Route("GET", "/v1/models/{id}", get_model, "model", ModelEntry),
     Route("GET", "/v1/capabilities", get_capabilities, "capabilities", Capabilities),
 )

@@ -3,31 +3,46 @@
 import secrets
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import orjson
 from msgspec import Meta, Struct
 
 from hermes.app.session import Session
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
-from hermes.core.message import Media, Message, ToolCall, Usage
+from hermes.core.message import Media, Message, Text, ToolCall, Usage
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall
-from hermes.server.http.errors import bad_request
+from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.errors import bad_request, describe_anthropic_error
 from hermes.server.http.json_body import parse_flag
-from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
+from hermes.server.http.request_schemas import (
+    EffortField,
+    FlagField,
+    MessageContent,
+    ToolExecutionField,
+)
 from hermes.server.http.response_schemas import IncompleteTurn
-from hermes.server.route import RouteServices, turn_route
-from hermes.server.turns.client_tools import list_open_calls, parse_client_tools, parse_tool_result
-from hermes.server.turns.content import (
+from hermes.server.requests.client_tools import (
+    ClientTools,
+    choose_execution,
+    list_open_calls,
+    list_unused_tools,
+    parse_client_tools,
+    parse_tool_result,
+)
+from hermes.server.requests.content import (
     has_visible_content,
     parse_content,
     parse_image_url,
     parse_text,
 )
-from hermes.server.turns.outcome import describe_incomplete, is_unusable
+from hermes.server.requests.output_format import parse_answer_format
+from hermes.server.requests.side_requests import drop_side_tools
+from hermes.server.requests.token_count import estimate_tokens
+from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts, split_prompt
+from hermes.server.route import Route, RouteServices, turn_route
+from hermes.server.turns.outcome import build_error, describe_incomplete, is_truncated
 from hermes.server.turns.sse import encode_frame
-from hermes.server.turns.turn_request import TurnRequest, limit_settings, split_prompt
 
 _BLOCK_TYPES = ["text", "image", "tool_use", "tool_result", "thinking"]
 _BLOCK = {
@@ -35,11 +50,17 @@ _BLOCK = {
     "required": ["type"],
     "properties": {"type": {"enum": _BLOCK_TYPES}},
 }
+_SKIPPED_BLOCKS = frozenset(
+    "tool_use tool_result thinking redacted_thinking server_tool_use web_search_tool_result "
+    "web_fetch_tool_result code_execution_tool_result mcp_tool_use mcp_tool_result "
+    "container_upload".split()
+)
+"""Blocks of tools that others ran, and of reasoning that only its provider can read."""
 _BLOCKS = {"anyOf": [{"type": "string"}, {"type": "array", "items": _BLOCK}]}
 
 
 class InputMessage(Struct):
-    role: Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant"]})]
+    role: Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant", "system"]})]
     content: Annotated[Any, Meta(extra_json_schema=_BLOCKS)]
 
 
@@ -48,19 +69,37 @@ class ThinkingOptions(Struct):
     budget_tokens: int | None = None
 
 
-class MessagesRequest(Struct):
+class OutputOptions(Struct):
+    effort: EffortField | None = None
+    format: Any = None
+
+
+class CountRequest(Struct):
     messages: list[InputMessage]
-    max_tokens: Annotated[int, Meta(ge=1)]
     model: str | None = None
     system: MessageContent = None
-    stream: FlagField | None = None
-    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
-    stop_sequences: list[str] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: ToolExecution | None = None
+    tool_execution: ToolExecutionField | None = None
     thinking: ThinkingOptions | None = None
+    thread: Any = None
+
+
+class MessagesRequest(CountRequest, kw_only=True):
+    max_tokens: Annotated[int, Meta(ge=1)]
+    stream: FlagField | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop_sequences: list[str] | None = None
+    output_config: OutputOptions | None = None
     metadata: Any = None
+
+
+class TokenCount(Struct):
+    input_tokens: int
+
+
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
 
 
 class AnthropicMessage(Struct, omit_defaults=True):
@@ -69,7 +108,7 @@ class AnthropicMessage(Struct, omit_defaults=True):
     role: Literal["assistant"]
     model: str
     content: list[dict[str, Any]]
-    stop_reason: Literal["end_turn", "max_tokens", "tool_use"] | None
+    stop_reason: StopReason | None
     stop_sequence: str | None
     usage: dict[str, int]
     hermes: IncompleteTurn | None = None
@@ -82,51 +121,86 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
         build = partial(_build_message, model, with_reasoning=services.settings.reasoning)
-        return await services.idempotency.run_once(
+        return await services.turns.idempotency.run_once(
             call, lambda: services.turns.answer_turn(call, request, build)
         )
     encoder = _MessageEncoder(model, with_reasoning=services.settings.reasoning)
     return await services.turns.stream_turn(call, request, encoder)
 
 
+async def count_tokens(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Estimate the tokens of a request for a message."""
+    body = call.decode_body(CountRequest)
+    tools, instructions, messages = _parse_conversation(call, body)
+    specs = tools.specs if tools else ()
+    return json_response(TokenCount(estimate_tokens(instructions, messages, specs)))
+
+
+def _parse_conversation(
+    call: ApiCall, body: CountRequest
+) -> tuple[ClientTools | None, str, list[Message]]:
+    """The tools, the instructions and the messages of a request."""
+    if body.thread is not None:
+        error = bad_request("thread is not supported. Send the complete messages.", "thread")
+        error.extra = {"details": {"error_code": "thread_unsupported_request"}}
+        raise error
+    execution = choose_execution(call, body.tool_execution)
+    tools = parse_client_tools(execution, body.tools, body.tool_choice)
+    system, messages = _parse_messages(body.messages, client_tools=tools is not None)
+    return tools, join_texts(parse_text(body.system, "system"), *system), messages
+
+
 def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
-    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
-    messages = _parse_messages(body.messages, client_tools=tools is not None)
+    tools, instructions, messages = _parse_conversation(call, body)
     past, prompt = split_prompt(messages, "messages")
+    output = body.output_config or OutputOptions()
+    options = ModelOptions(
+        max_tokens=body.max_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        effort=output.effort,
+        effort_field="output_config.effort",
+        stop=body.stop_sequences,
+    )
     return TurnRequest(
         prompt,
         past,
-        parse_text(body.system, "system"),
+        instructions,
         session=session,
         session_key=session_key,
-        client_tools=tools,
-        settings=limit_settings(
-            max_output,
-            tokens=body.max_tokens,
-            temperature=body.temperature,
-            stop=body.stop_sequences,
-        ),
+        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        settings=options.build_settings(max_output),
+        answer_format=parse_answer_format(output.format, "output_config.format"),
+        has_own_limit=True,
+        ignored=(*call.list_unknown_fields(MessagesRequest), *list_unused_tools(tools, body.tools)),
     )
 
 
-def _parse_messages(messages: list[InputMessage], *, client_tools: bool) -> list[Message]:
+def _parse_messages(
+    messages: list[InputMessage], *, client_tools: bool
+) -> tuple[list[str], list[Message]]:
+    """The system texts and all other messages."""
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
+    system: list[str] = []
     parsed: list[Message] = []
     call_names: dict[str, str] = {}
     for n, message in enumerate(messages):
         field = f"messages[{n}].content"
+        if message.role == "system":
+            system.append(parse_text(message.content, field))
+            continue
         if message.role not in ("user", "assistant"):
             role = f"messages[{n}].role"
-            raise bad_request(f"{role} must be user or assistant.", role)
+            raise bad_request(f"{role} must be user, assistant or system.", role)
         blocks = message.content
         if isinstance(blocks, str):
             blocks = [{"type": "text", "text": blocks}]
         if not isinstance(blocks, list):
             raise bad_request(f"{field} must be a string or a list of blocks.", field)
         parsed += _parse_blocks(message.role, blocks, call_names if client_tools else None, field)
-    return parsed
+    return system, parsed
 
 
 def _parse_blocks(
@@ -147,9 +221,16 @@ def _parse_blocks(
             case "tool_use" if call_names is not None:
                 parts.append(_parse_tool_use(block, call_names, block_field))
             case "tool_result" if call_names is not None:
-                call_id, content = block.get("tool_use_id"), block.get("content")
-                yield parse_tool_result(call_id, content, call_names, block_field)
-            case "tool_use" | "tool_result" | "thinking" | "redacted_thinking":
+                yield parse_tool_result(
+                    block.get("tool_use_id"),
+                    _parse_result_content(block.get("content"), block_field),
+                    call_names,
+                    block_field,
+                    error=block.get("is_error") is True,
+                )
+            case "document" if isinstance(text := _read_document(block), str):
+                parts.append(Text(text))
+            case kind if kind in _SKIPPED_BLOCKS:
                 continue
             case kind:
                 raise bad_request(
@@ -160,6 +241,28 @@ def _parse_blocks(
     message = Message("user" if role == "user" else "assistant", tuple(parts))
     if has_visible_content(message) or message.calls:
         yield message
+
+
+def _parse_result_content(content: Any, field: str) -> list[Text | Media]:
+    """The texts and images of a tool result; other blocks are left out."""
+    if not isinstance(content, list):
+        return list(parse_content(content, field))
+    parts: list[Text | Media] = []
+    for n, block in enumerate(content):
+        match block.get("type") if isinstance(block, dict) else None:
+            case "image":
+                parts.append(_parse_image_block(block, f"{field}[{n}]"))
+            case "text":
+                parts += parse_content([block], f"{field}[{n}]")
+    return parts
+
+
+def _read_document(block: dict[str, Any]) -> str | None:
+    """The text of a document; None for one that is not text."""
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        return str(source.get("data") or "")
+    return None
 
 
 def _parse_image_block(block: dict[str, Any], field: str) -> Media:
@@ -198,10 +301,13 @@ def _create_empty_message(model: str) -> AnthropicMessage:
     return AnthropicMessage(message_id, "message", "assistant", model, [], None, None, usage)
 
 
-def _choose_stop_reason(result: TurnResult) -> Literal["end_turn", "max_tokens", "tool_use"]:
-    if list_open_calls(result.messages):
-        return "tool_use"
-    return "max_tokens" if result.error_code == "output_truncated" else "end_turn"
+def _choose_stop_reason(result: TurnResult) -> StopReason | None:
+    """Why the answer ended; None for a failure, which no reason of the protocol describes."""
+    if result.status == "completed":
+        return "tool_use" if list_open_calls(result.messages) else "end_turn"
+    if is_truncated(result):
+        return "max_tokens"
+    return "refusal" if result.error_code == "content_policy" else None
 
 
 def _build_usage(usage: Usage) -> dict[str, int]:
@@ -232,6 +338,8 @@ def _parse_call_args(call: ToolCall) -> Any:
 class _MessageEncoder:
     """Encodes the events of one answer; at most one content block is open."""
 
+    log = None
+
     def __init__(self, model: str, *, with_reasoning: bool) -> None:
         self._message = _create_empty_message(model)
         self._with_reasoning = with_reasoning
@@ -250,12 +358,15 @@ class _MessageEncoder:
             case _:
                 return b""
 
+    def encode_keepalive(self) -> bytes:
+        return _encode_event("ping")
+
     async def encode_end(self, result: TurnResult) -> bytes:
         frames = self._close_block()
         for block in _list_tool_uses(result):
             frames += self._encode_tool_use(block)
-        if is_unusable(result):
-            error = {"type": "api_error", "message": result.error or "The agent did not finish."}
+        if result.status != "completed" and not is_truncated(result):
+            error = describe_anthropic_error(build_error(result))
             return frames + _encode_event("error", error=error)
         delta = {"stop_reason": _choose_stop_reason(result), "stop_sequence": None}
         last: dict[str, Any] = {"delta": delta, "usage": _build_usage(result.usage)}
@@ -306,6 +417,13 @@ ROUTES = (
         "messages",
         AnthropicMessage,
         MessagesRequest,
-        x_api_key=True,
+    ),
+    Route(
+        "POST",
+        "/v1/messages/count_tokens",
+        count_tokens,
+        "messages_count_tokens",
+        TokenCount,
+        CountRequest,
     ),
 )

@@ -3,41 +3,73 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Container
-from contextlib import AsyncExitStack
-from typing import Annotated, Any, get_args
+from contextlib import AsyncExitStack, suppress
+from typing import Annotated, Any, Literal, get_args
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from hermes.app.session import Session
-from hermes.config.api_server import ToolItems
+from hermes.config.api_server import ApiServer, ToolItems
 from hermes.core.errors import StoreError
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
-from hermes.core.provider import Effort
 from hermes.server.http import web
 from hermes.server.http.call import MAX_NAME_LENGTH, ApiCall, is_plain_text, json_response
-from hermes.server.http.client_quirks import runs_every_call
-from hermes.server.http.errors import bad_request, not_found
+from hermes.server.http.errors import bad_request, not_found, unsupported_parameter
 from hermes.server.http.json_body import parse_flag
-from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
+from hermes.server.http.request_schemas import (
+    EffortField,
+    FlagField,
+    ToolExecutionField,
+    TurnInput,
+)
 from hermes.server.http.response_schemas import DeletedObject
+from hermes.server.requests.client_tools import (
+    choose_execution,
+    declares_function,
+    list_open_calls,
+    list_unused_tools,
+    parse_client_tools,
+)
+from hermes.server.requests.output_format import parse_answer_format
+from hermes.server.requests.side_requests import drop_side_tools
+from hermes.server.requests.token_count import estimate_tokens
+from hermes.server.requests.turn_input import parse_input
+from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_texts
 from hermes.server.route import Route, RouteServices, turn_route
-from hermes.server.turns.client_tools import list_open_calls, list_tool_names, parse_client_tools
+from hermes.server.turns.frame_log import FrameLog
 from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
-from hermes.server.turns.response_input import parse_input
-from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, build_items
-from hermes.server.turns.stored_responses import CONVERSATION_KIND, ResponseStore, StoredResponse
-from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
+from hermes.server.turns.response_items import (
+    ItemEncoder,
+    ItemStyle,
+    ResponseObject,
+    build_input_items,
+    build_output,
+    skip_frames,
+)
+from hermes.server.turns.sse import send_frames
+from hermes.server.turns.stored_responses import (
+    CONVERSATION_KIND,
+    ActiveResponse,
+    ResponseStore,
+    StoredResponse,
+)
 
 TOOL_ITEMS_HEADER = "X-Hermes-Tool-Items"
+_CANCEL_SECONDS = 10.0
 _TRUNCATED_MESSAGES = 100
 """How many messages of the history `truncation: auto` keeps."""
 
 
 class ReasoningOptions(Struct):
-    effort: Effort | None = None
+    effort: EffortField | None = None
+    summary: str | None = None
+
+
+class TextOptions(Struct):
+    format: Any = None
+    verbosity: str | None = None
 
 
 class ResponsesRequest(Struct):
@@ -50,12 +82,30 @@ class ResponsesRequest(Struct):
     stream: FlagField | None = None
     truncation: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_output_tokens: int | None = None
     reasoning: ReasoningOptions | None = None
+    text: TextOptions | None = None
     metadata: dict[str, Any] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: ToolExecution | None = None
+    tool_execution: ToolExecutionField | None = None
+    include: list[str] | None = None
+    background: FlagField | None = None
+    top_logprobs: int | None = None
+
+
+class InputItems(Struct):
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class InputTokens(Struct):
+    object: Literal["response.input_tokens"]
+    input_tokens: int
 
 
 class _ResponseTurn(Struct):
@@ -68,10 +118,10 @@ class _ResponseTurn(Struct):
     """The complete past; `request` may have been truncated."""
     instructions: str
     """The instructions that the next response inherits."""
-    hosted: Container[str]
-    """Tools whose calls must not look like calls for the client to run."""
+    style: ItemStyle
     is_stored: bool
     conversation: str
+    own_input: tuple[Message, ...]
     session: str = ""
 
     def enter_session(self, session: Session) -> None:
@@ -85,7 +135,13 @@ class _ResponseTurn(Struct):
         if not self.is_stored:
             return
         transcript = (*self.past, *(added or (self.request.prompt,)))
-        stored = StoredResponse(self.response, transcript, self.session, self.instructions)
+        stored = StoredResponse(
+            self.response,
+            transcript,
+            self.session,
+            self.instructions,
+            own_input=self.own_input,
+        )
         await responses.save(self.owner, stored, self.conversation)
 
 
@@ -93,7 +149,7 @@ async def create_response(call: ApiCall, services: RouteServices) -> web.StreamR
     """Run one turn and store what is needed to continue from it."""
     body = call.decode_body(ResponsesRequest)
     if not parse_flag(body.stream, "stream"):
-        return await services.idempotency.run_once(
+        return await services.turns.idempotency.run_once(
             call, lambda: _answer_response(call, services, body)
         )
     async with AsyncExitStack() as resources:
@@ -107,12 +163,14 @@ async def _prepare_turn(
 ) -> _ResponseTurn:
     """Parse the request. `resources` gets the lock of a named conversation, whose turns run one
     after the other."""
+    _check_parameters(body)
     owner = call.principal.name
     conversation = _parse_conversation(body)
     if conversation:
         lock = f"{CONVERSATION_KIND}/{owner}/{conversation}"
         await resources.enter_async_context(services.turns.sessions.lock_session(lock))
-    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    execution = choose_execution(call, body.tool_execution)
+    tools = parse_client_tools(execution, body.tools, body.tool_choice)
     is_stored = parse_flag(body.store, "store", default=True)
     session, session_key = call.read_session_headers()
     previous = await _load_previous(services.responses, owner, body, conversation)
@@ -123,6 +181,13 @@ async def _prepare_turn(
     if instructions is None:
         instructions = previous.instructions if previous else ""
     past = (*transcript, *before)
+    options = ModelOptions(
+        max_tokens=body.max_output_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        effort=body.reasoning.effort if body.reasoning else None,
+        effort_field="reasoning.effort",
+    )
     request = TurnRequest(
         prompt,
         past[-_TRUNCATED_MESSAGES:] if body.truncation == "auto" else past,
@@ -131,21 +196,31 @@ async def _prepare_turn(
         session_key=session_key,
         new_session=previous.session if previous else f"api-{secrets.token_hex(16)}",
         keep=is_stored,
-        client_tools=tools,
-        settings=limit_settings(
-            services.settings.max_output_tokens,
-            tokens=body.max_output_tokens,
-            temperature=body.temperature,
-            effort=body.reasoning.effort if body.reasoning else None,
+        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        settings=options.build_settings(services.settings.max_output_tokens),
+        answer_format=parse_answer_format(body.text and body.text.format, "text.format"),
+        has_own_limit=options.has_limit,
+        ignored=(
+            *call.list_unknown_fields(ResponsesRequest),
+            *list_unused_tools(tools, body.tools),
         ),
     )
     response = _create_response_object(
         body, services.model, instructions, client_tools=tools is not None
     )
-    hosted = _choose_hosted_tools(call, body, services.settings.tool_items) if tools is None else ()
+    style = _choose_style(call, body, services.settings)
+    own_input = (*before, prompt)
     return _ResponseTurn(
-        owner, request, response, past, instructions, hosted, is_stored, conversation
+        owner, request, response, past, instructions, style, is_stored, conversation, own_input
     )
+
+
+def _check_parameters(body: ResponsesRequest) -> None:
+    """Refuse what this server cannot do and a client would miss."""
+    if parse_flag(body.background, "background"):
+        raise unsupported_parameter("background", "use POST /v1/runs for work without a client.")
+    if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
+        raise unsupported_parameter("logprobs", "they are not available.")
 
 
 def _parse_conversation(body: ResponsesRequest) -> str:
@@ -175,18 +250,16 @@ async def _load_previous(
     return stored
 
 
-def _choose_hosted_tools(
-    call: ApiCall, body: ResponsesRequest, default: ToolItems
-) -> Container[str]:
-    """Tools shown as `mcp_call`: by header, by client, by setting, or as the request declares."""
+def _choose_style(call: ApiCall, body: ResponsesRequest, settings: ApiServer) -> ItemStyle:
+    """Calls that ran here are `mcp_call` items by header, by setting, or when the request declares
+    a function: its client would run a `function_call` again."""
     wanted = call.request.headers.get(TOOL_ITEMS_HEADER)
     if wanted and wanted not in get_args(ToolItems):
         raise bad_request(f"{TOOL_ITEMS_HEADER} must be one of {', '.join(get_args(ToolItems))}.")
-    if not wanted and runs_every_call(call.request.headers):
-        wanted = "mcp_call"
-    if (wanted or default) == "mcp_call":
-        return EVERY_TOOL
-    return () if wanted else list_tool_names(body.tools)
+    if not wanted:
+        wanted = "mcp_call" if declares_function(body.tools) else settings.tool_items
+    asks = body.reasoning is not None and body.reasoning.summary is not None
+    return ItemStyle(hosted=wanted == "mcp_call", reasoning=asks or settings.reasoning)
 
 
 def _create_response_object(
@@ -209,9 +282,12 @@ def _create_response_object(
         temperature=body.temperature,
         tool_choice=(body.tool_choice or "auto") if client_tools else "auto",
         tools=(body.tools or []) if client_tools else [],
-        top_p=None,
+        top_p=body.top_p,
         truncation="auto" if body.truncation == "auto" else "disabled",
         usage=None,
+        max_output_tokens=body.max_output_tokens,
+        reasoning=structs.asdict(body.reasoning) if body.reasoning else None,
+        text={"format": (body.text.format if body.text else None) or {"type": "text"}},
     )
 
 
@@ -220,17 +296,16 @@ async def _answer_response(
 ) -> web.Response:
     async with AsyncExitStack() as resources:
         turn = await _prepare_turn(call, services, body, resources)
-        result, session = await services.turns.run_turn(call.principal, turn.request)
+        result, session = await services.turns.run_turn(call, turn.request)
         turn.enter_session(session)
         response = turn.response
-        response.apply_result(result)
-        if is_unusable(result):
-            response.mark_failed(result.error_code or "server_error", result.error)
+        response.apply_result(result, unusable=is_unusable(result, turn.request))
         clean = choose_text_filter(services.settings.images, session.transcript.taint)
-        response.output = build_items(result.messages[1:], turn.hosted, clean)
+        final_only = turn.request.answer_format is not None
+        response.output = build_output(result, turn.style, clean, final_only=final_only)
         await turn.save_response(services.responses, result.messages)
     headers = build_turn_headers(session.id, turn.request, result)
-    raise_if_unusable(result, headers)
+    raise_if_unusable(result, turn.request, headers)
     return json_response(response, headers=headers)
 
 
@@ -240,14 +315,17 @@ class _ResponseEncoder:
     def __init__(self, services: RouteServices, turn: _ResponseTurn) -> None:
         self._services = services
         self._turn = turn
-        self._items = ItemEncoder(turn.hosted)
+        self._items = ItemEncoder(turn.style)
+        self.log: FrameLog | None = None
 
     async def encode_start(self, session: Session) -> bytes:
         turn, response = self._turn, self._turn.response
         turn.enter_session(session)
         await turn.save_response(self._services.responses, ())
         if turn.is_stored:
-            self._services.responses.in_progress.add(response.id)
+            responses, spawn = self._services.responses, self._services.runtime.spawn_task
+            self.log = responses.open_log(response.id, spawn)
+            responses.in_progress[response.id] = ActiveResponse(session.interrupt)
         return b"".join(
             self._items.encode_frame(kind, response=response)
             for kind in ("response.created", "response.in_progress")
@@ -255,6 +333,9 @@ class _ResponseEncoder:
 
     def encode_event(self, event: TurnEvent) -> bytes:
         return b"".join(self._items.encode_event(event))
+
+    def encode_keepalive(self) -> bytes:
+        return self._items.encode_frame("keepalive")
 
     async def encode_end(self, result: TurnResult) -> bytes:
         frames = [*self._items.end_message()]
@@ -266,29 +347,85 @@ class _ResponseEncoder:
             await asyncio.shield(saving)  # it is stored even if the client disconnects now
         except StoreError as error:  # a response that could not be stored has failed
             response.mark_failed("internal", services.turns.redact(str(error)))
-        frames.append(self._items.encode_frame(f"response.{response.status}", response=response))
+        name = "incomplete" if response.status == "cancelled" else response.status
+        frames.append(self._items.encode_frame(f"response.{name}", response=response))
+        if self.log is not None:  # the task starts after these frames are in the log
+            closing = services.responses.close_log(response.id)
+            services.runtime.spawn_task(closing, f"frames of {response.id}")
         return b"".join(frames)
 
     async def _save_result(self, result: TurnResult) -> None:
         response = self._turn.response
-        response.apply_result(result)
+        response.apply_result(result, unusable=is_unusable(result, self._turn.request))
         response.output = self._items.items
+        if response.error is not None and result.status != "interrupted":
+            response.mark_failed(response.error.code, response.error.message)
         in_progress = self._services.responses.in_progress
-        if response.id not in in_progress:
+        active = in_progress.get(response.id)
+        if active is None:
             return
+        if active.cancelled:
+            response.status = "cancelled"
         try:
             await self._turn.save_response(self._services.responses, result.messages)
         finally:
-            in_progress.discard(response.id)
+            in_progress.pop(response.id, None)
 
 
 async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Get a stored response."""
+    """Get a stored response; with `stream=true`, the events of its stream."""
+    stored = await _load_response(call, services)
+    query = call.request.query
+    if not parse_flag(query.get("stream"), "stream"):
+        return json_response(stored.response)
+    after = query.get("starting_after", "-1")
+    if not after.removeprefix("-").isdigit() or len(after) > 9:
+        raise bad_request("starting_after must be a sequence number.", "starting_after")
+    frames = skip_frames(services.responses.read_frames(stored.response.id), int(after))
+    return await send_frames(call.request, services.settings.cors_origins, frames)
+
+
+async def cancel_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Stop a response that is being streamed."""
+    stored = await _load_response(call, services)
+    in_progress = services.responses.in_progress
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CANCEL_SECONDS):
+            while (active := in_progress.get(stored.response.id)) is not None:
+                active.cancelled = True
+                active.stop()
+                await asyncio.sleep(0.05)
+    return json_response((await _load_response(call, services)).response)
+
+
+async def list_input_items(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the input of a stored response, the latest item first unless `order=asc`."""
+    stored = await _load_response(call, services)
+    items = build_input_items(stored.own_input, stored.response.id)
+    if call.request.query.get("order") != "asc":
+        items.reverse()
+    ids = [item["id"] for item in items] or [None]
+    return json_response(InputItems("list", items, False, ids[0], ids[-1]))
+
+
+async def count_input_tokens(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Estimate the tokens of a request for a response."""
+    body = call.decode_body(ResponsesRequest)
+    async with AsyncExitStack() as resources:
+        turn = await _prepare_turn(call, services, body, resources)
+    request = turn.request
+    tools = request.client_tools.specs if request.client_tools else ()
+    messages = (*request.past, request.prompt)
+    count = estimate_tokens(request.instructions, messages, tools)
+    return json_response(InputTokens("response.input_tokens", count))
+
+
+async def _load_response(call: ApiCall, services: RouteServices) -> StoredResponse:
     response_id = call.path_params["id"]
     stored = await services.responses.load(call.principal.name, response_id)
     if stored is None:
         raise not_found("response", response_id)
-    return json_response(stored.response)
+    return stored
 
 
 async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -302,6 +439,32 @@ async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamR
 _PATH = "/v1/responses/{id}"
 ROUTES = (
     turn_route("/v1/responses", create_response, "responses", ResponseObject, ResponsesRequest),
-    Route("GET", _PATH, get_response, "response", ResponseObject),
+    Route(
+        "POST",
+        "/v1/responses/input_tokens",
+        count_input_tokens,
+        "response_input_tokens",
+        InputTokens,
+        ResponsesRequest,
+        errors=(404,),
+    ),
+    Route(
+        "GET",
+        _PATH,
+        get_response,
+        "response",
+        ResponseObject,
+        streams=True,
+        query=("stream", "starting_after"),
+    ),
+    Route("POST", f"{_PATH}/cancel", cancel_response, "response_cancel", ResponseObject),
+    Route(
+        "GET",
+        f"{_PATH}/input_items",
+        list_input_items,
+        "response_input_items",
+        InputItems,
+        query=("order",),
+    ),
     Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject),
 )

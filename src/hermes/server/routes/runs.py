@@ -11,11 +11,13 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, check_name, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.request_schemas import HistoryItems, TurnInput
+from hermes.server.requests.turn_input import parse_history, parse_input
+from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.response_input import parse_history, parse_input
+from hermes.server.turns.idempotency import read_key_header
+from hermes.server.turns.repeats import hash_request
 from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, RunRegistry, StoredRun
-from hermes.server.turns.sse import ClientGone, EventStream
-from hermes.server.turns.turn_request import TurnRequest, join_texts
+from hermes.server.turns.sse import send_frames
 
 _CHOICES: tuple[Answer, ...] = get_args(Answer)
 
@@ -55,10 +57,12 @@ async def start_run(call: ApiCall, services: RouteServices) -> web.StreamRespons
         body = call.decode_body(RunRequest)
         request = await _parse_request(call, services, body)
         model = body.model or services.model
-        run_id = await services.runs.start_run(call.principal, request, model)
+        run_id = await services.runs.start_run(call.principal, request, model, key_hash)
         return json_response(RunStarted(run_id, "started"), 202)
 
-    return await services.idempotency.run_once(call, start)
+    key = read_key_header(call)
+    key_hash = hash_request(call, key) if key else ""
+    return await services.turns.idempotency.run_once(call, start, repeatable=True)
 
 
 async def _parse_request(call: ApiCall, services: RouteServices, body: RunRequest) -> TurnRequest:
@@ -103,16 +107,7 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
     if not after.isascii() or not after.isdigit():
         raise bad_request("Last-Event-ID must be the id of an event.")
     frames = services.runs.read_frames(call.principal.name, state.run_id, int(after[:18]))
-    stream = EventStream(call.request, services.settings.cors_origins)
-    await stream.open()
-    try:
-        async for data in frames:
-            await stream.send(data)
-    except ClientGone:
-        pass
-    finally:
-        stream.stop_keepalive()
-    return await stream.close()
+    return await send_frames(call.request, services.settings.cors_origins, frames)
 
 
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:

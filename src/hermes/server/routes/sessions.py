@@ -23,14 +23,15 @@ from hermes.server.http.response_schemas import (
     ObjectList,
     ObjectPage,
 )
+from hermes.server.requests.content import has_visible_content, parse_content
+from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.route import Route, RouteServices
-from hermes.server.turns.content import has_visible_content, parse_content
 from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.response_items import ResponseUsage, build_response_usage
 from hermes.server.turns.sessions import SOURCE, build_owner_key, is_owner
+from hermes.server.turns.sse import KEEPALIVE_COMMENT
 from hermes.server.turns.turn_events import build_token_usage, describe_event, encode_event
-from hermes.server.turns.turn_request import TurnRequest
 
 _MAX_SESSIONS = 200
 _MAX_HITS = 1000
@@ -248,7 +249,7 @@ async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamR
         build = partial(_build_answer, request.session)
         return await services.turns.answer_turn(call, request, build)
 
-    return await services.idempotency.run_once(call, answer_chat)
+    return await services.turns.idempotency.run_once(call, answer_chat)
 
 
 def _build_answer(session_id: str, result: TurnResult) -> SessionChatAnswer:
@@ -266,11 +267,16 @@ async def stream_in_session(call: ApiCall, services: RouteServices) -> web.Strea
 class _SessionEncoder:
     """Encodes the events of a turn in a stored session."""
 
+    log = None
+
     def __init__(self, session_id: str) -> None:
         self._owner = {"session_id": session_id}
 
     async def encode_start(self, session: Session) -> bytes:
         return b""
+
+    def encode_keepalive(self) -> bytes:
+        return KEEPALIVE_COMMENT
 
     def encode_event(self, event: TurnEvent) -> bytes:
         if isinstance(event, Notice):
@@ -346,7 +352,7 @@ ROUTES = (
         "session_chat",
         SessionChatAnswer,
         SessionChatRequest,
-        errors=(502,),
+        errors=(424, 502),
         headers=("Idempotency-Key",),
     ),
     _route(

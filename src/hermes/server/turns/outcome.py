@@ -1,11 +1,35 @@
-"""The end of a turn as headers, fields and errors that all protocols share."""
+"""The end of a turn as statuses, headers, fields and errors that all protocols share."""
 
 from msgspec import structs
 
 from hermes.core.events import TurnResult
 from hermes.server.http.errors import ApiError
 from hermes.server.http.response_schemas import IncompleteTurn
-from hermes.server.turns.turn_request import TurnRequest
+from hermes.server.requests.turn_request import TurnRequest
+
+_INCOMPLETE = (502, "agent_incomplete")
+_STATUSES = {
+    "rate_limited": (429, "rate_limit_exceeded"),
+    "context_overflow": (400, "context_length_exceeded"),
+    "payload_too_large": (400, "context_length_exceeded"),
+    "billing": (429, "insufficient_quota"),
+    "budget": (429, "insufficient_quota"),
+    "invalid_output": (502, "invalid_output"),
+    "internal": (500, "internal"),
+}
+"""The status and the code of a failure that clients can act on."""
+_FINAL = frozenset(
+    "auth billing budget model_not_found content_policy context_overflow payload_too_large "
+    "bad_request tls".split()
+)
+"""Failures that the same request meets again."""
+_INVALID_PROMPT = frozenset({"auth", "bad_request", "content_policy", "model_not_found", "tls"})
+_TRUNCATED = frozenset({"output_truncated", "thinking_exhausted"})
+EFFECTS_STATUS = 424
+"""The status of a failed turn that must not be repeated: its tools have changed something."""
+DEFAULT_RETRY_SECONDS = 30.0
+NO_RETRY = {"X-Should-Retry": "false"}
+"""Official SDKs obey this header; other clients go by the status."""
 
 
 def build_turn_headers(
@@ -15,6 +39,8 @@ def build_turn_headers(
     headers = {"X-Hermes-Session-Id": session_id}
     if request.session_key:
         headers["X-Hermes-Session-Key"] = request.session_key
+    if request.ignored:
+        headers["X-Hermes-Ignored"] = ", ".join(request.ignored)
     if result is not None and result.status != "completed":
         headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
     return headers
@@ -27,25 +53,56 @@ def describe_incomplete(result: TurnResult) -> IncompleteTurn | None:
     return IncompleteTurn(False, True, result.status == "failed", result.error, result.error_code)
 
 
-def is_unusable(result: TurnResult) -> bool:
-    """Whether the turn ended early and without any text."""
+def is_truncated(result: TurnResult) -> bool:
+    """Whether the answer ended at the output limit."""
+    return result.status != "completed" and result.error_code in _TRUNCATED
+
+
+def is_unusable(result: TurnResult, request: TurnRequest) -> bool:
+    """Whether the turn ended early and without any text. An answer that ends at the limit its
+    client set is what the client asked for."""
+    if is_truncated(result) and request.has_own_limit:
+        return False
     return result.status != "completed" and not result.text.strip()
 
 
-def raise_if_unusable(result: TurnResult, headers: dict[str, str]) -> None:
-    """Raise an error if the turn has no usable text: 500 for an internal error, otherwise 502."""
-    if not is_unusable(result):
-        return
-    if result.error_code == "internal":
-        error = ApiError(500, result.error, code="internal", headers=headers)
-    else:
-        incomplete = describe_incomplete(result)
-        error = ApiError(
-            502,
-            result.error or "The agent did not finish.",
-            code="agent_incomplete",
-            headers=headers,
-            extra={"hermes": structs.asdict(incomplete)} if incomplete else {},
-        )
-    error.final = any(message.role == "tool" for message in result.messages)
-    raise error
+def raise_if_unusable(
+    result: TurnResult, request: TurnRequest, headers: dict[str, str] | None = None
+) -> None:
+    """Raise the error of a turn that has no usable text."""
+    if is_unusable(result, request):
+        raise build_error(result, headers)
+
+
+def build_error(result: TurnResult, headers: dict[str, str] | None = None) -> ApiError:
+    """The error of a turn that failed."""
+    status, code = _STATUSES.get(result.error_code, _INCOMPLETE)
+    headers = dict(headers or {})
+    if result.error_code == "rate_limited":
+        wait = result.retry_after if result.retry_after is not None else DEFAULT_RETRY_SECONDS
+        headers["Retry-After"] = str(max(1, round(wait)))
+    if result.effects or result.error_code in _FINAL:
+        headers |= NO_RETRY
+    incomplete = describe_incomplete(result)
+    error = ApiError(
+        EFFECTS_STATUS if result.effects else status,
+        result.error or "The agent did not finish.",
+        code=code,
+        headers=headers,
+        extra={"hermes": structs.asdict(incomplete)} if incomplete else {},
+    )
+    error.final = result.effects
+    return error
+
+
+def choose_response_code(error_code: str) -> str:
+    """The code of a failed response: one of those that OpenAI's clients know."""
+    if error_code in _INVALID_PROMPT:
+        return "invalid_prompt"
+    _, code = _STATUSES.get(error_code, _INCOMPLETE)
+    return code if code in _RESPONSE_CODES else "server_error"
+
+
+_RESPONSE_CODES = frozenset(
+    {"rate_limit_exceeded", "context_length_exceeded", "insufficient_quota"}
+)

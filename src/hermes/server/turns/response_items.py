@@ -1,28 +1,27 @@
 """The output of a turn as items of the Responses protocol, complete or as stream events."""
 
 import secrets
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import orjson
 from msgspec import Struct
 
-from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEvent, TurnResult
-from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
+from hermes.core.events import (
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolStarted,
+    TurnEvent,
+    TurnResult,
+)
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn, Usage
+from hermes.server.requests.client_tools import list_open_calls
+from hermes.server.turns.outcome import choose_response_code, is_truncated
 from hermes.server.turns.sse import encode_frame
 from hermes.server.turns.turn_events import is_internal_tool
 
 Item = dict[str, Any]
-
-
-class _EveryTool:
-    """Contains every tool name."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-EVERY_TOOL = _EveryTool()
 
 
 class ResponseUsage(Struct):
@@ -44,7 +43,7 @@ class ResponseObject(Struct):
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["completed", "incomplete", "failed", "in_progress"]
+    status: Literal["completed", "incomplete", "failed", "cancelled", "in_progress"]
     error: ResponseError | None
     incomplete_details: dict[str, str] | None
     instructions: str | None
@@ -59,22 +58,31 @@ class ResponseObject(Struct):
     top_p: float | None
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None
+    max_output_tokens: int | None = None
+    reasoning: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
 
-    def apply_result(self, result: TurnResult) -> None:
-        """Set the status, usage and error of a turn that has ended."""
+    def apply_result(self, result: TurnResult, *, unusable: bool) -> None:
+        """Set the status, usage and error of a turn that has ended; `unusable`: without text."""
         self.usage = build_response_usage(result.usage)
         if result.status == "completed":
             self.status = "completed"
-        elif result.text.strip() or result.status == "interrupted":
-            truncated = result.error_code == "output_truncated"
+        elif is_truncated(result) and not unusable:
             self.status = "incomplete"
-            self.incomplete_details = {"reason": "max_output_tokens" if truncated else "error"}
+            self.incomplete_details = {"reason": "max_output_tokens"}
+        elif result.text.strip() or result.status == "interrupted":
+            self.status = "incomplete"
+            self.incomplete_details = {"reason": "error"}
+            self._set_error(choose_response_code(result.error_code), result.error)
         else:
-            self.mark_failed(result.error_code or "server_error", result.error)
+            self.mark_failed(choose_response_code(result.error_code), result.error)
 
     def mark_failed(self, code: str, error: str) -> None:
         self.status = "failed"
         self.incomplete_details = None
+        self._set_error(code, error)
+
+    def _set_error(self, code: str, error: str) -> None:
         self.error = ResponseError(code, error or "The agent did not finish.")
 
 
@@ -88,20 +96,32 @@ def build_response_usage(usage: Usage) -> ResponseUsage:
     )
 
 
+class ItemStyle(Struct, frozen=True):
+    """How the output of a turn is shown."""
+
+    hosted: bool = False
+    """Whether calls that ran here are single `mcp_call` items, which no client runs again."""
+    reasoning: bool = False
+    """Whether there are items for reasoning."""
+
+
 def build_items(
-    messages: Iterable[Message], hosted: Container[str] = (), clean: Callable[[str], str] = str
+    messages: Sequence[Message], style: ItemStyle, clean: Callable[[str], str] = str
 ) -> list[Item]:
-    """The output items of messages, in order; user messages are not output. Calls of `hosted` tools
-    are single `mcp_call` items, which clients do not run again. `clean` filters texts."""
+    """The output items of messages, in order; user messages are not output. `clean` filters
+    texts."""
     items: list[Item] = []
     running: dict[str, Item] = {}
+    open_calls = {call.id for call in list_open_calls(messages)}
     for message in messages:
         for part in message.parts if message.role != "user" else ():
             match part:
+                case Thinking(text) if text and style.reasoning:
+                    items.append(_build_reasoning_item(text))
                 case Text(text) if text:
                     items.append(_build_message_item(clean(text)))
                 case ToolCall(id, name, args) if not is_internal_tool(name):
-                    if name in hosted:
+                    if style.hosted and id not in open_calls:
                         items.append(_build_hosted_item(name, args))
                         running[id] = items[-1]
                     else:
@@ -115,17 +135,54 @@ def build_items(
     return items
 
 
-class ItemEncoder:
-    """Encodes turn events as frames and collects finished items; at most one message is open."""
+def build_output(
+    result: TurnResult, style: ItemStyle, clean: Callable[[str], str], *, final_only: bool
+) -> list[Item]:
+    """The output items of a turn. `final_only`: of all texts, only the answer is shown."""
+    messages = result.messages[1:]
+    if not final_only:
+        return build_items(messages, style, clean)
+    items = [item for item in build_items(messages, style) if item["type"] != "message"]
+    return [*items, _build_message_item(result.text)] if result.text else items
 
-    def __init__(self, hosted: Container[str] = ()) -> None:
+
+def build_input_items(messages: Sequence[Message], response_id: str) -> list[Item]:
+    """The items of a request, with ids that stay the same."""
+    items: list[Item] = []
+    for message in messages:
+        parts: list[Item] = []
+        for part in message.parts:
+            match part:
+                case Text(text):
+                    kind = "output_text" if message.role == "assistant" else "input_text"
+                    parts.append({"type": kind, "text": text})
+                case Media(_, _, url):
+                    parts.append({"type": "input_image", "image_url": url or None})
+                case ToolCall(call_id, name, args):
+                    items.append(_build_call_item(call_id, name, args))
+                case ToolReturn(call_id):
+                    items.append(_build_output_item(call_id, part.text))
+        if parts:
+            item = {"id": "", "type": "message", "role": message.role, "status": "completed"}
+            items.append({**item, "content": parts})
+    for n, item in enumerate(items):
+        item["id"] = f"{item['type'][:3]}_{response_id.removeprefix('resp_')}_{n}"
+    return items
+
+
+class ItemEncoder:
+    """Encodes turn events as frames and collects finished items; at most one message or reasoning
+    item is open."""
+
+    def __init__(self, style: ItemStyle) -> None:
         self.items: list[Item] = []
-        self._hosted = hosted
+        self._style = style
         self._running: dict[str, int] = {}
         """Running hosted calls: their index in `items`."""
         self._sequence = 0
         self._text: list[str] = []
         self._message: Item | None = None
+        self._reasoning: Item | None = None
         self._delta_head = b""
         self._called: set[str] = set()
 
@@ -138,10 +195,12 @@ class ItemEncoder:
         match event:
             case TextDelta(text):
                 yield from self._encode_delta(text)
+            case ThinkingDelta(text) if self._style.reasoning:
+                yield from self._encode_thought(text)
             case ToolStarted(call) if not is_internal_tool(call.name):
                 yield from self.end_message()
                 self._called.add(call.id)
-                is_hosted = call.name in self._hosted
+                is_hosted = self._style.hosted
                 yield from self._begin_hosted_call(call) if is_hosted else self.encode_call(call)
             case ToolDone(result) if result.call_id in self._running:
                 yield from self._end_hosted_call(result)
@@ -157,7 +216,8 @@ class ItemEncoder:
                 return
 
     def end_message(self) -> Iterator[bytes]:
-        """End the open message, if any."""
+        """End the open message or reasoning item, if any."""
+        yield from self._end_reasoning()
         if self._message is None:
             return
         item, text = self._message, "".join(self._text)
@@ -173,12 +233,42 @@ class ItemEncoder:
 
     def _encode_delta(self, text: str) -> Iterator[bytes]:
         """Encode a delta; what all deltas of a message share is encoded once."""
+        yield from self._end_reasoning()
         if self._message is None:
             yield from self._begin_message()
         self._text.append(text)
         tail = b',"sequence_number":%d}\n\n' % self._sequence
         yield b"".join((self._delta_head, orjson.dumps(text), tail))
         self._sequence += 1
+
+    def _encode_thought(self, text: str) -> Iterator[bytes]:
+        if self._reasoning is None:
+            yield from self.end_message()
+            item, index = _build_reasoning_item(""), len(self.items)
+            self._reasoning = item = {**item, "summary": []}
+            yield self.encode_frame("response.output_item.added", output_index=index, item=item)
+            part = {"type": "summary_text", "text": ""}
+            position = self._locate_summary(item)
+            yield self.encode_frame("response.reasoning_summary_part.added", **position, part=part)
+        self._text.append(text)
+        position = self._locate_summary(self._reasoning)
+        yield self.encode_frame("response.reasoning_summary_text.delta", **position, delta=text)
+
+    def _end_reasoning(self) -> Iterator[bytes]:
+        if self._reasoning is None:
+            return
+        item, text = self._reasoning, "".join(self._text)
+        self._reasoning = None
+        self._text.clear()
+        position, done = self._locate_summary(item), _build_reasoning_item(text, item["id"])
+        part, index = done["summary"][0], len(self.items)
+        yield self.encode_frame("response.reasoning_summary_text.done", **position, text=text)
+        yield self.encode_frame("response.reasoning_summary_part.done", **position, part=part)
+        yield self.encode_frame("response.output_item.done", output_index=index, item=done)
+        self.items.append(done)
+
+    def _locate_summary(self, item: Item) -> dict[str, Any]:
+        return {"item_id": item["id"], "output_index": len(self.items), "summary_index": 0}
 
     def _begin_message(self) -> Iterator[bytes]:
         item = {**_build_message_item(""), "status": "in_progress", "content": []}
@@ -234,6 +324,14 @@ def _build_message_item(text: str, item_id: str = "") -> Item:
     }
 
 
+def _build_reasoning_item(text: str, item_id: str = "") -> Item:
+    return {
+        "id": item_id or _create_item_id("rs"),
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text}],
+    }
+
+
 def _build_call_item(call_id: str, name: str, args: str) -> Item:
     return {
         "id": _create_item_id("fc"),
@@ -280,3 +378,47 @@ def _build_output_item(call_id: str, output: str | list[dict[str, str]]) -> Item
 
 def _create_item_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(12)}"
+
+
+def rebuild_items(frames: bytes) -> tuple[list[Item], str]:
+    """The items that a stream had begun, from its frames, and the text that was not finished."""
+    items: dict[int, Item] = {}
+    texts: dict[int, list[str]] = {}
+    for line in frames.split(b"\n"):
+        if not line.startswith(b"data: {"):
+            continue
+        event = orjson.loads(line.removeprefix(b"data: "))
+        index = event.get("output_index", -1)
+        match event.get("type"):
+            case "response.output_item.added":
+                items[index] = event["item"]
+            case "response.output_text.delta":
+                texts.setdefault(index, []).append(event["delta"])
+            case "response.output_item.done":
+                items[index] = event["item"]
+                texts.pop(index, None)
+    for index, pieces in texts.items():
+        unfinished = _build_message_item("".join(pieces), items[index]["id"])
+        items[index] = {**unfinished, "status": "incomplete"}
+    for item in items.values():
+        if item.get("status") == "in_progress":
+            item["status"] = "incomplete"
+    unfinished_text = "".join("".join(pieces) for pieces in texts.values())
+    return [items[index] for index in sorted(items)], unfinished_text
+
+
+async def skip_frames(pages: AsyncIterator[bytes], after: int) -> AsyncIterator[bytes]:
+    """Yield the frames with a higher sequence number."""
+    async for page in pages:
+        if after < 0:
+            yield page
+            continue
+        frames = [frame for frame in page.split(b"\n\n") if _read_sequence(frame) > after]
+        if frames:
+            yield b"\n\n".join((*frames, b""))
+
+
+def _read_sequence(frame: bytes) -> int:
+    _, _, number = frame.rpartition(b'"sequence_number":')
+    digits = number.rstrip(b"}")
+    return int(digits) if digits.isdigit() else -1

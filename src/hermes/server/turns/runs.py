@@ -21,10 +21,10 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
+from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.turn_request import TurnRequest
 from hermes.server.turns.turn_runner import TurnRunner
 
 log = logging.getLogger(__name__)
@@ -288,11 +288,16 @@ class RunRegistry:
         self._instance = instance
         self.active: dict[str, Run] = {}
 
-    async def start_run(self, principal: Principal, request: TurnRequest, model: str) -> str:
-        """Start a run and return its id; 429 if too many turns are running."""
-        now = time.time()
+    async def start_run(
+        self, principal: Principal, request: TurnRequest, model: str, key_hash: str = ""
+    ) -> str:
+        """Start a run and return its id; 429 if too many turns are running. `key_hash`: of the
+        idempotency key and its request; a run that it has already started is not started again."""
+        now, run_id = time.time(), f"run_{key_hash[:32] or secrets.token_hex(16)}"
+        if key_hash and await self.find_run(principal.name, run_id) is not None:
+            return run_id
         state = StoredRun(
-            f"run_{secrets.token_hex(16)}",
+            run_id,
             request.session or request.new_session,
             model,
             now,

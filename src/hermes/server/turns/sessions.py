@@ -1,12 +1,13 @@
 """Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import structs
 
+from hermes.agent.turn import Agent
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
@@ -15,9 +16,12 @@ from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
 from hermes.core.taint import BOTH
+from hermes.core.tool import Tool
 from hermes.server.http.errors import not_found
 from hermes.server.http.principals import Principal
-from hermes.server.turns.turn_request import TurnRequest
+from hermes.server.requests.client_tools import ClientTools
+from hermes.server.requests.turn_request import TurnRequest, join_texts
+from hermes.server.turns.conversations import Conversations
 
 SOURCE = "api"
 
@@ -28,6 +32,7 @@ class ClientSessions:
     def __init__(self, runtime: Runtime, toolsets: tuple[str, ...] | None) -> None:
         self._runtime = runtime
         self._toolsets = toolsets
+        self.conversations = Conversations(runtime.store.objects, runtime.spawn_task)
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """By name: the lock, and how many turns hold it or wait for it."""
@@ -88,8 +93,8 @@ class ClientSessions:
         if session_id:
             past = await self.load_past(principal, session_id)
         else:
-            session_id = request.new_session or derive_session_id(
-                principal, request.instructions, (*past, request.prompt)
+            session_id = request.new_session or await self.conversations.find_session(
+                principal.name, request
             )
         session = await self._runtime.open_client_session(
             session_id,
@@ -124,29 +129,33 @@ def _apply_limits(session: Session, principal: Principal) -> None:
 
 
 def _apply_settings(session: Session, request: TurnRequest) -> None:
-    tools = request.client_tools
+    tools, answer_format = request.client_tools, request.answer_format
     changes = {**request.settings, **(tools.settings if tools else {})}
-    agent = session.agent
+    agent, instructions = session.agent, request.instructions
+    if answer_format:
+        changes["answer_schema"] = answer_format.setting
+        if agent.providers[0].endpoint.quirks.answer_schema != "always":
+            instructions = join_texts(instructions, answer_format.instructions)
     if changes:
         agent = structs.replace(agent, settings=structs.replace(agent.settings, **changes))
-    if tools:
-        agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
+    if tools is not None:
+        agent = _offer_client_tools(agent, tools)
+    if request.has_own_limit:
+        agent = structs.replace(agent, limits=structs.replace(agent.limits, continues=0))
     session.host.agent = agent
-    session.host.instructions = request.instructions
+    session.host.instructions = instructions
 
 
-def derive_session_id(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
-    """An id that all turns of a conversation share: a hash of the principal, the instructions and
-    the first user message."""
-    first = next((m for m in messages if m.role == "user"), None)
-    digest = hashlib.sha256()
-    for text in (principal.name, instructions, first.text if first else ""):
-        raw = text.encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(8, "big") + raw)
-    if first is not None:
-        for part in first.parts:
-            digest.update(getattr(part, "data", b"") or getattr(part, "url", "").encode())
-    return f"api-{digest.hexdigest()[:32]}"
+def _offer_client_tools(agent: Agent, tools: ClientTools) -> Agent:
+    """The agent with the client's tools, and with its own if both are wanted; a name of both is the
+    client's."""
+    names = frozenset(spec.name for spec in tools.specs)
+    own: dict[str, Tool[Any]] = {}
+    specs = tools.specs
+    if tools.with_own:
+        own = {name: tool for name, tool in agent.tools.items() if name not in names}
+        specs = (*(spec for spec in agent.specs if spec.name not in names), *specs)
+    return structs.replace(agent, tools=own, specs=specs, client_tools=names)
 
 
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:

@@ -1,7 +1,7 @@
 """Server-sent events to one client, with keep-alives, and a limit for clients that do not read."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -10,10 +10,11 @@ from hermes.server.http.call import RESPONSE_STARTED
 from hermes.server.http.headers import add_common_headers
 from hermes.server.http.json_body import encode_json
 
-KEEPALIVE_SECONDS = 30.0
+KEEPALIVE_SECONDS = 15.0
 STALLED_SECONDS = 30.0
 MAX_UNREAD_BYTES = 1024 * 1024
 """Sending waits for the client only above this."""
+KEEPALIVE_COMMENT = b": keepalive\n\n"
 DONE_FRAME = b"data: [DONE]\n\n"
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -31,17 +32,19 @@ class ClientGone(Exception):
 
 
 class EventStream:
-    """A response of server-sent events; silence is filled with keep-alive comments."""
+    """A response of server-sent events; silence is filled with what `keepalive` gives."""
 
     def __init__(
         self,
         request: web.BaseRequest,
         allowed_origins: Collection[str],
         headers: dict[str, str] | None = None,
+        keepalive: Callable[[], bytes] = lambda: KEEPALIVE_COMMENT,
     ) -> None:
         self._response = web.StreamResponse(headers={**_HEADERS, **(headers or {})})
         add_common_headers(request, self._response, allowed_origins)
         self._request = request
+        self._encode_keepalive = keepalive
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
         self._timer = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
@@ -111,7 +114,27 @@ class EventStream:
 
     async def _send_ping(self) -> None:
         with suppress(ClientGone):
-            await self.send(b": keepalive\n\n")
+            await self.send(self._encode_keepalive())
+
+
+async def send_frames(
+    request: web.BaseRequest,
+    allowed_origins: Collection[str],
+    frames: AsyncIterator[bytes],
+    headers: dict[str, str] | None = None,
+    keepalive: Callable[[], bytes] = lambda: KEEPALIVE_COMMENT,
+) -> web.StreamResponse:
+    """Send frames until there are no more or the client disconnects."""
+    stream = EventStream(request, allowed_origins, headers, keepalive)
+    await stream.open()
+    try:
+        async for data in frames:
+            await stream.send(data)
+    except ClientGone:
+        pass
+    finally:
+        stream.stop_keepalive()
+    return await stream.close()
 
 
 def encode_frame(name: str, data: Any, event_id: str = "") -> bytes:

@@ -1,20 +1,34 @@
 """Stored responses, their transcripts, and the latest response of each named conversation."""
 
+from collections.abc import AsyncIterator, Callable
+
 import msgspec
 from msgspec import Struct
 
+from hermes.app.titles import SpawnTask
 from hermes.config.api_server import ApiServer
 from hermes.core.errors import StoreError
-from hermes.core.message import Message
+from hermes.core.message import Message, Text
 from hermes.core.store import Store
 from hermes.core.taint import Taint
+from hermes.server.turns.frame_log import FrameLog, read_stored_frames
 from hermes.server.turns.image_links import choose_text_filter
-from hermes.server.turns.response_items import ResponseObject, build_items
+from hermes.server.turns.response_items import (
+    ItemStyle,
+    ResponseError,
+    ResponseObject,
+    build_items,
+    rebuild_items,
+)
 from hermes.server.turns.server_instance import ServerInstance
 
 RESPONSE_KIND = "response"
 CONVERSATION_KIND = "conversation"
 _MAX_CONVERSATIONS = 1000
+LOST = (
+    "The server stopped during this response. Its text so far is kept; continue with "
+    "previous_response_id."
+)
 
 
 class StoredResponse(Struct):
@@ -26,6 +40,15 @@ class StoredResponse(Struct):
     instructions: str = ""
     server: str = ""
     """The token of the server that works on it."""
+    own_input: tuple[Message, ...] = ()
+    """The messages of its request, without those of earlier responses."""
+
+
+class ActiveResponse(Struct):
+    """A response that this server is streaming."""
+
+    stop: Callable[[], None]
+    cancelled: bool = False
 
 
 class ResponseStore:
@@ -35,9 +58,11 @@ class ResponseStore:
         self._store = store
         self._instance = instance
         self._settings = settings
-        self.in_progress: set[str] = set()
+        self.in_progress: dict[str, ActiveResponse] = {}
         """The responses this server is streaming. A deleted one is removed from here, and therefore
         not stored again."""
+        self._logs: dict[str, FrameLog] = {}
+        """The logs of streams that are not completely on disk."""
 
     async def load(self, owner: str, response_id: str) -> StoredResponse | None:
         objects = self._store.objects
@@ -48,6 +73,23 @@ class ResponseStore:
         if self._is_abandoned(stored):
             await self._end_abandoned(owner, stored)
         return stored
+
+    def open_log(self, response_id: str, spawn: SpawnTask) -> FrameLog:
+        """The log for the frames of a new stream."""
+        log = self._logs[response_id] = FrameLog(self._store.objects, response_id, spawn)
+        return log
+
+    async def close_log(self, response_id: str) -> None:
+        """Wait until all frames of a stream are on disk."""
+        await self._logs[response_id].end()
+        del self._logs[response_id]
+
+    def read_frames(self, response_id: str) -> AsyncIterator[bytes]:
+        """The frames of a stream, until it has ended."""
+        log = self._logs.get(response_id)
+        if log is None:
+            return read_stored_frames(self._store.objects, response_id)
+        return log.read_new_frames()
 
     async def find_latest_id(self, owner: str, conversation: str) -> str:
         """The id of the latest response of a conversation; empty if it has none."""
@@ -72,7 +114,7 @@ class ResponseStore:
         objects = self._store.objects
         if not await objects.remove(RESPONSE_KIND, response_id, owner=owner):
             return False
-        self.in_progress.discard(response_id)
+        self.in_progress.pop(response_id, None)
         for name in await objects.list_all(CONVERSATION_KIND, owner=owner):
             if name.body == response_id.encode():
                 await objects.remove(CONVERSATION_KIND, name.id, owner=owner)
@@ -95,11 +137,17 @@ class ResponseStore:
         added: tuple[Message, ...] = ()
         if last >= 0 and messages[last].text == stored.transcript[-1].text:
             added = tuple(messages[last + 1 :])
-        stored.transcript += added
         response = stored.response
         response.status = "incomplete"
         response.incomplete_details = {"reason": "error"}
-        clean = choose_text_filter(self._settings.images, meta.taint if meta else Taint())
-        response.output = build_items(added, clean=clean)
+        response.error = ResponseError("server_error", LOST)
+        pages = [page async for page in read_stored_frames(self._store.objects, response.id)]
+        response.output, unfinished = rebuild_items(b"".join(pages))
+        if not response.output:
+            clean = choose_text_filter(self._settings.images, meta.taint if meta else Taint())
+            response.output = build_items(added, ItemStyle(), clean)
+        stored.transcript += added
+        if unfinished:
+            stored.transcript += (Message("assistant", (Text(unfinished),), stop="died"),)
         body = msgspec.msgpack.encode(stored)
         await self._store.objects.put(RESPONSE_KIND, response.id, body, owner=owner)

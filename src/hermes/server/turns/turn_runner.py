@@ -1,8 +1,9 @@
 """Runs the turns of clients, with a single answer or as a stream."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -13,24 +14,40 @@ from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
-from hermes.server.http.principals import Principal
+from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns.client_events import ClientEvents
+from hermes.server.turns.client_turn import ClientTurn
+from hermes.server.turns.frame_log import FrameLog
+from hermes.server.turns.idempotency import IdempotencyKeys, RecordedStream, read_key_header
 from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, raise_if_unusable
+from hermes.server.turns.repeats import FailedRequests, TurnWatch
+from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.sessions import ClientSessions
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
-from hermes.server.turns.turn_request import TurnRequest
 
 STOPPED = "The server stopped before the turn ended. The work so far is kept in the session."
+HEAD_SECONDS = 10.0
+"""How long the head of a stream waits for the first thing to send: a failure before that is
+answered with its status."""
+SendFrames: TypeAlias = Callable[[bytes], Awaitable[None]]
+OpenSink: TypeAlias = Callable[[dict[str, str]], Awaitable[SendFrames]]
+"""Sends the head of a stream with these headers and returns what sends its frames."""
 
 
 class StreamEncoder(Protocol):
     """Encodes the events of one turn in one protocol."""
 
+    @property
+    def log(self) -> FrameLog | None:
+        """Where the frames are stored; None: nowhere."""
+
     async def encode_start(self, session: Session) -> bytes: ...
 
     def encode_event(self, event: TurnEvent) -> bytes: ...
+
+    def encode_keepalive(self) -> bytes: ...
 
     async def encode_end(self, result: TurnResult) -> bytes:
         """Called exactly once, even if the client has disconnected."""
@@ -40,34 +57,51 @@ class TurnRunner:
     """Runs turns within the server's limits, each in a session of its principal."""
 
     def __init__(
-        self, runtime: Runtime, settings: ApiServer, metrics: Metrics, redact: Callable[[str], str]
+        self,
+        runtime: Runtime,
+        settings: ApiServer,
+        metrics: Metrics,
+        instance: ServerInstance,
+        redact: Callable[[str], str],
     ) -> None:
         self._spawn = runtime.spawn_task
         self._settings = settings
         self.metrics = metrics
         self.redact = redact
         """Removes what clients must not see from an error message."""
+        objects = runtime.store.objects
         self.slots = TurnSlots(settings.concurrent_runs)
         self.sessions = ClientSessions(runtime, settings.toolsets)
+        self.failures = FailedRequests(objects, self._spawn, instance)
+        self.idempotency = IdempotencyKeys(objects, self._spawn, instance)
 
-    async def run_turn(
-        self, principal: Principal, request: TurnRequest
-    ) -> tuple[TurnResult, Session]:
+    async def run_turn(self, call: ApiCall, request: TurnRequest) -> tuple[TurnResult, Session]:
         """Run a turn to its end; cancelling stops the turn."""
-        with self.slots.reserve_slot(principal):
-            async with self.sessions.open_session(principal, request) as session:
-                result = await session.submit(request.prompt)
+        if not read_key_header(call):
+            self.failures.raise_if_repeated(call)
+        with self.slots.reserve_slot(call.principal):
+            async with self.sessions.open_session(call.principal, request) as session:
+                watch = self.failures.watch_turn(call, session.id, session.agent.tools)
+                turn = self._begin_turn(session, request)
+                try:
+                    result = await turn.run_to_end(watch.note_event)
+                except asyncio.CancelledError:
+                    lost = TurnResult("interrupted", effects=True)
+                    watch.note_end(lost, disconnected=not self.slots.closed)
+                    raise
+                watch.note_end(result)
         self.metrics.count_turn(result)
+        self._note_answer(call, request, session.id, result)
         text = choose_text_filter(self._settings.images, session.transcript.taint)(result.text)
-        return self._explain_result(structs.replace(result, text=text)), session
+        return structs.replace(result, text=text), session
 
     async def answer_turn(
         self, call: ApiCall, request: TurnRequest, build: Callable[[TurnResult], Struct]
     ) -> web.Response:
         """Run a turn and respond with what `build` makes of its result."""
-        result, session = await self.run_turn(call.principal, request)
+        result, session = await self.run_turn(call, request)
         headers = build_turn_headers(session.id, request, result)
-        raise_if_unusable(result, headers)
+        raise_if_unusable(result, request, headers)
         return json_response(build(result), headers=headers)
 
     async def stream_turn(
@@ -78,56 +112,85 @@ class TurnRunner:
         resources: AsyncExitStack | None = None,
     ) -> web.StreamResponse:
         """Run a turn and stream its events. If the client disconnects, the turn is stopped; if it
-        stops reading, the turn continues. `resources` are released when the turn has ended."""
+        stops reading, the turn continues. With an idempotency key it continues in any case.
+        `resources` are released when the turn has ended."""
         async with resources or AsyncExitStack() as stack:
-            stack.enter_context(self.slots.reserve_slot(call.principal))
-            opening = self.sessions.open_session(call.principal, request)
-            session = await stack.enter_async_context(opening)
-            events = self.follow_events(session)
-            session.submit(request.prompt)
-            headers = build_turn_headers(session.id, request)
-            stream = EventStream(call.request, self._settings.cors_origins, headers)
-            is_slow = ended = False
-            try:
-                first = await encoder.encode_start(session)
+            if read_key_header(call):
+                return await self._stream_recorded(call, request, encoder, stack.pop_all())
+            self.failures.raise_if_repeated(call)
+            stream: EventStream | None = None
+
+            async def open_sink(headers: dict[str, str]) -> SendFrames:
+                nonlocal stream
+                origins = self._settings.cors_origins
+                stream = EventStream(call.request, origins, headers, encoder.encode_keepalive)
                 await stream.open()
-                await stream.send(first)
-                async for event in events:
-                    if isinstance(event, TurnEnd):
-                        ended = True
-                        await stream.send(await self._encode_end(encoder, event.result))
-                        break
-                    if data := encoder.encode_event(event):
-                        await stream.send(data)
+                return stream.send
+
+            streamed = await self._open_turn(call, request, encoder, stack)
+            is_slow = False
+            try:
+                await streamed.follow(open_sink)
             except ClientGone as gone:
                 is_slow = gone.is_slow
             finally:
-                stream.stop_keepalive()
-                if not ended:
+                if stream is not None:
+                    stream.stop_keepalive()
+                if not streamed.has_ended:
                     if not is_slow:
-                        events.stop_turn()
-                    unread = self._finish_unread(events, encoder, stack.pop_all())
-                    self._spawn(unread, f"rest of {session.id}")
+                        streamed.stop(disconnected=not self.slots.closed)
+                    unread = _finish_unread(streamed, stack.pop_all())
+                    self._spawn(unread, f"rest of {streamed.session_id}")
+        assert stream is not None
         return await stream.close()
+
+    async def _stream_recorded(
+        self, call: ApiCall, request: TurnRequest, encoder: StreamEncoder, resources: AsyncExitStack
+    ) -> web.StreamResponse:
+        """Stream a turn that has an idempotency key, or replay it."""
+
+        async def record_turn(recorded: RecordedStream) -> None:
+            async def open_sink(headers: dict[str, str]) -> SendFrames:
+                recorded.open(headers)
+                return recorded.send
+
+            async with resources.pop_all() as stack:
+                streamed = await self._open_turn(call, request, encoder, stack)
+                await streamed.follow(open_sink)
+
+        origins, keepalive = self._settings.cors_origins, encoder.encode_keepalive
+        async with resources:  # a replay needs none of them
+            return await self.idempotency.stream_once(call, record_turn, origins, keepalive)
+
+    async def _open_turn(
+        self, call: ApiCall, request: TurnRequest, encoder: StreamEncoder, stack: AsyncExitStack
+    ) -> "_StreamedTurn":
+        stack.enter_context(self.slots.reserve_slot(call.principal))
+        opening = self.sessions.open_session(call.principal, request)
+        session = await stack.enter_async_context(opening)
+        watch = self.failures.watch_turn(call, session.id, session.agent.tools)
+        turn = self._begin_turn(session, request)
+
+        def note_result(result: TurnResult) -> None:
+            self.metrics.count_turn(result)
+            self._note_answer(call, request, session.id, result)
+
+        return _StreamedTurn(turn, request, encoder, watch, note_result)
+
+    def _note_answer(
+        self, call: ApiCall, request: TurnRequest, session_id: str, result: TurnResult
+    ) -> None:
+        conversations = self.sessions.conversations
+        conversations.note_answer(call.principal.name, request, session_id, result)
+
+    def _begin_turn(self, session: Session, request: TurnRequest) -> ClientTurn:
+        events = self.follow_events(session)
+        session.submit(request.prompt)
+        return ClientTurn(session, events, request.answer_format, self._explain_result)
 
     def follow_events(self, session: Session) -> ClientEvents:
         """The events of the session from now on, as its client may see them."""
         return ClientEvents(session, keep_images=self._settings.images == "keep")
-
-    async def _finish_unread(
-        self, events: ClientEvents, encoder: StreamEncoder, resources: AsyncExitStack
-    ) -> None:
-        """Follow a turn to its end without its client, so that the encoder can store it."""
-        async with resources:
-            async for event in events:
-                if isinstance(event, TurnEnd):
-                    await self._encode_end(encoder, event.result)
-                    break
-                encoder.encode_event(event)
-
-    async def _encode_end(self, encoder: StreamEncoder, result: TurnResult) -> bytes:
-        self.metrics.count_turn(result)
-        return await encoder.encode_end(self._explain_result(result))
 
     def _explain_result(self, result: TurnResult) -> TurnResult:
         if result.status == "interrupted" and self.slots.closed:
@@ -135,3 +198,86 @@ class TurnRunner:
         if result.error:
             return structs.replace(result, error=self.redact(result.error))
         return result
+
+
+class _StreamedTurn:
+    """A turn whose events are sent as frames. The head waits for the first of them."""
+
+    def __init__(
+        self,
+        turn: ClientTurn,
+        request: TurnRequest,
+        encoder: StreamEncoder,
+        watch: TurnWatch,
+        note_result: Callable[[TurnResult], None],
+    ) -> None:
+        self._turn = turn
+        self._request = request
+        self._encoder = encoder
+        self._watch = watch
+        self._note_result = note_result
+        self._disconnected = False
+        self._result: TurnResult | None = None
+
+    @property
+    def session_id(self) -> str:
+        return self._turn.session.id
+
+    @property
+    def has_ended(self) -> bool:
+        return self._result is not None
+
+    def stop(self, *, disconnected: bool) -> None:
+        self._disconnected = disconnected
+        self._turn.stop()
+
+    async def follow(self, open_sink: OpenSink) -> None:
+        """Send the turn to its end; an ApiError if it failed before there was anything to send."""
+        data = self._record_frames(await self._encoder.encode_start(self._turn.session))
+        data += await self._hold_head()
+        if self._result is not None:
+            headers = build_turn_headers(self.session_id, self._request, self._result)
+            raise_if_unusable(self._result, self._request, headers)
+        send = await open_sink(build_turn_headers(self.session_id, self._request))
+        await send(data)
+        while self._result is None:
+            await send(await self.encode_next())
+
+    async def encode_next(self) -> bytes:
+        """The frames of the next event."""
+        return await self._encode_event(await anext(self._turn))
+
+    async def _hold_head(self) -> bytes:
+        """The frames of the first event that has any, or of the end; nothing if it takes too
+        long."""
+        data = b""
+        deadline = asyncio.get_running_loop().time() + HEAD_SECONDS
+        while not data and self._result is None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    event = await anext(self._turn)
+            except TimeoutError:
+                break
+            data = await self._encode_event(event)
+        return data
+
+    async def _encode_event(self, event: TurnEvent) -> bytes:
+        if not isinstance(event, TurnEnd):
+            self._watch.note_event(event)
+            return self._record_frames(self._encoder.encode_event(event))
+        self._result = event.result
+        self._watch.note_end(event.result, disconnected=self._disconnected)
+        self._note_result(event.result)
+        return self._record_frames(await self._encoder.encode_end(event.result))
+
+    def _record_frames(self, data: bytes) -> bytes:
+        if self._encoder.log is not None:
+            self._encoder.log.put(data)
+        return data
+
+
+async def _finish_unread(streamed: _StreamedTurn, resources: AsyncExitStack) -> None:
+    """Follow a turn to its end without its client, so that the encoder can store it."""
+    async with resources:
+        while not streamed.has_ended:
+            await streamed.encode_next()

@@ -31,8 +31,15 @@ class Encoder(BaseEncoder):
             fields[quirks.max_tokens_field] = limit
         if settings.temperature is not None:
             fields["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            fields["top_p"] = settings.top_p
+        if settings.seed is not None:
+            fields["seed"] = settings.seed
         if settings.stop:
             fields["stop"] = settings.stop
+        wanted = settings.answer_schema
+        if wanted is not None and quirks.accepts_schema(has_tools=bool(tools)):
+            fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
         fields.update(_effort_fields(quirks, settings))
         if quirks.calling == "schema" and quirks.tools:
             return self._encode_schema_head(fields, head)

@@ -5,9 +5,9 @@ from typing import Any
 
 from hermes.core.message import Message, Text, ToolCall
 from hermes.server.http.errors import bad_request
-from hermes.server.turns.client_tools import parse_tool_result
-from hermes.server.turns.content import has_visible_content, parse_content
-from hermes.server.turns.turn_request import join_texts, split_prompt
+from hermes.server.requests.client_tools import parse_tool_result
+from hermes.server.requests.content import has_visible_content, parse_content
+from hermes.server.requests.turn_request import join_texts, split_prompt
 
 _IGNORED_ROLES = frozenset({"tool", "function"})
 
@@ -76,6 +76,7 @@ def _parse_tool_item(
             else:
                 messages.append(Message("assistant", (call,)))
         case "function_call_output":
-            messages.append(parse_tool_result(call_id, item.get("output"), calls, field))
+            parts = parse_content(item.get("output"), f"{field}.output")
+            messages.append(parse_tool_result(call_id, parts, calls, field))
         case _:
             return

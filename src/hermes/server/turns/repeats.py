@@ -1,0 +1,157 @@
+"""Requests whose tools have changed something and that failed: repeating them runs nothing."""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.app.titles import SpawnTask
+from hermes.core.events import ToolStarted, TurnEvent, TurnResult
+from hermes.core.store import Objects
+from hermes.core.tool import Tool
+from hermes.server.http.call import ApiCall
+from hermes.server.http.errors import ApiError
+from hermes.server.turns.outcome import EFFECTS_STATUS, NO_RETRY, build_error, is_truncated
+from hermes.server.turns.server_instance import ServerInstance
+
+KIND = "failure"
+KEPT_SECONDS = 600.0
+_MAX_FAILURES = 1000
+_RETRY_HEADER = "X-Stainless-Retry-Count"
+STOPPED = (
+    "The server stopped during this request, after a tool had run. The work so far is kept in the "
+    "session. Check what was done before you ask again."
+)
+_DISCONNECTED = (
+    "The client disconnected during this request, after a tool had run. The work so far is kept in "
+    "the session. Check what was done before you ask again."
+)
+
+
+class RequestFailure(Struct):
+    """How a request ended whose tools have changed something."""
+
+    when: float
+    server: str
+    """The token of the server that works on it; empty: it has ended."""
+    envelope: dict[str, Any] = {}
+    session: str = ""
+    retries_only: bool = False
+    """Whether only a client's automatic retry gets the failure: the person may have stopped it."""
+
+
+class FailedRequests:
+    """Remembers failures for ten minutes, also across restarts."""
+
+    def __init__(self, objects: Objects, spawn: SpawnTask, instance: ServerInstance) -> None:
+        self._objects = objects
+        self._spawn = spawn
+        self._instance = instance
+        self._known: dict[str, RequestFailure] = {}
+
+    async def load_failures(self) -> None:
+        """Read the failures of earlier servers; what they had begun has failed."""
+        oldest = time.time() - KEPT_SECONDS
+        for found in await self._objects.list_all(KIND):
+            failure = msgspec.msgpack.decode(found.body, type=RequestFailure)
+            if failure.when < oldest:
+                await self._objects.remove(KIND, found.id, owner=found.owner)
+            elif not self._instance.is_other_running(failure.server):
+                if failure.server:
+                    failure.envelope = _describe_failure(STOPPED)
+                self._known[found.id] = failure
+
+    def raise_if_repeated(self, call: ApiCall) -> None:
+        """Raise the failure that this request has already met."""
+        request_hash = hash_request(call)
+        failure = self._known.get(request_hash)
+        if failure is None or not failure.envelope:
+            return
+        if failure.when < time.time() - KEPT_SECONDS:
+            del self._known[request_hash]
+            return
+        if failure.retries_only and _count_retries(call) == 0:
+            return
+        headers = {"X-Hermes-Session-Id": failure.session} if failure.session else {}
+        raise ApiError.from_fields(EFFECTS_STATUS, failure.envelope, {**headers, **NO_RETRY})
+
+    def watch_turn(
+        self, call: ApiCall, session: str, tools: Mapping[str, Tool[Any]]
+    ) -> "TurnWatch":
+        return TurnWatch(self, call, session, tools)
+
+    def save_failure(self, owner: str, request_hash: str, failure: RequestFailure) -> None:
+        failure.server = "" if failure.envelope else self._instance.token
+        self._known[request_hash] = failure
+        while len(self._known) > _MAX_FAILURES:
+            del self._known[next(iter(self._known))]
+        body = msgspec.msgpack.encode(failure)
+        saving = self._objects.put(KIND, request_hash, body, owner=owner, keep_latest=_MAX_FAILURES)
+        self._spawn(saving, f"failure {request_hash[:8]}")
+
+    def forget_failure(self, owner: str, request_hash: str) -> None:
+        if self._known.pop(request_hash, None) is not None:
+            removing = self._remove(owner, request_hash)
+            self._spawn(removing, f"failure {request_hash[:8]}")
+
+    async def _remove(self, owner: str, request_hash: str) -> None:
+        await self._objects.remove(KIND, request_hash, owner=owner)
+
+
+class TurnWatch:
+    """Follows one turn: records its first effect at once, and its end."""
+
+    def __init__(
+        self, failures: FailedRequests, call: ApiCall, session: str, tools: Mapping[str, Tool[Any]]
+    ) -> None:
+        self._failures = failures
+        self._owner = call.principal.name
+        self._call = call
+        self._session = session
+        self._tools = tools
+        self._hash = ""
+
+    def note_event(self, event: TurnEvent) -> None:
+        if self._hash or not isinstance(event, ToolStarted):
+            return
+        tool = self._tools.get(event.call.name)
+        if tool is not None and (tool.has_effects or tool.forward):
+            self._hash = hash_request(self._call)
+            self._save({})
+
+    def note_end(self, result: TurnResult, *, disconnected: bool = False) -> None:
+        if not self._hash:
+            return
+        if not result.effects or result.status == "completed" or is_truncated(result):
+            self._failures.forget_failure(self._owner, self._hash)
+        elif disconnected:
+            self._save(_describe_failure(_DISCONNECTED), retries_only=True)
+        else:
+            self._save(build_error(result).describe())
+
+    def _save(self, envelope: dict[str, Any], *, retries_only: bool = False) -> None:
+        failure = RequestFailure(time.time(), "", envelope, self._session, retries_only)
+        self._failures.save_failure(self._owner, self._hash, failure)
+
+
+def _describe_failure(text: str) -> dict[str, Any]:
+    return ApiError(EFFECTS_STATUS, text, code="agent_incomplete").describe()
+
+
+def _count_retries(call: ApiCall) -> int:
+    text = call.request.headers.get(_RETRY_HEADER, "0").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+
+
+def hash_request(call: ApiCall, key: str = "") -> str:
+    """A hash that differs for another body, path, session, principal or key."""
+    digest = hashlib.sha256()
+    names = [call.request.headers.get(f"X-Hermes-Session-{n}", "") for n in ("Id", "Key")]
+    for part in (call.principal.name, call.request.path, key, *names):
+        raw = part.encode("utf-8", "surrogateescape")
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    digest.update(call.body)
+    return digest.hexdigest()

@@ -1,0 +1,214 @@
+"""Failures as clients see them: the status, the message in a stream, and what a repetition gets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import Gate, call, say, status
+from tests.kit.api import Answer, Api, api
+from tests.server.exchanges import wait_until_idle
+
+ROUTES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 999},
+}
+TOUCH = call(("c1", "terminal", {"command": "echo x >> effects"}))
+STATUSES = {
+    "wait": (status(429, "slow down").headers(Retry_After="3600"), 429, "rate_limit_exceeded"),
+    "too long": (status(400, "maximum context length is 9 tokens"), 400, "context_length_exceeded"),
+    "no credit": (status(402, "no credit left"), 429, "insufficient_quota"),
+    "key": (status(401, "bad key"), 502, "agent_incomplete"),
+    "model": (status(404, "The model x does not exist"), 502, "agent_incomplete"),
+}
+FINAL = {"too long", "no credit", "key", "model"}
+
+
+async def post(a: Api, path: str, *, stream: bool, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await a.post(path, {**ROUTES[path], "stream": stream}, headers=named)
+
+
+def effects(a: Api) -> int:
+    made = a.home.work / "effects"
+    return len(made.read_text().split()) if made.exists() else 0
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("case", STATUSES)
+async def test_a_failure_before_any_text_has_its_status(
+    tmp_path: Path, path: str, case: str
+) -> None:
+    reply, expected, code = STATUSES[case]
+    async with api(tmp_path, then=reply, config={"compression": {"enabled": False}}) as a:
+        for stream in (False, True):
+            answer = await post(a, path, stream=stream)
+            assert answer.status == expected
+            assert answer.error["code"] == code and answer.error["message"]
+            assert answer.headers.get("X-Should-Retry") == ("false" if case in FINAL else None)
+            assert answer.headers.get("Retry-After") == ("3600" if case == "wait" else None)
+            if path == "/v1/messages":
+                assert answer.json["type"] == "error"
+                assert answer.json["request_id"] == answer.headers["X-Request-Id"]
+
+
+async def test_the_head_waits_for_the_first_thing_to_say(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("One.").hold(gate, n=0)]) as a:
+        asking = asyncio.create_task(a.chat(stream=True))
+        await gate.reached()
+        assert not asking.done()
+        gate.open()
+        assert b"One." in (await asking).body
+
+
+async def test_the_head_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hermes.server.turns import turn_runner
+
+    assert turn_runner.HEAD_SECONDS == 10.0
+    monkeypatch.setattr(turn_runner, "HEAD_SECONDS", 0.05)
+    gate = Gate()
+    async with api(tmp_path, [say("One.").hold(gate, n=0)]) as a:
+        body = {**ROUTES["/v1/chat/completions"], "stream": True}
+        async with a.open_stream("POST", "/v1/chat/completions", body) as reading:
+            assert reading.status == 200
+            gate.open()
+            assert b"One." in await reading.rest()
+
+
+CUT = say("Half", " of", " it").cut(after="text", n=2)
+
+
+async def test_a_failure_after_text_in_a_chat(tmp_path: Path) -> None:
+    async with api(tmp_path, then=CUT) as a:
+        answer = await post(a, "/v1/chat/completions", stream=True)
+        *_, (_, failure), (_, last), (_, done) = answer.events
+        assert done == "[DONE]"
+        assert {"message", "type", "code", "hermes"} <= failure["error"].keys()
+        assert last["choices"][0]["finish_reason"] == "error"
+        assert last["hermes"]["error"] == failure["error"]["message"]
+
+
+async def test_a_failure_after_text_in_a_response(tmp_path: Path) -> None:
+    async with api(tmp_path, then=CUT) as a:
+        name, last = (await post(a, "/v1/responses", stream=True)).events[-1]
+        assert name == "response.failed"
+        assert last["response"]["error"]["code"] == "server_error"
+        assert last["response"]["error"]["message"]
+        assert "Half" in str(last["response"]["output"])
+
+
+async def test_a_failure_after_text_in_messages(tmp_path: Path) -> None:
+    async with api(tmp_path, then=CUT) as a:
+        answer = await post(a, "/v1/messages", stream=True)
+        name, last = answer.events[-1]
+        assert name == "error" and last["error"]["type"] == "api_error"
+        assert b"end_turn" not in answer.body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ROUTES)
+async def test_a_failure_after_an_effect_is_not_repeated(
+    tmp_path: Path, path: str, stream: bool
+) -> None:
+    async with api(tmp_path, [TOUCH], then=status(404, "no such model")) as a:
+        first = await post(a, path, stream=stream)
+        if not stream:  # a stream has begun when its tool starts
+            assert first.status == 424 and first.headers["X-Should-Retry"] == "false"
+        made = len(a.provider.requests)
+        for _ in range(2):
+            again = await post(a, path, stream=stream)
+            assert again.status == 424 and "no such model" in again.error["message"]
+            assert again.headers["X-Should-Retry"] == "false"
+        assert effects(a) == 1 and len(a.provider.requests) == made
+        other = await a.chat("something else")
+        assert other.status != 424
+
+
+async def test_a_failure_is_known_after_a_restart(tmp_path: Path) -> None:
+    async with api(tmp_path, [TOUCH], then=status(404, "no such model")) as a:
+        assert (await a.chat()).status == 424
+    async with api(tmp_path, then=say("Yes.")) as a:
+        assert (await a.chat()).status == 424
+        assert not a.provider.requests
+
+
+async def test_a_complete_turn_may_be_repeated(tmp_path: Path) -> None:
+    async with api(tmp_path, [TOUCH, say("Done."), TOUCH, say("Again.")]) as a:
+        assert (await a.chat()).status == (await a.chat()).status == 200
+        assert effects(a) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_only_automatic_retries_of_a_stopped_request_fail(
+    tmp_path: Path, stream: bool
+) -> None:
+    """A person who stopped a request may send it again."""
+    stalled = say("Never").stall(after="text", n=0)
+    script = [TOUCH, stalled, TOUCH, say("Done.")]
+    async with api(tmp_path, script) as a:
+        path = "/v1/chat/completions"
+        leaver = asyncio.create_task(post(a, path, stream=stream))
+        while len(a.provider.requests) < 2:
+            await asyncio.sleep(0.01)
+        leaver.cancel()
+        await asyncio.wait({leaver})
+        await wait_until_idle(a)
+        retried = await post(a, path, stream=stream, X_Stainless_Retry_Count="1")
+        assert retried.status == 424 and effects(a) == 1
+        assert (await post(a, path, stream=stream, X_Stainless_Retry_Count="0")).status == 200
+        assert effects(a) == 2
+
+
+# -- idempotency keys of streams ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_a_stream_is_replayed_under_its_key(tmp_path: Path, path: str) -> None:
+    async with api(tmp_path, [TOUCH, say("One ", "two.")]) as a:
+        first = await post(a, path, stream=True, Idempotency_Key="k")
+        assert b"two." in first.body
+        again = await post(a, path, stream=True, Idempotency_Key="k")
+        assert again.body == first.body and effects(a) == 1
+        assert again.headers["X-Hermes-Session-Id"] == first.headers["X-Hermes-Session-Id"]
+    async with api(tmp_path) as a:
+        assert (await post(a, path, stream=True, Idempotency_Key="k")).body == first.body
+
+
+async def test_two_readers_share_one_stream(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a:
+        path = "/v1/chat/completions"
+        asking = [
+            asyncio.create_task(post(a, path, stream=True, Idempotency_Key="k")) for _ in range(2)
+        ]
+        await gate.reached()
+        gate.open()
+        one, two = await asyncio.gather(*asking)
+        assert one.body == two.body and len(a.provider.requests) == 1
+
+
+async def test_a_stream_with_a_key_continues_without_its_client(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a:
+        body = {**ROUTES["/v1/chat/completions"], "stream": True}
+        headers = {"Idempotency-Key": "k"}
+        async with a.open_stream("POST", "/v1/chat/completions", body, **headers) as reading:
+            await reading.until(b"One")
+        gate.open()
+        again = await post(a, "/v1/chat/completions", stream=True, Idempotency_Key="k")
+        assert b"two." in again.body and len(a.provider.requests) == 1
+
+
+async def test_a_failed_stream_with_a_key(tmp_path: Path) -> None:
+    broken = status(404, "no such model")
+    async with api(tmp_path, [broken, say("Better.")]) as a:
+        path = "/v1/chat/completions"
+        assert (await post(a, path, stream=True, Idempotency_Key="k")).status == 502
+        assert b"Better" in (await post(a, path, stream=True, Idempotency_Key="k")).body
