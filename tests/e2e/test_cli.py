@@ -119,7 +119,7 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
             ("tools", "list", "--platform", "nope"),
             "no platform nope; use one of api, cli, library,",
         ),
-        (("gateway",), "unknown command gateway"),
+        (("cron",), "unknown command cron"),
         (("--verbose",), "unknown option --verbose"),
         (("--plian",), "did you mean --plain?"),
         (("--output", "xml", "-q", "x"), "chat: --output: invalid choice 'xml'"),
