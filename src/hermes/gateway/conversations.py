@@ -19,7 +19,7 @@ from hermes.gateway import texts
 from hermes.gateway.access import is_per_user, name_sender
 from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.render import count_units
-from hermes.gateway.hub import Hub, Item
+from hermes.gateway.hub import Hub, Item, OpenPlatform
 from hermes.gateway.outbox import Reply
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -249,8 +249,10 @@ class ConversationActor:
         session.transcript.on_record = reply.compose_change
         events = session.subscribe_events()
         spawn = self._hub.runtime.spawn_task
-        side_tasks = [spawn(self._keep_typing(item), "typing indicator")]
-        drafts = spawn(reply.show_drafts(), "drafts") if self._streams(item) else None
+        side_tasks = [
+            spawn(keep_typing(self._hub.platforms[item.platform], item), "typing indicator")
+        ]
+        drafts = spawn(reply.show_drafts(), "drafts") if streams_drafts(self._hub, item) else None
         answer = session.continue_turn() if prompt is None else session.submit(prompt)
         answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
         try:
@@ -288,21 +290,6 @@ class ConversationActor:
             case ToolDone() | TurnEnd():
                 await self._hub.questions.close_answered(session)
 
-    async def _keep_typing(self, item: Item) -> None:
-        found = self._hub.platforms[item.platform]
-        seconds = found.platform.capabilities.typing_seconds
-        target = Target(item.message.chat, item.message.thread)
-        while seconds and found.settings.typing:
-            with suppress(SendFailure):
-                await found.platform.show_typing(target)
-            await asyncio.sleep(seconds)
-
-    def _streams(self, item: Item) -> bool:
-        found = self._hub.platforms[item.platform]
-        chosen = found.settings.streaming
-        wanted = self._hub.settings.streaming if chosen is None else chosen
-        return wanted and found.platform.capabilities.edits and not item.message.deliver
-
     def _open_reply(
         self, session: Session, group: Group, item: Item, row: Conversation
     ) -> TurnReply:
@@ -312,7 +299,7 @@ class ConversationActor:
         style = ReplyStyle(
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
-            shows_tools=self._hub.settings.tool_progress and self._streams(item),
+            shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
 
@@ -383,6 +370,24 @@ def write_text(settings: GatewaySection, item: Item) -> str:
     )
     name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
     return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+
+
+async def keep_typing(found: OpenPlatform, item: Item) -> None:
+    """Show the typing indicator until cancelled."""
+    seconds = found.platform.capabilities.typing_seconds
+    target = Target(item.message.chat, item.message.thread)
+    while seconds and found.settings.typing:
+        with suppress(SendFailure):
+            await found.platform.show_typing(target)
+        await asyncio.sleep(seconds)
+
+
+def streams_drafts(hub: Hub, item: Item) -> bool:
+    """Whether the answer to this message is shown while it is written."""
+    found = hub.platforms[item.platform]
+    chosen = found.settings.streaming
+    wanted = hub.settings.streaming if chosen is None else chosen
+    return wanted and found.platform.capabilities.edits and not item.message.deliver
 
 
 class Conversations:

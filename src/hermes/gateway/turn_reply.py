@@ -160,7 +160,7 @@ class TurnReply:
                 self._tool_line = ""
                 self._changed.set()
             case ToolStarted(call=call) if self._style.shows_tools:
-                what = describe_call(call.name, call.args, self._style.redact)
+                what = describe_call(call.args, self._style.redact)
                 self._tool_line = texts.TOOL_LINE.format(tool=call.name, what=what)
                 self._changed.set()
             case ToolDone():

@@ -112,8 +112,9 @@ def test_nothing_in_a_command_ends_its_code_block() -> None:
 
 def test_a_tool_line_is_short_and_redacted() -> None:
     redact = Redactor((SECRET,)).redact
-    shown = describe_call("terminal", f'{{"command": "echo {SECRET} {"x" * 90}"}}', redact)
-    assert len(shown) <= 60 and SECRET not in shown
+    shown = describe_call(f'{{"n": 1, "command": "echo {SECRET} {"x" * 90}"}}', redact)
+    assert len(shown) <= 60 and SECRET not in shown and shown.startswith("echo [redacted] xxx")
+    assert describe_call("not json", redact) == "not json" and describe_call("{}", redact) == ""
 
 
 def test_g15_names_are_text_and_never_paths() -> None:

@@ -3,6 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 _TOKEN_TAIL = re.compile(r"[A-Za-z0-9_\-.+/=:~%$]+\Z")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
@@ -105,7 +108,12 @@ def hold_back_secrets(text: str, redact: Callable[[str], str]) -> str:
     return redact(_TOKEN_TAIL.sub("", text))
 
 
-def describe_call(tool: str, arguments: str, redact: Callable[[str], str]) -> str:
-    """What a tool call does, in one short line."""
+def describe_call(arguments: str, redact: Callable[[str], str]) -> str:
+    """What a tool call does, in one short line: its first text."""
+    try:
+        values = msgspec.json.decode(arguments, type=dict[str, Any]).values()
+        arguments = next((value for value in values if isinstance(value, str)), "")
+    except msgspec.DecodeError:
+        pass
     plain = redact(" ".join(arguments.split()))
     return plain if len(plain) <= _LONGEST_WHAT else plain[: _LONGEST_WHAT - 1] + "…"
