@@ -20,7 +20,7 @@ from hermes.app.session_records import save_checkpoint
 from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
-from hermes.core.events import Notice
+from hermes.core.events import Approval, Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Message, ToolCall
@@ -87,7 +87,8 @@ class SessionHost:
         self._shared = shared
         self._transcript = transcript
         self._services = services
-        self._user = UserAccess(self.approve, interactions.ask_question)
+        self._interactions = interactions
+        self._user = UserAccess(self.approve, interactions.ask_question, self._confirm_change)
         self._approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
@@ -98,7 +99,7 @@ class SessionHost:
                 lambda: interactions.user_present,
                 self._has_seen,
                 self,
-                self._emit_notice,
+                self.emit_notice,
             ),
             backend=services.get(BACKEND),
         )
@@ -172,6 +173,13 @@ class SessionHost:
                 await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
 
+    async def _confirm_change(self, call: ToolCall, reason: str, diff: str) -> bool | None:
+        if self._approvals.safety.asking == "never-ask":
+            return None
+        question = Approval(call.id, call, reason, diff=diff)
+        answer = await self._interactions.request_approval(question)
+        return None if answer is None else answer != "deny"
+
     def tool_context(
         self, call: ToolCall, verdict: Verdict, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> ToolContext:
@@ -241,7 +249,7 @@ class SessionHost:
         self._seen_urls.read_history(self._transcript.history)
         return url in self._seen_urls
 
-    def _emit_notice(self, code: str, text: str) -> None:
+    def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
     def _start_title(self, question: str, answer: str) -> None:

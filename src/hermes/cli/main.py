@@ -23,6 +23,7 @@ GROUPS = {
         "auth": "manage keys and logins of providers",
         "config": "show, get, set or check the configuration",
         "tools": "list tools, turn them on and off",
+        "memory": "show and change what the agent remembers",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
     },

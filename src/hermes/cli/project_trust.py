@@ -12,7 +12,7 @@ from hermes.config.env import is_inside_agent
 from hermes.config.paths import CONTEXT_FILES
 
 if TYPE_CHECKING:
-    from hermes.app.context_files import ContextFolder
+    from hermes.app.knowledge.context_files import ContextFolder
     from hermes.config.trust_store import TrustStore
 
 _LISTED_FILES = 8
@@ -26,7 +26,7 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
     """
     if not has_context_files(folder):
         return []
-    from hermes.app.context_files import find_context_files, quote_files, sort_by_trust
+    from hermes.app.knowledge.context_files import find_context_files, quote_files, sort_by_trust
     from hermes.config.trust_store import TrustStore
 
     book = TrustStore(home)

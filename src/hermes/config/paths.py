@@ -49,6 +49,11 @@ def cache_folder(home: Path) -> Path:
     return home / "cache"
 
 
+def memories_folder(home: Path) -> Path:
+    """What the agent remembers, as in the original."""
+    return home / "memories"
+
+
 def logins_folder(home: Path) -> Path:
     """Tokens of OAuth logins, one file per provider."""
     return home / "logins"

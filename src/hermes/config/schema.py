@@ -253,6 +253,22 @@ class BudgetSection(Section, frozen=True):
     job_tokens: Tokens | None = None
 
 
+class MemorySection(Section, frozen=True):
+    """What the agent remembers beyond a conversation."""
+
+    enabled: bool = True
+    memory_char_limit: Count = 2200
+    """Characters of the notes about the work that prompts show."""
+    user_char_limit: Count = 1375
+    max_facts: Count = 10_000
+    """Facts of one scope."""
+    write_approval: Literal["tainted", "always", "never"] = "tainted"
+    """Which writes of the model ask a person; tainted: those of sessions that have read untrusted
+    text."""
+    owners: tuple[str, ...] = ()
+    """platform:user_id of the people whose direct chats share the memory of the terminal."""
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -270,6 +286,7 @@ class Config(Section, frozen=True):
     display: DisplaySection = DisplaySection()
     tools: ToolsSection = ToolsSection()
     budget: BudgetSection = BudgetSection()
+    memory: MemorySection = MemorySection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

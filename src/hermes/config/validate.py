@@ -113,7 +113,18 @@ def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, An
         approvals["mode"] = "off"  # YAML reads a bare `off` as false
     replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
     _convert_old_fallbacks(parsed, data, notes)
+    _convert_old_memory(data.get("memory"))
     return data
+
+
+def _convert_old_memory(section: Any) -> None:
+    """Understand the original's `memory_enabled`, and `write_approval: true` for always."""
+    if not isinstance(section, dict):
+        return
+    if isinstance(section.get("memory_enabled"), bool):
+        section.setdefault("enabled", section.pop("memory_enabled"))
+    if isinstance(asks := section.get("write_approval"), bool):
+        section["write_approval"] = "always" if asks else "tainted"
 
 
 def _expand_model_list(provider: Any) -> None:

@@ -1,7 +1,7 @@
-"""The protocols of durable storage: sessions, search, maintenance."""
+"""The protocols of durable storage: sessions, search, maintenance, facts."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -9,8 +9,14 @@ from hermes.core.ledger import Ledger
 from hermes.core.message import Message
 from hermes.core.taint import Taint
 
+T = TypeVar("T")
 SessionState: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
 """Of a session's last turn. A `running` turn whose process is gone reads as `interrupted`."""
+FactTarget: TypeAlias = Literal["memory", "user"]
+"""Notes about the work, or about the user."""
+FactState: TypeAlias = Literal["pinned", "stored", "pending", "archived"]
+"""In the file that prompts show; found by search only; waiting for a person; removed."""
+FactAction: TypeAlias = Literal["add", "replace", "remove"]
 
 
 class SessionMeta(Struct, frozen=True):
@@ -152,6 +158,9 @@ class Store(Protocol):
     @property
     def objects(self) -> "Objects": ...
 
+    @property
+    def facts(self) -> "Facts": ...
+
     async def wait_until_open(self) -> tuple[str, ...]:
         """Returns what the user should be told, one sentence each."""
 
@@ -197,3 +206,70 @@ class Objects(Protocol):
 
     async def read_events(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[bytes]:
         """Events with a higher number, in order."""
+
+
+class Fact(Struct, frozen=True):
+    id: int
+    scope: str
+    """Whose memory it belongs to."""
+    target: FactTarget
+    text: str
+    state: FactState
+    created: float
+    session: str = ""
+    """The session that wrote it; empty: a person did."""
+    user: str = ""
+    origin: str = ""
+    """Who wrote it: tool, review, person or file."""
+    action: FactAction = "add"
+    """What happens to it, or to the fact `old`, when a pending one is approved."""
+    old: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its id for people and models."""
+        return f"f{self.id}"
+
+
+class FactTable(Protocol):
+    """The facts inside one transaction."""
+
+    def list_facts(
+        self, scope: str, target: FactTarget | None = None, *, states: Sequence[FactState]
+    ) -> list[Fact]:
+        """The oldest first; with an empty scope those of all."""
+
+    def count_stored(self, scope: str, target: FactTarget) -> int: ...
+
+    def find_fact(self, number: int) -> Fact | None: ...
+
+    def insert_fact(self, fact: Fact) -> Fact:
+        """The fact with the id that it got."""
+
+    def change_state(self, number: int, state: FactState) -> None: ...
+
+    def delete_fact(self, number: int) -> None: ...
+
+    def search_facts(
+        self, scopes: Sequence[tuple[str, FactTarget]], query: str, *, limit: int
+    ) -> list[Fact]:
+        """Pinned and stored facts that contain all the words, else any of them; best first."""
+
+    def mark_used(self, numbers: Sequence[int]) -> None: ...
+
+    def drop_surplus(self, scope: str, keep: int) -> None:
+        """Delete the stored facts of a scope that were unused longest, beyond `keep` facts."""
+
+    def drop_archived(self, before: float) -> None:
+        """Delete the facts that were archived before this time."""
+
+    def list_scopes(self) -> list[tuple[str, int]]:
+        """Each scope and how many facts it shows or finds."""
+
+
+class Facts(Protocol):
+    """Runs a function with the table in a transaction that excludes every other writer."""
+
+    async def change(self, run: Callable[[FactTable], T]) -> T: ...
+
+    async def read(self, run: Callable[[FactTable], T]) -> T: ...

@@ -83,6 +83,15 @@ async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
     return None
 
 
+class Confirmation(Protocol):
+    async def __call__(self, call: ToolCall, reason: str, diff: str) -> bool | None: ...
+
+
+async def nobody_confirms(call: ToolCall, reason: str, diff: str) -> bool | None:
+    """Gives no answer: there is no person to ask."""
+    return None
+
+
 class Invoker(Protocol):
     async def __call__(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
 
@@ -129,6 +138,9 @@ class UserAccess(Struct, frozen=True):
     approve: ApprovalCheck = nobody_approves
     ask: UserQuestion = nobody_answers
     """The answer to a question; None when nobody can give one."""
+    confirm: Confirmation = nobody_confirms
+    """A person's yes or no to exactly the text in `diff`, whatever else was allowed; None when
+    nobody answers."""
 
 
 class Toolbox(Struct, frozen=True):

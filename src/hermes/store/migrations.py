@@ -154,12 +154,46 @@ def _create_objects(db: Connection) -> None:
     """).fetchall()
 
 
+def _create_facts(db: Connection) -> None:
+    """Memory. A fact's text never changes; ids are never used again. The index follows the table by
+    triggers, so that whatever copies rows fills it too."""
+    db.execute("""
+    CREATE TABLE facts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        scope TEXT NOT NULL,
+        target TEXT NOT NULL,
+        text TEXT NOT NULL,
+        words TEXT NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        changed REAL NOT NULL,
+        used REAL NOT NULL,
+        session TEXT NOT NULL,
+        user TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        action TEXT NOT NULL,
+        old INTEGER NOT NULL
+    );
+    CREATE INDEX facts_scope ON facts (scope, state, used);
+    CREATE VIRTUAL TABLE facts_search USING fts5(
+        words, content='facts', content_rowid='id', tokenize="unicode61 remove_diacritics 2"
+    );
+    CREATE TRIGGER facts_added AFTER INSERT ON facts BEGIN
+        INSERT INTO facts_search (rowid, words) VALUES (new.id, new.words);
+    END;
+    CREATE TRIGGER facts_gone AFTER DELETE ON facts BEGIN
+        INSERT INTO facts_search (facts_search, rowid, words) VALUES ('delete', old.id, old.words);
+    END;
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
     _add_next,
     _create_ledger,
     _create_objects,
+    _create_facts,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -25,6 +25,7 @@ _ORDERS = {
     "warned": "scope, cap, level, percent",
     "objects": "kind, id",
     "events": "stream, n",
+    "facts": "id",
 }
 """Tables copied row by row as they are, and the order their rows lie in."""
 

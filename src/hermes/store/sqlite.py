@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.store.database import Database
+from hermes.store.facts import SqliteFacts
 from hermes.store.ledger import SqliteLedger
 from hermes.store.maintenance import SqliteMaintenance
 from hermes.store.objects import SqliteObjects
@@ -24,6 +25,7 @@ class SqliteStore:
         self.objects = SqliteObjects(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
         self.search = SqliteSearch(database)
+        self.facts = SqliteFacts(database, clock)
         self.maintenance = SqliteMaintenance(database)
 
     def open(self) -> None:

@@ -1,0 +1,88 @@
+"""What sessions know beyond their conversation: chooses their memory and connects it to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.agent.system_prompt import PromptExtras
+from hermes.agent.turn import Agent
+from hermes.app.context_window import is_small_window
+from hermes.config.load import Setup
+from hermes.core.store import Store
+from hermes.memory.scope import MemoryScope, choose_scope, has_memory
+from hermes.memory.session_memory import MEMORY
+
+if TYPE_CHECKING:
+    from hermes.app.session import Session
+    from hermes.core.services import Services
+    from hermes.memory.notebook import Notebook
+    from hermes.memory.session_memory import SessionMemory
+
+_MEMORY_TOOLS = frozenset({"memory"})
+
+
+class Knowledge:
+    """One per process. A home without memories costs a look at the file system."""
+
+    def __init__(self, setup: Setup, store: Store) -> None:
+        self._setup = setup
+        self._store = store
+        self._settings = setup.config.memory
+
+    def find_scope(self, source: str, key: str, user: str) -> MemoryScope | None:
+        """Whose memory a session has; None: it has none."""
+        if not self._settings.enabled:
+            return None
+        return choose_scope(source, key, user=user, owners=self._settings.owners)
+
+    def list_absent_tools(self, scope: MemoryScope | None) -> frozenset[str]:
+        """Tools that a session with this scope cannot have."""
+        return frozenset() if scope else _MEMORY_TOOLS
+
+    async def build_extras(
+        self, place: str, agent: Agent, scope: MemoryScope | None
+    ) -> PromptExtras:
+        """What the prompt of a new session says about where commands run and what is known."""
+        window = agent.providers[0].endpoint.context_length if agent.providers else None
+        if scope is None or agent.small or is_small_window(window):
+            return PromptExtras(place)
+        return PromptExtras(place, memory=await self.show_memory(agent, scope))
+
+    async def show_memory(self, agent: Agent, scope: MemoryScope) -> str:
+        """What a new session would be shown of its memory now."""
+        if not has_memory(self._setup.home, scope):
+            return ""
+        from hermes.memory.prompt_block import build_memory_block
+
+        return await build_memory_block(
+            self._store.facts, self._setup.home, self._settings, scope, agent.redactor.redact
+        )
+
+    def open_notebook(self, agent: Agent, scope: MemoryScope) -> Notebook:
+        from hermes.memory.notebook import Notebook
+
+        return Notebook(
+            self._store.facts, self._setup.home, self._settings, scope, agent.redactor.redact
+        )
+
+    def connect_session(
+        self, session: Session, services: Services, scope: MemoryScope | None
+    ) -> None:
+        """Give the tools of a session its memory."""
+        if scope is None:
+            return
+
+        def open_memory() -> SessionMemory:
+            from hermes.memory.page import Author
+            from hermes.memory.session_memory import SessionMemory
+
+            transcript = session.transcript
+            return SessionMemory(
+                self.open_notebook(session.agent, scope),
+                self._settings.write_approval,
+                lambda: transcript.taint.untrusted,
+                lambda: Author("tool", transcript.id, session.options.user),
+                session.host.emit_notice,
+            )
+
+        services.set(MEMORY, open_memory)
