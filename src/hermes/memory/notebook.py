@@ -15,6 +15,8 @@ from hermes.memory.scope import MemoryScope
 _ARCHIVE_SECONDS = 30 * 86400
 _SECRET = "That looks like a secret; memory is no place for it."
 _MAX_SIMILAR = 5
+_MAX_COMPARED = 50
+"""Changes of one call whose entries are compared with the others."""
 _CANDIDATES = 1000
 """Stored facts that are compared with a new one."""
 
@@ -67,8 +69,9 @@ class Notebook:
             pages = self._open_pages(table)
             slots = self._make_changes(pages, changes)
             self._save_pages(table, pages, author)
+            few = len(changes) <= _MAX_COMPARED
             return [
-                self._describe(pages[change.target], change, slot, replaced)
+                self._describe(pages[change.target], change, slot, replaced, compare=few)
                 for change, (slot, replaced) in zip(changes, slots, strict=True)
             ]
 
@@ -299,13 +302,15 @@ class Notebook:
         old = page.find_entry(change.old_text)
         return old if isinstance(old, Fact) else old.fact
 
-    def _describe(self, page: MemoryPage, change: Change, slot: Slot, replaced: str) -> Outcome:
+    def _describe(
+        self, page: MemoryPage, change: Change, slot: Slot, replaced: str, *, compare: bool = True
+    ) -> Outcome:
         status = "known" if slot.is_known else "removed"
         similar: tuple[str, ...] = ()
         if change.action != "remove" and not slot.is_known:
             assert slot.fact is not None
             status = slot.fact.state
-            similar = tuple(self._find_similar(page, slot))
+            similar = tuple(self._find_similar(page, slot)) if compare else ()
         return Outcome(change, status, slot.text, slot.fact, page.usage, similar, replaced)
 
     def _find_similar(self, page: MemoryPage, slot: Slot) -> list[str]:

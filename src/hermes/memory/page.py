@@ -56,6 +56,7 @@ class MemoryPage:
         pinned = {f.text: f for f in table.list_facts(scope, target, states=("pinned",))}
         self.slots = [Slot(text, pinned.pop(text, None)) for text in self._texts]
         self.stored = table.list_facts(scope, target, states=("stored",))
+        self._keys = {entries.normalize_entry(old.text): old for old in self._list_entries()}
         self._removed = list(pinned.values())
         """Facts to archive: at first those whose entry somebody deleted from the file."""
 
@@ -76,15 +77,16 @@ class MemoryPage:
 
     def add(self, text: str, pending: Fact | None = None) -> Slot:
         key = entries.normalize_entry(text)
-        for slot in self.slots:
-            if entries.normalize_entry(slot.text) == key:
-                return Slot(slot.text, slot.fact, is_known=True)
-        for fact in self.stored:
-            if entries.normalize_entry(fact.text) == key:
-                return Slot(fact.text, fact, is_known=True)
-        slot = Slot(text, is_new=True, pending=pending)
+        known = self._keys.get(key)
+        if known is not None:
+            fact = known if isinstance(known, Fact) else known.fact
+            return Slot(known.text, fact, is_known=True)
+        slot = self._keys[key] = Slot(text, is_new=True, pending=pending)
         self.slots.append(slot)
         return slot
+
+    def _list_entries(self) -> list[Slot | Fact]:
+        return [*self.slots, *self.stored]
 
     def replace(self, old: Slot | Fact, text: str, pending: Fact | None = None) -> Slot:
         """The new entry, in the place of the old one."""
@@ -99,6 +101,7 @@ class MemoryPage:
         return new
 
     def remove(self, old: Slot | Fact) -> None:
+        self._keys.pop(entries.normalize_entry(old.text), None)
         if isinstance(old, Fact):
             self.stored.remove(old)
             self._removed.append(old)
@@ -111,8 +114,7 @@ class MemoryPage:
         """The only entry that contains this text, or that is this text."""
         if not part.strip():
             raise MemoryRefused("old_text is empty: give a part of the entry.")
-        found: list[Slot | Fact] = [slot for slot in self.slots if part in slot.text]
-        found += [fact for fact in self.stored if part in fact.text]
+        found = [entry for entry in self._list_entries() if part in entry.text]
         if len(found) > 1:
             found = [entry for entry in found if entry.text == part.strip()] or found
         if not found:
@@ -123,14 +125,15 @@ class MemoryPage:
         return found[0]
 
     def find_by_id(self, number: int) -> Slot | Fact | None:
-        for slot in self.slots:
-            if slot.fact and slot.fact.id == number:
-                return slot
-        return next((fact for fact in self.stored if fact.id == number), None)
+        for entry in self._list_entries():
+            fact = entry if isinstance(entry, Fact) else entry.fact
+            if fact is not None and fact.id == number:
+                return entry
+        return None
 
     def clear(self) -> int:
         """Remove every entry; how many there were."""
-        olds: list[Slot | Fact] = [*self.slots, *self.stored]
+        olds = self._list_entries()
         for old in olds:
             self.remove(old)
         return len(olds)
@@ -148,22 +151,24 @@ class MemoryPage:
             self._texts = texts
         for fact in self._removed:
             self._table.change_state(fact.id, "archived")
+        pinned = set(map(id, kept))
         for slot in self.slots:
             if slot.fact is None:
-                slot.fact = self._save_row(slot, author, pinned=slot in kept)
-                if slot not in kept:
+                slot.fact = self._save_row(slot, author, pinned=id(slot) in pinned)
+                if id(slot) not in pinned:
                     self.stored.append(slot.fact)
         self._removed, self.slots = [], kept
 
     def _select_pinned(self) -> list[Slot]:
         """The entries for the file: the old ones, and the new ones for which there is room."""
         old = [slot.text for slot in self.slots if not slot.is_new]
-        pinned = []
+        pinned, used = [], entries.count_chars(old)
         for slot in self.slots:
             if slot.is_new:
-                if entries.count_chars([*old, slot.text]) > self.limit:
+                needed = entries.count_chars([slot.text, ""] if used else [slot.text])
+                if used + needed > self.limit:
                     continue
-                old.append(slot.text)
+                used += needed
             pinned.append(slot)
         return pinned
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.core.errors import StoreError
 from hermes.core.store import Fact, FactState, FactTable, FactTarget
 from hermes.core.text import replace_invalid
 from hermes.store.database import Database
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _COLUMNS = "id, scope, target, text, state, created, session, user, origin, action, old"
+_LOCK_WAITS = 5
+"""How often the usual wait for other writers is repeated."""
 _FOUND = "state IN ('pinned', 'stored')"
 
 
@@ -27,6 +30,15 @@ class SqliteFacts:
         self._clock = clock
 
     async def change(self, run: Callable[[FactTable], T]) -> T:
+        for _ in range(_LOCK_WAITS):
+            try:
+                return await self._change_once(run)
+            except StoreError as error:  # others wrote all the while; nothing was changed
+                if error.code != "busy":
+                    raise
+        return await self._change_once(run)
+
+    async def _change_once(self, run: Callable[[FactTable], T]) -> T:
         return await self._database.writer.submit(lambda db: run(SqliteFactTable(db, self._clock)))
 
     async def read(self, run: Callable[[FactTable], T]) -> T:
