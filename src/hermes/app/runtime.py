@@ -88,7 +88,7 @@ class Runtime:
         self._egress: SharedEgressProxy | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
-        self.knowledge = Knowledge(setup, store)
+        self.knowledge = Knowledge(setup, store, self.spawn_task)
         self.background_commands = BackgroundCommands(
             setup.home, keep=setup.config.terminal.keep_background
         )
@@ -234,6 +234,7 @@ class Runtime:
     async def _shut_down(self) -> None:
         if self.services.titles is not None:
             await self.services.titles.wait_unfinished()
+        await self.knowledge.wait_unfinished()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

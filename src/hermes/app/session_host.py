@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -32,6 +32,10 @@ from hermes.tools._services import BACKEND
 
 _PURPOSES = frozenset({"cron", "subagent"})
 """Sources that the ledger counts as purposes of their own."""
+
+
+Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
+"""When a conversation may be looked back at."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -83,6 +87,9 @@ class SessionHost:
         """Added to the system prompt while this object lives; never stored."""
         self.pending_steer: list[str] = []
         """Guidance that the running turn has not read yet."""
+        self.on_pause: Callable[[Pause, int], None] = lambda pause, copied: None
+        """Called after each turn, before and after a compression (then with the number of messages
+        that the conversation continues with), and at the end."""
         self.emit = interactions.emit
         self._shared = shared
         self._transcript = transcript
@@ -124,6 +131,7 @@ class SessionHost:
 
     def end_turn(self) -> None:
         self._turn_running = False
+        self.on_pause("turn", 0)
 
     def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with another agent and other permissions from the next model call on."""
@@ -141,6 +149,8 @@ class SessionHost:
 
     async def close(self) -> None:
         """Close what tools opened."""
+        self.on_pause("end", 0)
+        self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()
         await self._shared.backends.release_backend(backend)
@@ -210,15 +220,18 @@ class SessionHost:
         return sees_images(self.agent.providers[0], self._shared.agents.learned)
 
     async def consult(
-        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+        self,
+        job: str,
+        prompt: Message,
+        *,
+        system: str = "",
+        max_output: int = 1024,
+        budget_share: float = 1.0,
     ) -> str:
+        """`budget_share`: how much of each cap may be used when this is asked."""
+        meter = self._new_meter(budget_share).for_purpose(f"auxiliary/{job}")
         return await self._shared.auxiliary.ask_model(
-            job,
-            prompt,
-            main=self.agent,
-            system=system,
-            max_output=max_output,
-            meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
+            job, prompt, main=self.agent, system=system, max_output=max_output, meter=meter
         )
 
     def _new_turn(self) -> Turn:
@@ -233,9 +246,13 @@ class SessionHost:
             meter=self._new_meter(),
         )
 
-    def _new_meter(self) -> Meter:
+    def _new_meter(self, share: float = 1.0) -> Meter:
+        budget = self.budget
+        if share < 1:
+            caps = structs.asdict(budget)
+            budget = BudgetSection(**{name: cap and cap * share for name, cap in caps.items()})
         account = structs.replace(self.account, session=self.session_id)
-        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.say_once)
+        return Meter(self._shared.store, budget, account, self.emit, self._shared.say_once)
 
     def _new_summarizer(self) -> Summarizer:
         window = self._shared.auxiliary.models.find_window("compression", self.agent)
@@ -243,7 +260,10 @@ class SessionHost:
 
     async def _replace_history(self, messages: Sequence[Message]) -> History:
         self._seen_urls.read_history(self._transcript.history)
-        return await self._transcript.replace_history(messages, running=self._turn_running)
+        self.on_pause("compress", 0)
+        history = await self._transcript.replace_history(messages, running=self._turn_running)
+        self.on_pause("continue", len(messages))
+        return history
 
     def _has_seen(self, url: str) -> bool:
         self._seen_urls.read_history(self._transcript.history)

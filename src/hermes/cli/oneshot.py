@@ -60,6 +60,7 @@ class OneShot:
         self._signals.attach(task.cancel)
         try:
             async with Runtime.open(self._setup) as runtime:
+                runtime.knowledge.learns = False
                 needs_model = command is None or require_command(command[0]).needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
                 if attached:

@@ -267,6 +267,12 @@ class MemorySection(Section, frozen=True):
     text."""
     owners: tuple[str, ...] = ()
     """platform:user_id of the people whose direct chats share the memory of the terminal."""
+    review: bool = True
+    """Whether conversations are looked through for facts, in the background."""
+    review_turns: Count = 10
+    """After how many of the user's turns."""
+    review_daily: Count = 20
+    """Most reviews in a day."""
 
 
 class Config(Section, frozen=True):

@@ -97,8 +97,8 @@ class SessionStore(Protocol):
 
     async def load_messages(self, session_id: str) -> list[Message]: ...
 
-    def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
-        """All messages in order, fetched page by page."""
+    def stream_messages(self, session_id: str, *, after: int = -1) -> AsyncIterator[StoredMessage]:
+        """All messages behind the one with this number, in order, fetched page by page."""
 
     async def list_recent(
         self, *, limit: int = 50, cwd: str | None = None, source: str | None = None

@@ -50,6 +50,13 @@ class SessionMemory(Struct, frozen=True):
                 raise MemoryRefused(_DENIED)
         return self._announce(await self.notebook.apply_changes(changes, self.author()))
 
+    async def learn_entry(self, change: Change, author: Author) -> None:
+        """Keep what a review noted; nobody is asked, so what needs a person waits for one."""
+        if self._asks:
+            self._announce(await self.notebook.hold_changes((change,), author))
+        else:
+            self._announce(await self.notebook.apply_changes((change,), author))
+
     @property
     def _asks(self) -> bool:
         if self.write_approval == "tainted":

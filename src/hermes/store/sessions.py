@@ -137,9 +137,9 @@ class SqliteSessions:
     async def load_messages(self, session_id: str) -> list[Message]:
         return await self._database.read(lambda db: _load_messages(db, replace_invalid(session_id)))
 
-    async def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
-        after = -1
-
+    async def stream_messages(
+        self, session_id: str, *, after: int = -1
+    ) -> AsyncIterator[StoredMessage]:
         def load_next_page(db: Connection) -> list[StoredMessage]:
             return _load_page(db, replace_invalid(session_id), after)
 

@@ -13,7 +13,10 @@ from hermes.memory.scope import MemoryScope, choose_scope, has_memory
 from hermes.memory.session_memory import MEMORY
 
 if TYPE_CHECKING:
+    from hermes.app.knowledge.review import Reviews
     from hermes.app.session import Session
+    from hermes.app.session_host import Pause
+    from hermes.app.titles import SpawnTask
     from hermes.core.services import Services
     from hermes.memory.notebook import Notebook
     from hermes.memory.session_memory import SessionMemory
@@ -24,7 +27,11 @@ _MEMORY_TOOLS = frozenset({"memory"})
 class Knowledge:
     """One per process. A home without memories costs a look at the file system."""
 
-    def __init__(self, setup: Setup, store: Store) -> None:
+    def __init__(self, setup: Setup, store: Store, spawn: SpawnTask) -> None:
+        self.learns = setup.config.memory.review
+        """Whether conversations are reviewed; not for single prompts."""
+        self._spawn = spawn
+        self._reviews: Reviews | None = None
         self._setup = setup
         self._store = store
         self._settings = setup.config.memory
@@ -86,3 +93,27 @@ class Knowledge:
             )
 
         services.set(MEMORY, open_memory)
+        if scope.writable and not session.agent.small:
+
+            def review(pause: Pause, copied: int) -> None:
+                if not self.learns or not session.transcript.stored:
+                    return
+                if pause == "continue":
+                    self._open_reviews().skip_copied(session.id, copied)
+                else:
+                    ending = pause != "turn"
+                    self._open_reviews().begin_review(session, open_memory(), ending=ending)
+
+            session.host.on_pause = review
+
+    def _open_reviews(self) -> Reviews:
+        if self._reviews is None:
+            from hermes.app.knowledge.review import Reviews
+
+            self._reviews = Reviews(self._store, self._settings, self._spawn)
+        return self._reviews
+
+    async def wait_unfinished(self) -> None:
+        """Give what was begun in the background a moment to complete."""
+        if self._reviews is not None:
+            await self._reviews.wait_unfinished()
