@@ -32,6 +32,8 @@ class PromptExtras(Struct, frozen=True):
     """The project's own notes (AGENTS.md)."""
     memory: str = ""
     """What is remembered from earlier conversations."""
+    skills: str = ""
+    """The names of skills."""
 
 
 def build_system_prompt(
@@ -57,7 +59,7 @@ def build_system_prompt(
         lines.append(extras.place)
     if not tools:
         lines.append("No tools are available in this session.")
-    for block in (extras.notes, extras.memory):
+    for block in (extras.notes, extras.memory, extras.skills):
         if block:
             lines += ["", block]
     return "\n".join(lines)

@@ -2,4 +2,7 @@
 
 from hermes.tools.registry import CORE, add_modules
 
+_SKILL_TOOLS = ("skill_manage", "skill_view", "skills_list")
+
 add_modules(CORE, {"memory": "hermes.memory.memory_tool"})
+add_modules("skills", dict.fromkeys(_SKILL_TOOLS, "hermes.skills.skill_tools"))

@@ -275,7 +275,7 @@ class Runtime:
     ) -> SessionMeta:
         agent, safety = settings.agent, settings.safety
         place = self.backends.description or describe_sandbox(safety, agent.tools)
-        extras = await self.knowledge.build_extras(place, agent, scope)
+        extras = await self.knowledge.build_extras(place, agent, cwd, scope)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(

@@ -176,6 +176,7 @@ class SessionHost:
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
         taint = self._transcript.taint
+        self._approvals.readable = self.workspace.readable
         verdict = await self._approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
             self._checkpoint_saved = True

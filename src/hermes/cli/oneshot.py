@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, find_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
@@ -61,7 +61,8 @@ class OneShot:
         try:
             async with Runtime.open(self._setup) as runtime:
                 runtime.knowledge.learns = False
-                needs_model = command is None or require_command(command[0]).needs_model
+                known = find_command(command[0]) if command else None
+                needs_model = known is None or known.needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
                 if attached:
                     session.transcript.absorb_taint(BOTH)

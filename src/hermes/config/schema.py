@@ -275,6 +275,16 @@ class MemorySection(Section, frozen=True):
     """Most reviews in a day."""
 
 
+class SkillsSection(Section, frozen=True):
+    """Instructions for certain tasks."""
+
+    external_dirs: tuple[str, ...] = ()
+    """More folders with skills."""
+    disabled: tuple[str, ...] = ()
+    index_bytes: Annotated[int, Meta(ge=0)] = 2048
+    """Bytes of the list of skills in a prompt; 0: no list."""
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -293,6 +303,7 @@ class Config(Section, frozen=True):
     tools: ToolsSection = ToolsSection()
     budget: BudgetSection = BudgetSection()
     memory: MemorySection = MemorySection()
+    skills: SkillsSection = SkillsSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

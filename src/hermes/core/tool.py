@@ -43,6 +43,8 @@ class ToolResult(Struct, frozen=True):
     data: Any = None
     """For logs, tests and user interfaces."""
     error: bool = False
+    unquoted: bool = False
+    """Whether the text is the operator's own word rather than data."""
 
 
 class Verdict(Struct, frozen=True):
@@ -130,6 +132,8 @@ class Workspace(Struct, frozen=True):
     """Opens the network for confined commands; None: they have none."""
     hosts: tuple[str, ...] = ()
     """The hosts that the operator allows commands to reach."""
+    readable: tuple[Path, ...] = ()
+    """Real folders that tools may read although the agent's home or the user's holds them."""
 
 
 class UserAccess(Struct, frozen=True):

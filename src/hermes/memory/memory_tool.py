@@ -12,7 +12,8 @@ from hermes.core.taint import Source
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.memory.notebook import Change, Outcome
 from hermes.memory.page import MemoryRefused
-from hermes.memory.session_memory import MEMORY, SessionMemory
+from hermes.memory.scope import MEMORY
+from hermes.memory.session_memory import SessionMemory
 
 _MAX_OPERATIONS = 50
 _DEFAULT_LIMIT = 10

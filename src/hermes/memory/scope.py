@@ -1,15 +1,24 @@
 """Whose memory a session reads and writes."""
 
+from __future__ import annotations
+
 import hashlib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hermes.config.paths import memories_folder
+from hermes.core.services import ServiceKey
 from hermes.core.store import FactTarget
 
+if TYPE_CHECKING:
+    from hermes.memory.session_memory import SessionMemory
+
+MEMORY: ServiceKey[Callable[[], SessionMemory]] = ServiceKey("memory")
+"""Opens the memory of the session; not set: it has none."""
 PROFILE = "profile"
 """The scope of the person who runs the agent."""
 LOCAL_SOURCES = frozenset({"cli", "library", "acp", "cron"})

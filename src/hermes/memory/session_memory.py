@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hermes.core.message import ToolCall
-from hermes.core.services import ServiceKey
 from hermes.core.tool import Confirmation
 from hermes.memory.notebook import Change, Notebook, Outcome
 from hermes.memory.page import Author, MemoryRefused
 
-MEMORY: ServiceKey[Callable[[], SessionMemory]] = ServiceKey("memory")
-"""Opens the memory of the session; not set: it has none."""
 _TAINTED = "it changes the memory, and this session has read untrusted text"
 _ALWAYS = "it changes the memory"
 _DENIED = "The user does not want this in memory. Nothing was changed."
