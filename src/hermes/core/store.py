@@ -47,6 +47,7 @@ class SearchHit(Struct, frozen=True):
     seq: int
     role: str
     snippet: str
+    created: float = 0.0
 
 
 class StoredMessage(Struct, frozen=True):
@@ -101,7 +102,12 @@ class SessionStore(Protocol):
         """All messages behind the one with this number, in order, fetched page by page."""
 
     async def list_recent(
-        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        cwd: str | None = None,
+        source: str | None = None,
+        key: str | None = None,
     ) -> list[SessionMeta]:
         """The most recently used first; of a compressed conversation only where it continues."""
 
@@ -120,9 +126,23 @@ class SessionStore(Protocol):
         """Sessions whose id starts with the prefix."""
 
 
+class SearchFilter(Struct, frozen=True):
+    """Which messages a search is about; None: any."""
+
+    source: str | None = None
+    key: str | None = None
+    role: str | None = None
+    since: float | None = None
+    newest: bool = False
+    """Whether the newest come first instead of the best."""
+
+
 class MessageSearch(Protocol):
-    async def find_messages(self, query: str, *, limit: int = 20) -> list[SearchHit]:
-        """Messages that contain all the words and "quoted phrases", best first. Nothing in a query
+    async def find_messages(
+        self, query: str, *, limit: int = 20, within: SearchFilter | None = None
+    ) -> list[SearchHit]:
+        """Messages that contain all the words and "quoted phrases", best first; if there are none,
+        those with words that begin so, then those with words that contain them. Nothing in a query
         is an operator, and no query is an error."""
 
 

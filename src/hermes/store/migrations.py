@@ -187,6 +187,16 @@ def _create_facts(db: Connection) -> None:
     """).fetchall()
 
 
+def _create_search_words(db: Connection) -> None:
+    """Every word of the index once, so that parts of words can be found without reading it all."""
+    db.execute("""
+    CREATE TABLE search_words (word TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE VIRTUAL TABLE temp.old_words USING fts5vocab('main', 'search', 'row');
+    INSERT OR IGNORE INTO search_words SELECT term FROM temp.old_words;
+    DROP TABLE temp.old_words;
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
@@ -194,6 +204,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_ledger,
     _create_objects,
     _create_facts,
+    _create_search_words,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -149,9 +149,14 @@ class SqliteSessions:
             after = page[-1].seq
 
     async def list_recent(
-        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        cwd: str | None = None,
+        source: str | None = None,
+        key: str | None = None,
     ) -> list[SessionMeta]:
-        where, values = _recent_first(cwd=cwd, source=source)
+        where, values = _recent_first(cwd=cwd, source=source, key=key)
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
     async def list_by_owner(

@@ -45,7 +45,7 @@ _TAKES_IDS = frozenset({"remove", "restore", "approve", "reject"})
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("memory", "Show and change what the agent remembers.", _EPILOG)
-    parser.add_argument("action", choices=_ACTIONS, help="see below")
+    parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help="see below")
     parser.add_argument("words", nargs="*", metavar="TEXT|ID")
     targets = ("memory", "user")
     parser.add_argument("--target", choices=targets, help="notes about the work, or about the user")
