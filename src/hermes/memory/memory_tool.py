@@ -1,7 +1,10 @@
 """The tool `memory`: notes that later conversations begin with."""
 
+# Every request declares it, so what it needs to run is imported when it is called.
+from __future__ import annotations
+
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -10,10 +13,11 @@ from hermes.core.errors import StoreError, ToolError
 from hermes.core.store import Fact, FactAction, FactTarget
 from hermes.core.taint import Source
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.memory.notebook import Change, Outcome
-from hermes.memory.page import MemoryRefused
 from hermes.memory.scope import MEMORY
-from hermes.memory.session_memory import SessionMemory
+
+if TYPE_CHECKING:
+    from hermes.memory.notebook import Change, Outcome
+    from hermes.memory.session_memory import SessionMemory
 
 _MAX_OPERATIONS = 50
 _DEFAULT_LIMIT = 10
@@ -56,6 +60,8 @@ async def memory(p: Params, ctx: ToolContext) -> ToolResult:
     open_memory = ctx.services.get(MEMORY)
     if open_memory is None:
         raise ToolError("This session has no memory.")
+    from hermes.memory.page import MemoryRefused
+
     try:
         return _answer(await _run_action(p, open_memory(), ctx))
     except MemoryRefused as refusal:
@@ -72,6 +78,8 @@ async def memory(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 async def _run_action(p: Params, mine: SessionMemory, ctx: ToolContext) -> dict[str, Any]:
+    from hermes.memory.page import MemoryRefused
+
     book = mine.notebook
     limit = max(1, min(p.limit or _DEFAULT_LIMIT, _MAX_LIMIT))
     if bool(p.action) == bool(p.operations):
@@ -96,6 +104,8 @@ async def _run_action(p: Params, mine: SessionMemory, ctx: ToolContext) -> dict[
 
 
 def _to_change(action: FactAction, wish: Params | Operation) -> Change:
+    from hermes.memory.notebook import Change
+
     return Change(action, wish.target or "memory", wish.content or "", wish.old_text or "")
 
 

@@ -1,9 +1,11 @@
 """`hermes memory`: shows and changes what the agent remembers."""
 
+from __future__ import annotations
+
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run_async
@@ -11,6 +13,9 @@ from hermes.cli.terminal.text import print_report, strip_controls
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup
 from hermes.core.store import Store
+
+if TYPE_CHECKING:
+    from hermes.memory.notebook import Notebook
 
 _EPILOG = """\
 commands:
@@ -77,7 +82,7 @@ async def _run_action(args: Namespace) -> int:
     return 0
 
 
-def _open_notebook(setup: Setup, store: Store, scope: str) -> Any:
+def _open_notebook(setup: Setup, store: Store, scope: str) -> Notebook:
     from hermes.core.redaction.redactor import Redactor
     from hermes.memory.notebook import Notebook
     from hermes.memory.scope import MemoryScope
