@@ -99,6 +99,7 @@ _LONGEST = (
     "e2e/test_store_kill",
     "e2e/test_toolchains",
     "e2e/test_obedience",
+    "e2e/test_memory_races",
     "unit/tools/test_file_boundary",
     "flow/test_backend_docker",
     "wire/test_other_fuzz",

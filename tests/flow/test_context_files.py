@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.system_prompt import build_system_prompt
-from hermes.app.context_files import (
+from hermes.app.knowledge.context_files import (
     MAX_BYTES,
     find_context_files,
     quote_files,

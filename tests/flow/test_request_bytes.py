@@ -162,16 +162,25 @@ def without_chance(request: Received, r: Rig) -> str:
 
 def without_additions(body: str) -> str:
     """The body without what was added on purpose since the recording: the parameter `escalate` of
-    `terminal`, and the lines of the prompt about the sandbox."""
+    `terminal`, the lines of the prompt about the sandbox, and the declaration of `memory`."""
     while (start := body.find(',"escalate":{')) >= 0:
-        end, depth = body.index("{", start), 0
-        while True:
-            depth += {"{": 1, "}": -1}.get(body[end], 0)
-            end += 1
-            if not depth:
-                break
-        body = body[:start] + body[end:]
+        body = body[:start] + body[end_of_object(body, start) :]
+    while (start := body.find('"name":"memory"')) >= 0:
+        while not body[: start + 1].endswith((",{", "[{")):
+            start = body.rindex("{", 0, start)
+        body = body[: start - 1] + body[end_of_object(body, start) :]
+    body = re.sub(r" (memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])", "", body)
     return re.sub(r"\\nCommands run in a sandbox: .*?the user decides\.", "", body)
+
+
+def end_of_object(body: str, start: int) -> int:
+    """Behind the first object that begins at `start` or later."""
+    end, depth = body.index("{", start), 0
+    while True:
+        depth += {"{": 1, "}": -1}.get(body[end], 0)
+        end += 1
+        if not depth:
+            return end
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=name_of)

@@ -48,9 +48,7 @@ async def test_only_conversations_of_the_same_place(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_answered_is_said(tmp_path: Path) -> None:
     steps = [
-        call(
-            ("c1", "session_search", {}), ("c2", "session_search", {"query": "x", "session": "y"})
-        ),
+        call(("c1", "session_search", {"query": "x", "session": "y"})),
         lambda q: call(("c3", "session_search", {"query": "nowhere"})),
         say("ok"),
     ]
@@ -59,3 +57,29 @@ async def test_what_cannot_be_answered_is_said(tmp_path: Path) -> None:
         told = [text for _, text in messages(r.requests[1])[-1].results]
         assert all("either query, or session" in text for text in told)
         assert "Nothing was found" in result(r.requests[2])
+
+
+async def test_browsing_grouping_and_counting_from_the_end(tmp_path: Path) -> None:
+    steps = [
+        say("noted"),
+        call(("c1", "session_search", {})),
+        lambda q: call(("c2", "session_search", {"query": "zeppelin"})),
+        lambda q: call(("c3", "session_search", {"session": "old0", "message": -1})),
+        say("ok"),
+    ]
+    async with rig(tmp_path, steps) as r:
+        store = r.runtime.store
+        await r.turn("hello")
+        for n in range(5):
+            texts = [user_message(f"the zeppelin number {k} of {n}") for k in range(5)]
+            await store.sessions.append(
+                f"old{n}", texts, create=SessionMeta(f"old{n}", title=f"t{n}")
+            )
+        await r.turn("what was there?")
+        latest = result(r.requests[2]).splitlines()
+        assert len(latest) == 6 and all(line.startswith("session ") for line in latest)
+        hits = result(r.requests[3]).splitlines()
+        assert len(hits) == 10
+        assert max(sum(f"session old{n} " in hit for hit in hits) for n in range(5)) == 3
+        assert re.match(r"session old\d message \d \(user; t\d; \d{4}-\d\d-\d\d\): ", hits[0])
+        assert "number 4 of 0" in result(r.requests[4])

@@ -60,6 +60,7 @@ class Home:
                 "api_key_env": "KIT_KEY",
             },
             providers={"custom": dict(LIMITS)},
+            memory={"review": False},  # a call that no script expects
         )
         home.configure(**config)
         return home

@@ -30,6 +30,10 @@ class PromptExtras(Struct, frozen=True):
     """Who the agent is, in the operator's words."""
     notes: str = ""
     """The project's own notes (AGENTS.md)."""
+    memory: str = ""
+    """What is remembered from earlier conversations."""
+    skills: str = ""
+    """The names of skills."""
 
 
 def build_system_prompt(
@@ -55,6 +59,7 @@ def build_system_prompt(
         lines.append(extras.place)
     if not tools:
         lines.append("No tools are available in this session.")
-    if extras.notes:
-        lines += ["", extras.notes]
+    for block in (extras.notes, extras.memory, extras.skills):
+        if block:
+            lines += ["", block]
     return "\n".join(lines)

@@ -215,7 +215,8 @@ class ToolBatch:
         self, call: ToolCall, outcome: ToolResult, began: float | None
     ) -> ToolReturn:
         assert isinstance(outcome.content, tuple)
-        result = ToolReturn(call.id, call.name, outcome.content, outcome.error)
+        unquoted = outcome.unquoted and not outcome.error
+        result = ToolReturn(call.id, call.name, outcome.content, outcome.error, unquoted)
         self._open.pop(call.id, None)
         await self._turn.append(Message("tool", (result,)))
         duration = time.monotonic() - began if began is not None else 0.0

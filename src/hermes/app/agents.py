@@ -24,7 +24,7 @@ from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import Transport
-from hermes.tools.registry import select_tools
+from hermes.tools.registry import Tools, select_tools
 
 if TYPE_CHECKING:
     from hermes.llm.endpoints.local_servers import LocalServer
@@ -45,6 +45,8 @@ class Options(Struct, frozen=True):
     """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
     plan: bool = False
     """Whether nothing is changed until the user has approved a plan."""
+    user: str = ""
+    """The id on its platform of the person who talks in a chat."""
 
 
 class Agents:
@@ -93,16 +95,22 @@ class Agents:
         found = self._pick_nearby_server(options.choice)
         return structs.replace(options, choice=found.model_choice) if found else options
 
-    def get_agent(self, options: Options, platform: str) -> Agent:
-        """The agent for these options; ConfigError when there is no model to call."""
-        key = msgspec.msgpack.encode((options, platform))
+    def get_agent(
+        self, options: Options, platform: str, absent: frozenset[str] = frozenset()
+    ) -> Agent:
+        """The agent for these options, without the tools that a session cannot have; ConfigError
+        when there is no model to call."""
+        options = structs.replace(options, user="")
+        key = msgspec.msgpack.encode((options, platform, sorted(absent)))
         if key not in self._agents:
-            self._agents[key] = self._add_own_tools(self._build_agent(options, platform))
+            self._agents[key] = self._add_own_tools(self._build_agent(options, platform, absent))
         return self._agents[key]
 
-    def build_agent_without_model(self, options: Options, platform: str) -> Agent:
+    def build_agent_without_model(
+        self, options: Options, platform: str, absent: frozenset[str] = frozenset()
+    ) -> Agent:
         """An agent without a model, for commands that need no answer."""
-        tools = select_tools(options.toolsets, platform=platform, settings=self._setup.config.tools)
+        tools = self._select_tools(options, platform, absent)
         return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
@@ -115,7 +123,12 @@ class Agents:
         base_url, model = client.endpoint.base_url, client.target.model
         self.learned_limits.learn_calling(base_url, model, calling)
 
-    def _build_agent(self, options: Options, platform: str) -> Agent:
+    def _select_tools(self, options: Options, platform: str, absent: frozenset[str]) -> Tools:
+        settings = self._setup.config.tools
+        tools = select_tools(options.toolsets, platform=platform, settings=settings)
+        return tools.without(absent) if absent else tools
+
+    def _build_agent(self, options: Options, platform: str, absent: frozenset[str]) -> Agent:
         config = self._setup.config
         found = resolve_chain(config, self._setup.secrets, options.choice)
         endpoints = [self.learned_limits.apply_to(endpoint) for endpoint in found]
@@ -123,7 +136,7 @@ class Agents:
             output = self.learned_limits.find(endpoint.base_url, endpoint.target.model).output
             if output is not None:  # stated to an earlier process
                 self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
-        tools = select_tools(options.toolsets, platform=platform, settings=config.tools)
+        tools = self._select_tools(options, platform, absent)
         tools = self._backends.filter_tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length

@@ -1,4 +1,4 @@
-"""Questions to a model outside the conversation: summaries, titles, images, approvals."""
+"""Questions to a model outside the conversation: summaries, titles, images, reviews."""
 
 import logging
 import time

@@ -21,6 +21,7 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
+from hermes.app.knowledge.session_knowledge import Knowledge
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import (
@@ -60,6 +61,7 @@ from hermes.tools._services import (
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
+    from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
 
@@ -90,6 +92,7 @@ class Runtime:
         self._egress: SharedEgressProxy | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
+        self.knowledge = Knowledge(setup, store, self.spawn_task)
         self.background_commands = BackgroundCommands(
             setup.home, keep=setup.config.terminal.keep_background
         )
@@ -152,12 +155,15 @@ class Runtime:
         """A new session, or the stored session `resume` with its history; if that one was
         compressed, the one that continues it. A stored session works in its own folder unless
         `cwd` names another. Without `needs_model` it opens even if there is no model to call."""
-        settings = await self._resolve_settings(options, source, needs_model=needs_model)
-        if not resume:
+        found = await self._find_stored_session(resume) if resume else None
+        owner = (found.source, found.key) if found else (source, key)
+        options = options or Options()
+        scope = self.knowledge.find_scope(*owner, options.user)
+        settings = await self._resolve_settings(options, source, scope, needs_model=needs_model)
+        if found is None:
             cwd = cwd or Path.cwd()
-            meta = await self._create_meta(settings, cwd, (source, key))
+            meta = await self._create_meta(settings, cwd, owner, scope)
             return await self._build_session(meta, cwd, settings)
-        found = await self._find_stored_session(resume)
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
         return await self._build_session(found, cwd or Path(found.cwd), settings, history)
@@ -187,8 +193,10 @@ class Runtime:
         the system prompt of that folder."""
         found = await self._find_stored_session(session_id)
         if folder is not None:
-            settings = await self._resolve_settings(options, found.source)
-            fresh = await self._create_meta(settings, folder, (found.source, found.key))
+            owner = (found.source, found.key)
+            scope = self.knowledge.find_scope(*owner, options.user)
+            settings = await self._resolve_settings(options, found.source, scope)
+            fresh = await self._create_meta(settings, folder, owner, scope)
             found = structs.replace(found, cwd=str(folder), system=fresh.system)
         messages = await self.store.sessions.load_messages(found.id)
         return await store_branch(self.store, found, found.taint, messages)
@@ -212,10 +220,11 @@ class Runtime:
     ) -> Session:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
-        settings = await self._resolve_settings(options, source)
+        scope = self.knowledge.find_scope(source, key, "")
+        settings = await self._resolve_settings(options, source, scope)
         cwd = self.working_folder
         known = await self.store.sessions.get_meta(session_id) if persistent else None
-        meta = known or await self._create_meta(settings, cwd, (source, key), notes=False)
+        meta = known or await self._create_meta(settings, cwd, (source, key), scope, notes=False)
         session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
         history = ClientHistory(self.store, session_id, past, persistent=persistent)
         await session.transcript.adopt_history(history, stored=known is not None)
@@ -224,7 +233,10 @@ class Runtime:
 
     def adapt_session(self, session: Session, options: Options) -> None:
         """Continue the session with another model or other limits."""
-        agent = self.agents.get_agent(options, session.transcript.meta.source)
+        meta = session.transcript.meta
+        scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
+        absent = self.knowledge.list_absent_tools(scope)
+        agent = self.agents.get_agent(options, meta.source, absent)
         session.apply_settings(
             SessionSettings(options, agent, self._resolve_safety(options, agent))
         )
@@ -252,6 +264,7 @@ class Runtime:
     async def _shut_down(self) -> None:
         if self.services.titles is not None:
             await self.services.titles.wait_unfinished()
+        await self.knowledge.wait_unfinished()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -265,25 +278,38 @@ class Runtime:
             await self._egress.close()
 
     async def _resolve_settings(
-        self, options: Options | None, source: str, *, needs_model: bool = True
+        self,
+        options: Options | None,
+        source: str,
+        scope: MemoryScope | None,
+        *,
+        needs_model: bool = True,
     ) -> SessionSettings:
         options = await self.agents.choose_model(options or Options())
+        absent = self.knowledge.list_absent_tools(scope)
         try:
-            agent = self.agents.get_agent(options, source)
+            agent = self.agents.get_agent(options, source, absent)
         except ConfigError:
             if needs_model:
                 raise
-            agent = self.agents.build_agent_without_model(options, source)
+            agent = self.agents.build_agent_without_model(options, source, absent)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
     async def _create_meta(
-        self, settings: SessionSettings, cwd: Path, owner: tuple[str, str], *, notes: bool = True
+        self,
+        settings: SessionSettings,
+        cwd: Path,
+        owner: tuple[str, str],
+        scope: MemoryScope | None,
+        *,
+        notes: bool = True,
     ) -> SessionMeta:
         agent, safety = settings.agent, settings.safety
         place = self.backends.description or await describe_sandbox(
             safety, agent.tools, paths.cache_folder(self.setup.home)
         )
-        return create_session_meta(self.setup, agent, cwd, owner, place, notes=notes)
+        extras = await self.knowledge.build_extras(place, agent, cwd, scope)
+        return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(
         self,
@@ -316,7 +342,10 @@ class Runtime:
             services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
         services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
-        return Session(self.services, settings, transcript, workspace, services)
+        session = Session(self.services, settings, transcript, workspace, services)
+        scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
+        self.knowledge.connect_session(session, services, scope)
+        return session
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
         """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -23,7 +23,7 @@ from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError
-from hermes.core.events import Notice
+from hermes.core.events import Approval, Notice
 from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Message, Text, ToolCall
@@ -36,6 +36,10 @@ from hermes.tools._services import BACKEND
 _REPLACES_FILE = "write_file"
 _PURPOSES = frozenset({"cron", "subagent"})
 """Sources that the ledger counts as purposes of their own."""
+
+
+Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
+"""When a conversation may be looked back at."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -87,11 +91,15 @@ class SessionHost:
         """Added to the system prompt while this object lives; never stored."""
         self.pending_steer: list[str] = []
         """Guidance that the running turn has not read yet."""
+        self.on_pause: Callable[[Pause, int], None] = lambda pause, copied: None
+        """Called after each turn, before and after a compression (then with the number of messages
+        that the conversation continues with), and at the end."""
         self.emit = interactions.emit
         self._shared = shared
         self._transcript = transcript
         self._services = services
-        self._user = UserAccess(self.approve, interactions.ask_question)
+        self._interactions = interactions
+        self._user = UserAccess(self.approve, interactions.ask_question, self._confirm_change)
         self.approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
@@ -103,7 +111,7 @@ class SessionHost:
                 self._has_seen,
                 self,
                 partial(_preview_change, self),
-                self._emit_notice,
+                self.emit_notice,
             ),
             backend=services.get(BACKEND),
         )
@@ -135,6 +143,7 @@ class SessionHost:
 
     def end_turn(self) -> None:
         self._turn_running = False
+        self.on_pause("turn", 0)
 
     def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with another agent and other permissions from the next model call on."""
@@ -157,6 +166,8 @@ class SessionHost:
 
     async def close(self) -> None:
         """Close what tools opened."""
+        self.on_pause("end", 0)
+        self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()
         await self._shared.backends.release_backend(backend)
@@ -186,12 +197,20 @@ class SessionHost:
         if self.agent.small and tool.name == _REPLACES_FILE:
             _require_reading(self._transcript.history, keys)
         taint = self._transcript.taint
+        self.approvals.readable = self.workspace.readable
         verdict = await self.approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
             self._checkpoint_saved = True
             if not self._shared.backends.has_remote_files:
                 await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
+
+    async def _confirm_change(self, call: ToolCall, reason: str, diff: str) -> bool | None:
+        if self.approvals.safety.asking == "never-ask":
+            return None
+        question = Approval(call.id, call, reason, diff=diff)
+        answer = await self._interactions.request_approval(question)
+        return None if answer is None else answer != "deny"
 
     def tool_context(
         self, call: ToolCall, verdict: Verdict, toolbox: Toolbox, progress: Callable[[str], None]
@@ -226,15 +245,18 @@ class SessionHost:
         return sees_images(self.agent.providers[0], self._shared.agents.learned)
 
     async def consult(
-        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+        self,
+        job: str,
+        prompt: Message,
+        *,
+        system: str = "",
+        max_output: int = 1024,
+        budget_share: float = 1.0,
     ) -> str:
+        """`budget_share`: how much of each cap may be used when this is asked."""
+        meter = self._new_meter(budget_share).for_purpose(f"auxiliary/{job}")
         return await self._shared.auxiliary.ask_model(
-            job,
-            prompt,
-            main=self.agent,
-            system=system,
-            max_output=max_output,
-            meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
+            job, prompt, main=self.agent, system=system, max_output=max_output, meter=meter
         )
 
     def _new_turn(self) -> Turn:
@@ -249,9 +271,13 @@ class SessionHost:
             meter=self._new_meter(),
         )
 
-    def _new_meter(self) -> Meter:
+    def _new_meter(self, share: float = 1.0) -> Meter:
+        budget = self.budget
+        if share < 1:
+            caps = structs.asdict(budget)
+            budget = BudgetSection(**{name: cap and cap * share for name, cap in caps.items()})
         account = structs.replace(self.account, session=self.session_id)
-        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.say_once)
+        return Meter(self._shared.store, budget, account, self.emit, self._shared.say_once)
 
     def _new_summarizer(self) -> Summarizer:
         window = self._shared.auxiliary.models.find_window("compression", self.agent)
@@ -267,13 +293,16 @@ class SessionHost:
 
     async def _replace_history(self, messages: Sequence[Message]) -> History:
         self._seen_urls.read_history(self._transcript.history)
-        return await self._transcript.replace_history(messages, running=self._turn_running)
+        self.on_pause("compress", 0)
+        history = await self._transcript.replace_history(messages, running=self._turn_running)
+        self.on_pause("continue", len(messages))
+        return history
 
     def _has_seen(self, url: str) -> bool:
         self._seen_urls.read_history(self._transcript.history)
         return url in self._seen_urls
 
-    def _emit_notice(self, code: str, text: str) -> None:
+    def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
     def _start_title(self, question: str, answer: str) -> None:

@@ -15,8 +15,8 @@ from msgspec import structs
 from hermes.agent.system_prompt import PromptExtras, build_system_prompt
 from hermes.agent.turn import Agent
 from hermes.app.approvals import Safety
-from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.app.context_window import is_small_window
+from hermes.app.knowledge.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.config.load import Setup
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
@@ -65,11 +65,17 @@ async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) 
 
 
 def create_session_meta(
-    setup: Setup, agent: Agent, cwd: Path, owner: tuple[str, str], place: str, *, notes: bool
+    setup: Setup,
+    agent: Agent,
+    cwd: Path,
+    owner: tuple[str, str],
+    *,
+    extras: PromptExtras,
+    notes: bool,
 ) -> SessionMeta:
     """The record of a new session, with the system prompt it keeps for life. `owner`: its surface
-    and its conversation there. `place`: where commands run. `notes`: whether to include the
-    instructions in `cwd`."""
+    and its conversation there. `extras`: what the prompt says beside the persona and the project's
+    notes. `notes`: whether to include the instructions in `cwd`."""
     now = time.time()
     client = agent.providers[0] if agent.providers else None
     window = client.endpoint.context_length if client else None
@@ -85,7 +91,7 @@ def create_session_meta(
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=PromptExtras(place, read_persona(setup.home).text, project_notes),
+        extras=structs.replace(extras, persona=read_persona(setup.home).text, notes=project_notes),
     )
     return SessionMeta(
         id=create_session_id(now),

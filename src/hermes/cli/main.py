@@ -25,6 +25,8 @@ GROUPS = {
         "auth": "manage keys and logins of providers",
         "config": "show, get, set or check the configuration",
         "tools": "list tools, turn them on and off",
+        "memory": "show and change what the agent remembers",
+        "skills": "list, install and check skills",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
         "pairing": "let people into the messengers",

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, find_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_records import has_folder
@@ -74,7 +74,9 @@ class OneShot:
         self._signals.attach(task.cancel)
         try:
             async with Runtime.open(self._setup) as runtime:
-                needs_model = command is None or require_command(command[0]).needs_model
+                runtime.knowledge.learns = False
+                known = find_command(command[0]) if command else None
+                needs_model = known is None or known.needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
                 if attached:
                     session.transcript.absorb_taint(BOTH)

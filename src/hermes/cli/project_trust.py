@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.config.env import is_inside_agent
-from hermes.config.paths import CONTEXT_FILES
+from hermes.config.paths import CONTEXT_FILES, SKILL_FOLDERS
 
 if TYPE_CHECKING:
-    from hermes.app.context_files import ContextFolder
+    from hermes.app.knowledge.context_files import ContextFolder
     from hermes.config.trust_store import TrustStore
 
 _LISTED_FILES = 8
@@ -26,7 +26,7 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
     """
     if not has_context_files(folder):
         return []
-    from hermes.app.context_files import find_context_files, quote_files, sort_by_trust
+    from hermes.app.knowledge.context_files import find_context_files, quote_files, sort_by_trust
     from hermes.config.trust_store import TrustStore
 
     book = TrustStore(home)
@@ -46,7 +46,7 @@ def has_context_files(folder: Path) -> bool:
     """Looks only at the file system and imports nothing: most folders have no such files."""
     path = str(folder)
     while True:
-        if any(os.path.lexists(f"{path}/{name}") for name in CONTEXT_FILES):
+        if any(os.path.lexists(f"{path}/{name}") for name in (*CONTEXT_FILES, *SKILL_FOLDERS)):
             return True
         above = os.path.dirname(path)  # noqa: PTH120 - a start must not wait for pathlib
         if above == path:
@@ -72,14 +72,14 @@ def ask_trust(folders: Sequence[ContextFolder], book: TrustStore) -> bool:
 
 def list_files(folders: Sequence[ContextFolder]) -> list[str]:
     """A line per file: its path and size."""
-    files = [file for folder in folders for file in folder.files]
+    files = [file for folder in folders for file in (*folder.files, *folder.skills)]
     lines = [f"  {_path_line(f.path)}  {f.size:,} bytes" for f in files[:_LISTED_FILES]]
     more = len(files) - _LISTED_FILES
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 def _describe_untrusted_files(folders: Sequence[ContextFolder]) -> str:
-    files = [file for folder in folders for file in folder.files]
+    files = [file for folder in folders for file in (*folder.files, *folder.skills)]
     names = list(dict.fromkeys(file.path.name for file in files))
     what = f"{', '.join(names)} in {_path_line(folders[-1].path)}"
     why = "not loaded: the folder is not trusted"

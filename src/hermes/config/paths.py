@@ -28,6 +28,14 @@ CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
 """Instructions of a project for agents, in the order in which they are read."""
 
 
+SKILL_FOLDERS = (".agents/skills", ".hermes/skills", ".claude/skills")
+"""Skills of a project, in the order in which they are searched."""
+
+
+def skills_folder(home: Path) -> Path:
+    return home / "skills"
+
+
 def config_file(home: Path) -> Path:
     return home / "config.yaml"
 
@@ -47,6 +55,11 @@ def log_file(home: Path) -> Path:
 
 def cache_folder(home: Path) -> Path:
     return home / "cache"
+
+
+def memories_folder(home: Path) -> Path:
+    """What the agent remembers, as in the original."""
+    return home / "memories"
 
 
 def logins_folder(home: Path) -> Path:

@@ -316,6 +316,38 @@ class CronSection(Section, frozen=True):
     """How many results of each job are kept as files."""
 
 
+class MemorySection(Section, frozen=True):
+    """What the agent remembers beyond a conversation."""
+
+    enabled: bool = True
+    memory_char_limit: Count = 2200
+    """Characters of the notes about the work that prompts show."""
+    user_char_limit: Count = 1375
+    max_facts: Count = 10_000
+    """Facts of one scope."""
+    write_approval: Literal["tainted", "always", "never"] = "tainted"
+    """Which writes of the model ask a person; tainted: those of sessions that have read untrusted
+    text."""
+    owners: tuple[str, ...] = ()
+    """platform:user_id of the people whose direct chats share the memory of the terminal."""
+    review: bool = True
+    """Whether conversations are looked through for facts, in the background."""
+    review_turns: Count = 10
+    """After how many of the user's turns."""
+    review_daily: Count = 20
+    """Most reviews in a day."""
+
+
+class SkillsSection(Section, frozen=True):
+    """Instructions for certain tasks."""
+
+    external_dirs: tuple[str, ...] = ()
+    """More folders with skills."""
+    disabled: tuple[str, ...] = ()
+    index_bytes: Annotated[int, Meta(ge=0)] = 2048
+    """Bytes of the list of skills in a prompt; 0: no list."""
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -337,6 +369,8 @@ class Config(Section, frozen=True):
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
     gateway: GatewaySection = GatewaySection()
+    memory: MemorySection = MemorySection()
+    skills: SkillsSection = SkillsSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

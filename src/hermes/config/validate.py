@@ -114,6 +114,7 @@ def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, An
     replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
     _convert_old_fallbacks(parsed, data, notes)
     _move_old_keys(parsed, data, notes)
+    _convert_old_memory(data.get("memory"))
     return data
 
 
@@ -137,6 +138,16 @@ def _move_old_keys(parsed: ParsedYaml, data: dict[str, Any], notes: list[Problem
             section.pop(path[-1], None)
             text = f"{format_path(path)} is an old name; write gateway.{key}"
             notes.append(Problem(_find_line(parsed, path), text))
+
+
+def _convert_old_memory(section: Any) -> None:
+    """Understand the original's `memory_enabled`, and `write_approval: true` for always."""
+    if not isinstance(section, dict):
+        return
+    if isinstance(section.get("memory_enabled"), bool):
+        section.setdefault("enabled", section.pop("memory_enabled"))
+    if isinstance(asks := section.get("write_approval"), bool):
+        section["write_approval"] = "always" if asks else "tainted"
 
 
 def _expand_model_list(provider: Any) -> None:

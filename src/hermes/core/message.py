@@ -57,6 +57,8 @@ class ToolReturn(Struct, frozen=True, gc=False, tag="return", tag_field="t", omi
     name: str
     content: tuple[Text | Media, ...] = ()
     error: bool = False
+    unquoted: bool = False
+    """Whether it is the operator's own word, which the model is not shown as data."""
 
     @property
     def text(self) -> str:

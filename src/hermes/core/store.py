@@ -1,7 +1,7 @@
-"""The protocols and values of durable storage: sessions, search, mailbox, maintenance."""
+"""The protocols and values of durable storage: sessions, search, mailbox, jobs, facts."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -10,8 +10,14 @@ from hermes.core.ledger import Ledger
 from hermes.core.message import Message
 from hermes.core.taint import Taint
 
+T = TypeVar("T")
 SessionState: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
 """Of a session's last turn. A `running` turn whose process is gone reads as `interrupted`."""
+FactTarget: TypeAlias = Literal["memory", "user"]
+"""Notes about the work, or about the user."""
+FactState: TypeAlias = Literal["pinned", "stored", "pending", "archived"]
+"""In the file that prompts show; found by search only; waiting for a person; removed."""
+FactAction: TypeAlias = Literal["add", "replace", "remove"]
 
 
 class SessionMeta(Struct, frozen=True):
@@ -42,6 +48,7 @@ class SearchHit(Struct, frozen=True):
     seq: int
     role: str
     snippet: str
+    created: float = 0.0
 
 
 class StoredMessage(Struct, frozen=True):
@@ -185,11 +192,16 @@ class SessionStore(Protocol):
 
     async def load_messages(self, session_id: str) -> list[Message]: ...
 
-    def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
-        """All messages in order, fetched page by page."""
+    def stream_messages(self, session_id: str, *, after: int = -1) -> AsyncIterator[StoredMessage]:
+        """All messages behind the one with this number, in order, fetched page by page."""
 
     async def list_recent(
-        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        cwd: str | None = None,
+        source: str | None = None,
+        key: str | None = None,
     ) -> list[SessionMeta]:
         """The most recently used first; of a compressed conversation only where it continues."""
 
@@ -208,9 +220,23 @@ class SessionStore(Protocol):
         """Sessions whose id starts with the prefix."""
 
 
+class SearchFilter(Struct, frozen=True):
+    """Which messages a search is about; None: any."""
+
+    source: str | None = None
+    key: str | None = None
+    role: str | None = None
+    since: float | None = None
+    newest: bool = False
+    """Whether the newest come first instead of the best."""
+
+
 class MessageSearch(Protocol):
-    async def find_messages(self, query: str, *, limit: int = 20) -> list[SearchHit]:
-        """Messages that contain all the words and "quoted phrases", best first. Nothing in a query
+    async def find_messages(
+        self, query: str, *, limit: int = 20, within: SearchFilter | None = None
+    ) -> list[SearchHit]:
+        """Messages that contain all the words and "quoted phrases", best first; if there are none,
+        those with words that begin so, then those with words that contain them. Nothing in a query
         is an operator, and no query is an error."""
 
 
@@ -251,6 +277,9 @@ class Store(Protocol):
 
     @property
     def jobs(self) -> "JobStore": ...
+
+    @property
+    def facts(self) -> "Facts": ...
 
     async def wait_until_open(self) -> tuple[str, ...]:
         """Returns what the user should be told, one sentence each."""
@@ -419,3 +448,70 @@ class JobStore(Protocol):
 
     async def list_runs(self, job_id: str | None = None, *, limit: int = 50) -> list[JobRun]:
         """The newest first."""
+
+
+class Fact(Struct, frozen=True):
+    id: int
+    scope: str
+    """Whose memory it belongs to."""
+    target: FactTarget
+    text: str
+    state: FactState
+    created: float
+    session: str = ""
+    """The session that wrote it; empty: a person did."""
+    user: str = ""
+    origin: str = ""
+    """Who wrote it: tool, review, person or file."""
+    action: FactAction = "add"
+    """What happens to it, or to the fact `old`, when a pending one is approved."""
+    old: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its id for people and models."""
+        return f"f{self.id}"
+
+
+class FactTable(Protocol):
+    """The facts inside one transaction."""
+
+    def list_facts(
+        self, scope: str, target: FactTarget | None = None, *, states: Sequence[FactState]
+    ) -> list[Fact]:
+        """The oldest first; with an empty scope those of all."""
+
+    def count_stored(self, scope: str, target: FactTarget) -> int: ...
+
+    def find_fact(self, number: int) -> Fact | None: ...
+
+    def insert_fact(self, fact: Fact) -> Fact:
+        """The fact with the id that it got."""
+
+    def change_state(self, number: int, state: FactState) -> None: ...
+
+    def delete_fact(self, number: int) -> None: ...
+
+    def search_facts(
+        self, scopes: Sequence[tuple[str, FactTarget]], query: str, *, limit: int
+    ) -> list[Fact]:
+        """Pinned and stored facts that contain all the words, else any of them; best first."""
+
+    def mark_used(self, numbers: Sequence[int]) -> None: ...
+
+    def drop_surplus(self, scope: str, keep: int) -> None:
+        """Delete the stored facts of a scope that were unused longest, beyond `keep` facts."""
+
+    def drop_archived(self, before: float) -> None:
+        """Delete the facts that were archived before this time."""
+
+    def list_scopes(self) -> list[tuple[str, int]]:
+        """Each scope and how many facts it shows or finds."""
+
+
+class Facts(Protocol):
+    """Runs a function with the table in a transaction that excludes every other writer."""
+
+    async def change(self, run: Callable[[FactTable], T]) -> T: ...
+
+    async def read(self, run: Callable[[FactTable], T]) -> T: ...

@@ -43,6 +43,8 @@ class ToolResult(Struct, frozen=True):
     data: Any = None
     """For logs, tests and user interfaces."""
     error: bool = False
+    unquoted: bool = False
+    """Whether the text is the operator's own word rather than data."""
 
 
 class Verdict(Struct, frozen=True):
@@ -79,6 +81,15 @@ class UserQuestion(Protocol):
 
 
 async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
+    """Gives no answer: there is no person to ask."""
+    return None
+
+
+class Confirmation(Protocol):
+    async def __call__(self, call: ToolCall, reason: str, diff: str) -> bool | None: ...
+
+
+async def nobody_confirms(call: ToolCall, reason: str, diff: str) -> bool | None:
     """Gives no answer: there is no person to ask."""
     return None
 
@@ -121,6 +132,8 @@ class Workspace(Struct, frozen=True):
     """Opens the network for confined commands; None: they have none."""
     hosts: tuple[str, ...] = ()
     """The hosts that the operator allows commands to reach."""
+    readable: tuple[Path, ...] = ()
+    """Real folders that tools may read although the agent's home or the user's holds them."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -129,6 +142,9 @@ class UserAccess(Struct, frozen=True):
     approve: ApprovalCheck = nobody_approves
     ask: UserQuestion = nobody_answers
     """The answer to a question; None when nobody can give one."""
+    confirm: Confirmation = nobody_confirms
+    """A person's yes or no to exactly the text in `diff`, whatever else was allowed; None when
+    nobody answers."""
 
 
 class Toolbox(Struct, frozen=True):

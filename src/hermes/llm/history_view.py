@@ -176,7 +176,8 @@ class HistoryView:
                 done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
                 content: list[Part] = list(done.content)
             else:
-                content = self._wrap_content(self._replace_media(done.content))
+                content = self._replace_media(done.content)
+                content = content if done.unquoted else self._wrap_content(content)
             if not self._quirks.media_in_tool_result:
                 note = Text(f"[image of {call.name} is attached below]")
                 moved += [p for p in content if isinstance(p, Media)]

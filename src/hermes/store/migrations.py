@@ -268,6 +268,49 @@ def _create_pairings(db: Connection) -> None:
     """).fetchall()
 
 
+def _create_facts(db: Connection) -> None:
+    """Memory. A fact's text never changes; ids are never used again. The index follows the table by
+    triggers, so that whatever copies rows fills it too."""
+    db.execute("""
+    CREATE TABLE facts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        scope TEXT NOT NULL,
+        target TEXT NOT NULL,
+        text TEXT NOT NULL,
+        words TEXT NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        changed REAL NOT NULL,
+        used REAL NOT NULL,
+        session TEXT NOT NULL,
+        user TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        action TEXT NOT NULL,
+        old INTEGER NOT NULL
+    );
+    CREATE INDEX facts_scope ON facts (scope, used, state);
+    CREATE VIRTUAL TABLE facts_search USING fts5(
+        words, content='facts', content_rowid='id', tokenize="unicode61 remove_diacritics 2"
+    );
+    CREATE TRIGGER facts_added AFTER INSERT ON facts BEGIN
+        INSERT INTO facts_search (rowid, words) VALUES (new.id, new.words);
+    END;
+    CREATE TRIGGER facts_gone AFTER DELETE ON facts BEGIN
+        INSERT INTO facts_search (facts_search, rowid, words) VALUES ('delete', old.id, old.words);
+    END;
+    """).fetchall()
+
+
+def _create_search_words(db: Connection) -> None:
+    """Every word of the index once, so that parts of words can be found without reading it all."""
+    db.execute("""
+    CREATE TABLE search_words (word TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE VIRTUAL TABLE temp.old_words USING fts5vocab('main', 'search', 'row');
+    INSERT OR IGNORE INTO search_words SELECT term FROM temp.old_words;
+    DROP TABLE temp.old_words;
+    """).fetchall()
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
@@ -278,6 +321,8 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_schedule,
     _create_mailbox,
     _create_pairings,
+    _create_facts,
+    _create_search_words,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

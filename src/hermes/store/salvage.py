@@ -48,6 +48,10 @@ _TABLES = {
     "chats": ("ttint", "platform chat dead until tag"),
     "pairings": ("ttttnit", "platform user name chat created approved code"),
     "pairing_failures": ("tint", "platform failures failed tag"),
+    "facts": (
+        "-tttttnnntttti",
+        "id scope target text words state created changed used session user origin action old",
+    ),
 }
 """The stored columns of each table and their types: the number of the row, text, integer, number,
 number or null, bytes. No two tables or indexes have the same types."""

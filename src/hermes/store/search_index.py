@@ -25,6 +25,9 @@ BATCH_SIZE = 256
 """Messages indexed at a time: one by one, indexing costs more than storing."""
 CLOSING_BATCHES = 4
 """Indexed at most when closing; the next search indexes the rest."""
+_BATCH_TABLES = SEARCH_TABLE.replace("TABLE search", "TABLE IF NOT EXISTS temp.batch") + (
+    "; CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch_words USING fts5vocab('temp', 'batch', 'row')"
+)
 _SHADOW_TABLES = ("data", "idx", "content", "docsize", "config")
 # Scripts written without spaces: the tokenizer would take a whole sentence for one word.
 _UNSPACED = (
@@ -92,6 +95,7 @@ def _add_batch(db: Connection) -> bool:
         rows = [(id, split_unspaced_scripts(text)) for id, text in texts]
         try:
             db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
+            _add_words(db, rows)
         except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
             raise IndexDamaged(str(error)) from error
         if len(found) == room:
@@ -101,6 +105,14 @@ def _add_batch(db: Connection) -> bool:
         db.execute("DELETE FROM pending WHERE session = ?", (session,))
         room -= len(found)
     return len(todo) == BATCH_SIZE
+
+
+def _add_words(db: Connection, rows: list[tuple[Any, str]]) -> None:
+    """Add the words of these texts, as the tokenizer of the index sees them, to the list of all."""
+    db.execute(_BATCH_TABLES).fetchall()
+    db.executemany("INSERT INTO temp.batch (rowid, text) VALUES (?, ?)", rows)
+    db.execute("INSERT OR IGNORE INTO search_words SELECT term FROM temp.batch_words")
+    db.execute("INSERT INTO temp.batch (batch) VALUES ('delete-all')")
 
 
 def remove_session(db: Connection, session: int) -> None:
@@ -136,6 +148,7 @@ def _replace_index(db: Connection) -> None:
         for part in _SHADOW_TABLES:
             db.execute(f"DROP TABLE IF EXISTS search_{part}")
         db.execute(SEARCH_TABLE)
+        db.execute("DELETE FROM search_words")
         db.execute("INSERT OR REPLACE INTO pending SELECT n, n << 24 FROM sessions WHERE count > 0")
         db.execute("COMMIT")
     finally:

@@ -146,9 +146,9 @@ class SqliteSessions:
     async def load_messages(self, session_id: str) -> list[Message]:
         return await self._database.read(lambda db: _load_messages(db, replace_invalid(session_id)))
 
-    async def stream_messages(self, session_id: str) -> AsyncIterator[StoredMessage]:
-        after = -1
-
+    async def stream_messages(
+        self, session_id: str, *, after: int = -1
+    ) -> AsyncIterator[StoredMessage]:
         def load_next_page(db: Connection) -> list[StoredMessage]:
             return _load_page(db, replace_invalid(session_id), after)
 
@@ -158,9 +158,14 @@ class SqliteSessions:
             after = page[-1].seq
 
     async def list_recent(
-        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        cwd: str | None = None,
+        source: str | None = None,
+        key: str | None = None,
     ) -> list[SessionMeta]:
-        where, values = _recent_first(cwd=cwd, source=source)
+        where, values = _recent_first(cwd=cwd, source=source, key=key)
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
     async def list_by_owner(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.store.database import Database
+from hermes.store.facts import SqliteFacts
 from hermes.store.jobs import SqliteJobs
 from hermes.store.ledger import SqliteLedger
 from hermes.store.mailbox import SqliteMailbox, SqlitePairings
@@ -41,6 +42,7 @@ class SqliteStore:
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
         self.jobs = SqliteJobs(database)
         self.search = SqliteSearch(database)
+        self.facts = SqliteFacts(database, clock)
         self.maintenance = SqliteMaintenance(database)
 
     def open(self) -> None:

@@ -22,11 +22,14 @@ def derive_policy(workspace: Workspace) -> SandboxPolicy:
     from hermes.exec.sandbox import build_policy
 
     try:
-        return build_policy(
+        found = build_policy(
             workspace.sandbox, workspace.cwd, workspace.home, find_user_home(workspace)
         )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None
+    if not workspace.readable:
+        return found
+    return structs.replace(found, visible=(*found.visible, *workspace.readable))
 
 
 async def policy(ctx: ToolContext) -> SandboxPolicy | None:

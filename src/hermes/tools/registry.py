@@ -1,7 +1,8 @@
 """Finds tools by their file names and imports the selected ones."""
 
 # `tools/NAME.py` defines the tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET.
-# Modules with a leading underscore, and this one, define no tools.
+# Modules with a leading underscore, and this one, define no tools. `add_modules` names tools that
+# other packages define.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -36,6 +37,16 @@ _ATTENDED_TOOLS = frozenset({"clarify", "skill_manage"})
 """Tools that are for a person who is there."""
 _READ_ONLY_PLATFORMS = frozenset({"webhook"})
 """Platforms whose messages come from programs: by default they get only tools that read."""
+
+
+_added_modules: dict[str, dict[str, str]] = {}
+"""Toolset -> tool -> module, of other packages."""
+
+
+def add_modules(toolset: str, modules: Mapping[str, str]) -> None:
+    """Offer tools of another package; they are imported when they are first needed."""
+    _added_modules.setdefault(toolset, {}).update(modules)
+    list_toolsets.cache_clear()
 
 
 class Tools(Mapping[str, Tool[Any]]):
@@ -77,8 +88,11 @@ def list_toolsets() -> Mapping[str, Mapping[str, str]]:
     """Toolset -> tool -> module; imports none of them."""
     root = Path(__file__).parent
     folders = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "_.")
-    others = {name: _list_modules(root / name, f"{_PACKAGE}.{name}") for name in folders}
-    return {CORE: _list_modules(root, _PACKAGE), **others}
+    found = {name: _list_modules(root / name, f"{_PACKAGE}.{name}") for name in folders}
+    found = {CORE: _list_modules(root, _PACKAGE), **found}
+    for toolset, modules in _added_modules.items():
+        found[toolset] = dict(sorted({**found.get(toolset, {}), **modules}.items()))
+    return found
 
 
 def _list_modules(folder: Path, package: str) -> dict[str, str]:

@@ -137,6 +137,8 @@ class Approvals:
         self._home = home
         self._book = book
         self._seams = seams
+        self.readable: tuple[Path, ...] = ()
+        """Parts of the agent's home that commands in the sandbox may name."""
         self._warned = False
         self._tools: set[str] = set()
         self._folders: set[str] = set()
@@ -397,6 +399,7 @@ class Approvals:
             rules=rules,
             sandboxed=sandboxed,
             cwd=workspace / workdir if workdir else None,
+            readable=self.readable,
         )
         if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
             return judged

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError
+from hermes.core.message import user_message
 
 if TYPE_CHECKING:
     from hermes.app.commands._own import OwnCommand
@@ -25,7 +26,9 @@ ONE_SHOT = "oneshot"
 Surfaces: TypeAlias = Literal["all", "live", "messenger"]
 """`live`: only in an ongoing conversation, for settings that last no longer than it does.
 `messenger`: only in the gateway, which runs it itself."""
-_NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
+SKILL_PREFIX = "skill:"
+"""Names a skill even where a command has its name."""
+_NAME = re.compile(r"/((?:skill:)?[A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
 ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})
 _OTHER_MODULES = {"reasoning": "effort"}
@@ -138,6 +141,12 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
     if find_command(name) is None and (own := await _find_own_command(ctx, name)):
         return await _run_own_command(ctx, own, args)
+    if find_command(name) is None and (
+        text := await ctx.runtime.knowledge.use_skill(
+            ctx.session, name.removeprefix(SKILL_PREFIX), args
+        )
+    ):
+        return Reply(submit=user_message(text))
     command = require_command(name, ESCAPE_HINT)
     if command.admin_only and not ctx.is_admin:
         raise ConfigError(f"/{command.name} is for administrators.")

@@ -20,13 +20,14 @@ from hermes.cli.terminal.transcript import message_markdown, open_new_file
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
-from hermes.core.store import SessionMeta, Store
+from hermes.core.store import SearchFilter, SessionMeta, Store
 
 _EPILOG = """\
 commands:
   list                    list the latest sessions: id, age, state, messages, folder, title
   show ID                 show the conversation
-  search WORDS            find messages that contain all words or "a phrase"
+  search WORDS            find messages that contain all words or "a phrase"; --since 30d,
+                          --source cli and -n N narrow it
   export ID [-o FILE]     write JSON lines, or --format markdown; to stdout or a new private file
   rename ID TITLE         change the title
   branch ID [TITLE]       copy a session to continue from; the original stays unchanged
@@ -55,6 +56,8 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
+    parser.add_argument("--since", metavar="AGE", help="search: at most so old: 12h, 30d, 8w")
+    parser.add_argument("--source", metavar="S", help="search: only this surface: cli, api, ...")
     parser.add_flag("--yes", help="delete, prune: do not ask")
     args = parser.parse_command(argv, profile)
     args.words = [decode_argument(word) for word in args.words]
@@ -138,7 +141,10 @@ def _markdown_head(meta: SessionMeta) -> str:
 
 
 async def _search_messages(args: Namespace, store: Store, redactor: Redactor) -> int:
-    hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
+    since = time.time() - _parse_age(args.since) if args.since else None
+    within = SearchFilter(source=args.source, since=since)
+    query = " ".join(f'"{word}"' if " " in word else word for word in args.words)
+    hits = await store.search.find_messages(query, limit=args.limit, within=within)
     if args.json:
         rows = [
             {
@@ -158,6 +164,15 @@ async def _search_messages(args: Namespace, store: Store, redactor: Redactor) ->
         when = format_age(now - hit.session.updated)
         print(f"{hit.session.id}  {when}  {hit.role}: {snippet}")
     return 0
+
+
+def _parse_age(text: str) -> float:
+    """Seconds in an age such as 12h, 30d or 8w."""
+    units = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+    number, unit = text[:-1], text[-1:].lower()
+    if unit not in units or not number.isdigit() or len(number) > 6:
+        raise ConfigError(f"--since takes an age such as 12h, 30d or 8w, not {text!r}.")
+    return int(number) * units[unit]
 
 
 async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> int:

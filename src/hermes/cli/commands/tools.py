@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeAlias
 
+import hermes.app  # noqa: F401 - adds the tools of other packages
 from hermes.cli.main import print_stderr
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import create_home, load_checked_setup, refuse_agent

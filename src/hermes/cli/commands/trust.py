@@ -64,7 +64,7 @@ def _with_action(argv: list[str]) -> list[str]:
 
 def _list_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.commands._own import digest_command
-    from hermes.app.context_files import find_context_files
+    from hermes.app.knowledge.context_files import find_context_files
 
     rows = []
     for folder, decision in sorted(book.read_all().items()):
@@ -86,7 +86,7 @@ def _list_folders(args: Namespace, book: TrustStore) -> int:
 
 
 def _trust_folders(args: Namespace, book: TrustStore) -> int:
-    from hermes.app.context_files import find_context_files
+    from hermes.app.knowledge.context_files import find_context_files
     from hermes.cli.project_trust import list_files
     from hermes.config.trust_store import make_decision
 

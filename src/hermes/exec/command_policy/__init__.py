@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def judge_command(
+def judge_command(  # noqa: PLR0913 - one keyword per thing that it depends on
     command: str,
     *,
     workspace: Path,
@@ -23,17 +23,18 @@ def judge_command(
     rules: CommandRules,
     sandboxed: bool,
     cwd: Path | None = None,
+    readable: tuple[Path, ...] = (),
 ) -> Judgement:
     """What may be done with `command`, run by bash in `cwd` (else in the workspace).
 
-    `home` is the agent's own folder; `sandboxed` says whether the kernel confines what runs. A
-    denied command must not run in any mode; what is asked about runs only as the exact bytes that
-    were judged.
+    `home` is the agent's own folder, of which commands in a sandbox may name the `readable` parts;
+    `sandboxed` says whether the kernel confines what runs. A denied command must not run in any
+    mode; what is asked about runs only as the exact bytes that were judged.
     """
     from hermes.exec.command_policy.analyzer import CommandAnalyzer
     from hermes.exec.command_policy.paths import PathZones
 
-    path_zones = PathZones(workspace, home)
+    path_zones = PathZones(workspace, home, readable if sandboxed else ())
     return CommandAnalyzer(path_zones, rules, sandboxed=sandboxed).judge_command(
         command, str(cwd or workspace)
     )

@@ -28,7 +28,8 @@ _MAX_LINKS = 200
 class PathZones:
     """Classifies the literal paths of one command, as text and after following links."""
 
-    def __init__(self, workspace: Path, home: Path) -> None:
+    def __init__(self, workspace: Path, home: Path, readable: tuple[Path, ...] = ()) -> None:
+        self._readable = [spelling for path in readable for spelling in _path_spellings(path)]
         self.user_home = normalize_path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
         self._workspaces = tuple(path for path in _path_spellings(workspace) if path != "/")
         self._homes = _path_spellings(home)
@@ -104,7 +105,8 @@ class PathZones:
             return False
         path = self.resolve_path(word.rpartition("=")[2].lstrip("@<>"), folder) or ""
         inside = any(path == home or _is_inside(path, home) for home in self._homes)
-        return inside and not self.in_workspace(path)
+        is_open = any(path == folder or _is_inside(path, folder) for folder in self._readable)
+        return inside and not is_open and not self.in_workspace(path)
 
     def explain_secret(self, word: str, folder: str | None, *, recursive: bool) -> str:
         """Why reading a path needs a person without a sandbox; empty when it does not."""

@@ -98,7 +98,8 @@ def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     for home in {find_real_path(workspace.home), *_list_other_homes(path)}:
         if not path.is_relative_to(home):
             continue
-        if path.is_relative_to(find_real_path(workspace.outputs)) and not write:
+        open_folders = (find_real_path(workspace.outputs), *workspace.readable)
+        if not write and any(path.is_relative_to(folder) for folder in open_folders):
             continue
         top = path.relative_to(home).parts[:1]
         steers = bool(top) and belongs_to_agent(top[0])

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.config.paths import CONTEXT_FILES
+from hermes.config.paths import CONTEXT_FILES, SKILL_FOLDERS
 from hermes.config.trust_store import TrustDecision, TrustStore
 from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 
 MAX_BYTES = 32 * 1024
 """The limit of all files together."""
 PERSONA = "SOUL.md"
+_MAX_SKILL_BYTES = 20 << 20
+_MAX_SKILL_FILES = 4000
 _MAX_PERSONA_BYTES = 16 * 1024
 _MARK = "project-notes"
 _HEAD = (
@@ -37,6 +39,8 @@ class ContextFolder(Struct, frozen=True):
     path: Path
     files: tuple[ContextFile, ...]
     digest: str
+    skills: tuple[ContextFile, ...] = ()
+    """The files of its skills, which the digest covers too."""
 
 
 class ContextFiles(Struct, frozen=True):
@@ -80,12 +84,38 @@ def find_context_files(cwd: Path) -> ContextFiles:
                     odd.append(read)
                 elif read.data.strip():
                     files.append(read)
-        if files:
-            folders.append(ContextFolder(folder, tuple(files), _hash_files(files)))
+        skills = _read_skills(folder, root, odd)
+        if files or skills:
+            digest = _hash_files(folder, [*files, *skills])
+            folders.append(ContextFolder(folder, tuple(files), digest, tuple(skills)))
     return ContextFiles(root, tuple(folders), tuple(odd))
 
 
-def _read_file(path: Path, root: Path) -> ContextFile | str:
+def _read_skills(folder: Path, root: Path, odd: list[str]) -> list[ContextFile]:
+    """The files of a folder's skills; none when they are too many to be agreed to."""
+    names: list[Path] = []
+    for name in SKILL_FOLDERS:
+        if os.path.isdir(folder / name):  # noqa: PTH112 - most folders have none
+            names += [
+                Path(path) / file
+                for path, _, files in os.walk(folder / name, followlinks=False)
+                for file in files
+            ]
+    found, size = [], 0
+    for path in sorted(names):
+        read = _read_file(path, root, _MAX_SKILL_BYTES)
+        if isinstance(read, str):
+            odd.append(read)
+            continue
+        size += read.size
+        found.append(read)
+    if size > _MAX_SKILL_BYTES or len(found) > _MAX_SKILL_FILES:
+        odd.append(f"The skills in {folder} were not read: they are too many or too large.")
+        return []
+    return found
+
+
+def _read_file(path: Path, root: Path, limit: int = MAX_BYTES) -> ContextFile | str:
     """The file, or a sentence why it was not read."""
     try:
         target = path.resolve(strict=True)
@@ -98,7 +128,7 @@ def _read_file(path: Path, root: Path) -> ContextFile | str:
             if not stat.S_ISREG(about.st_mode):
                 return f"{path} was not read: it is not a regular file."
             with os.fdopen(handle, "rb", closefd=False) as file:
-                data = file.read(MAX_BYTES)
+                data = file.read(limit)
         finally:
             os.close(handle)
     except (OSError, RuntimeError) as error:
@@ -106,10 +136,10 @@ def _read_file(path: Path, root: Path) -> ContextFile | str:
     return ContextFile(path, about.st_size, data)
 
 
-def _hash_files(files: Sequence[ContextFile]) -> str:
+def _hash_files(folder: Path, files: Sequence[ContextFile]) -> str:
     digest = sha256()
     for file in files:
-        name = os.fsencode(file.path.name)
+        name = os.fsencode(file.path.relative_to(folder))
         # Lengths first, so that different folders never hash the same bytes.
         digest.update(b"%d %s %d %d " % (len(name), name, file.size, len(file.data)))
         digest.update(file.data)
@@ -181,3 +211,13 @@ def read_trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str]
         return ""
     known = sort_by_trust(found.folders, TrustStore(home).read_all()).trusted
     return redact(quote_files(found.root, known, limit).text)
+
+
+def find_skill_folders(home: Path, cwd: Path) -> list[Path]:
+    """The trusted folders of a project that have skills, the nearest first, and its root last."""
+    found = find_context_files(cwd)
+    if not any(folder.skills for folder in found.folders):
+        return []
+    trusted = sort_by_trust(found.folders, TrustStore(home).read_all()).trusted
+    folders = [folder.path for folder in reversed(trusted) if folder.skills]
+    return [*folders, found.root] if folders else []

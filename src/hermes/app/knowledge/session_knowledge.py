@@ -1,0 +1,189 @@
+"""What sessions know beyond their conversation: chooses their memory and connects it to them."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from hermes.agent.system_prompt import PromptExtras
+from hermes.agent.turn import Agent
+from hermes.app.context_window import is_small_window
+from hermes.app.knowledge.skill_access import list_own_roots, make_needs, open_library
+from hermes.config.load import Setup
+from hermes.config.paths import skills_folder
+from hermes.core.store import Store
+from hermes.memory.scope import MEMORY, MemoryScope, choose_scope, has_memory
+from hermes.skills.skill import SKILLS
+
+if TYPE_CHECKING:
+    from hermes.app.knowledge.review import Reviews
+    from hermes.app.session import Session
+    from hermes.app.session_host import Pause, SessionHost
+    from hermes.app.titles import SpawnTask
+    from hermes.core.services import Services
+    from hermes.memory.notebook import Notebook
+    from hermes.memory.session_memory import SessionMemory
+    from hermes.skills.session_skills import SessionSkills
+
+_MEMORY_TOOLS = frozenset({"memory"})
+
+
+class Knowledge:
+    """One per process. A home without memories costs a look at the file system."""
+
+    def __init__(self, setup: Setup, store: Store, spawn: SpawnTask) -> None:
+        self.learns = setup.config.memory.review
+        """Whether conversations are reviewed; not for single prompts."""
+        self._spawn = spawn
+        self._reviews: Reviews | None = None
+        self._setup = setup
+        self._store = store
+        self._settings = setup.config.memory
+
+    def find_scope(self, source: str, key: str, user: str) -> MemoryScope | None:
+        """Whose memory a session has; None: it has none."""
+        if not self._settings.enabled:
+            return None
+        return choose_scope(source, key, user=user, owners=self._settings.owners)
+
+    def list_absent_tools(self, scope: MemoryScope | None) -> frozenset[str]:
+        """Tools that a session with this scope cannot have."""
+        return frozenset() if scope else _MEMORY_TOOLS
+
+    async def build_extras(
+        self, place: str, agent: Agent, cwd: Path, scope: MemoryScope | None
+    ) -> PromptExtras:
+        """What the prompt of a new session says about where commands run and what is known."""
+        window = agent.providers[0].endpoint.context_length if agent.providers else None
+        if agent.small or is_small_window(window):
+            return PromptExtras(place)
+        memory = await self.show_memory(agent, scope) if scope else ""
+        return PromptExtras(place, memory=memory, skills=await self._list_skills(agent, cwd))
+
+    async def _list_skills(self, agent: Agent, cwd: Path) -> str:
+        """The list of skills for a prompt. Built-in ones alone are not worth its bytes."""
+        limit = self._setup.config.skills.index_bytes
+        if not limit or "skill_view" not in agent.tools:
+            return ""
+        roots = list_own_roots(self._setup, cwd)
+        if not roots:
+            return ""
+        from hermes.skills.index_block import build_skills_block
+        from hermes.skills.session_skills import SkillUses
+
+        disabled = self._setup.config.skills.disabled
+        needs = make_needs(self._setup, agent.tools)
+        found = [
+            skill
+            for skill in open_library(self._setup, roots).list_skills()
+            if not skill.problem and skill.name not in disabled and not needs.find_unmet(skill)
+        ]
+        if all(skill.source == "builtin" for skill in found):
+            return ""
+        uses = await SkillUses(self._store.objects).count_uses()
+        return agent.redactor.redact(build_skills_block(found, uses, limit))
+
+    async def show_memory(self, agent: Agent, scope: MemoryScope) -> str:
+        """What a new session would be shown of its memory now."""
+        if not has_memory(self._setup.home, scope):
+            return ""
+        from hermes.memory.prompt_block import build_memory_block
+
+        return await build_memory_block(
+            self._store.facts, self._setup.home, self._settings, scope, agent.redactor.redact
+        )
+
+    def open_notebook(self, agent: Agent, scope: MemoryScope) -> Notebook:
+        from hermes.memory.notebook import Notebook
+
+        return Notebook(
+            self._store.facts, self._setup.home, self._settings, scope, agent.redactor.redact
+        )
+
+    def connect_session(
+        self, session: Session, services: Services, scope: MemoryScope | None
+    ) -> None:
+        """Give the tools of a session its memory and its skills."""
+        services.set(SKILLS, lambda: self.open_skills(session))
+        if scope is None:
+            return
+
+        def open_memory() -> SessionMemory:
+            from hermes.memory.page import Author
+            from hermes.memory.session_memory import SessionMemory
+
+            transcript = session.transcript
+            return SessionMemory(
+                self.open_notebook(session.agent, scope),
+                self._settings.write_approval,
+                lambda: transcript.taint.untrusted,
+                lambda: Author("tool", transcript.id, session.options.user),
+                session.host.emit_notice,
+            )
+
+        services.set(MEMORY, open_memory)
+        if scope.writable and not session.agent.small:
+
+            def review(pause: Pause, copied: int) -> None:
+                if not self.learns or not session.transcript.stored:
+                    return
+                if pause == "continue":
+                    self._open_reviews().skip_copied(session.id, copied)
+                else:
+                    ending = pause != "turn"
+                    self._open_reviews().begin_review(session, open_memory(), ending=ending)
+
+            session.host.on_pause = review
+
+    def open_skills(self, session: Session) -> SessionSkills:
+        from hermes.skills.installer import SkillInstaller, refuse_download
+        from hermes.skills.proposals import SkillProposals
+        from hermes.skills.session_skills import SessionSkills, SkillUses
+
+        setup, objects = self._setup, self._store.objects
+        installer = SkillInstaller(skills_folder(setup.home), refuse_download)
+        roots = list_own_roots(setup, session.host.workspace.cwd)
+        return SessionSkills(
+            open_library(setup, roots),
+            make_needs(setup, session.agent.tools),
+            setup.config.skills.disabled,
+            installer,
+            SkillUses(objects),
+            SkillProposals(objects, installer),
+            partial(_allow_reading, session.host),
+        )
+
+    async def use_skill(self, session: Session, name: str, arguments: str) -> str:
+        """The instructions of a skill as a message; empty: there is none of this name."""
+        from hermes.skills.skill_tools import expand_skill
+
+        mine = self.open_skills(session)
+        skill = mine.find_skill(name)
+        if skill is None:
+            return ""
+        await mine.open_skill(skill)
+        return expand_skill(skill, arguments)
+
+    def _open_reviews(self) -> Reviews:
+        if self._reviews is None:
+            from hermes.app.knowledge.review import Reviews
+
+            self._reviews = Reviews(self._store, self._settings, self._spawn)
+        return self._reviews
+
+    async def wait_unfinished(self) -> None:
+        """Give what was begun in the background a moment to complete."""
+        if self._reviews is not None:
+            await self._reviews.wait_unfinished()
+
+
+def _allow_reading(host: SessionHost, folder: str) -> None:
+    """Let the tools of a session read a folder from now on."""
+    real = Path(os.path.realpath(folder))
+    if real not in host.workspace.readable:
+        readable = (*host.workspace.readable, real)
+        host.workspace = structs.replace(host.workspace, readable=readable)

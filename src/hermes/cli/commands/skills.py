@@ -1,0 +1,357 @@
+"""`hermes skills`: lists, installs, checks and changes skills."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run_async
+from hermes.cli.terminal.text import one_line, print_report, strip_controls
+from hermes.config.env import decode_argument
+from hermes.config.paths import make_private_folder, skills_folder
+from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.load import Setup
+    from hermes.core.store import Store
+    from hermes.skills.bundle import SkillBundle
+    from hermes.skills.installer import SkillInstaller
+    from hermes.skills.proposals import SkillProposals
+    from hermes.skills.skill import Skill
+
+_EPILOG = """\
+commands:
+  list                  list skills: name, where it is from, description
+  search WORDS          find skills by their words
+  inspect NAME|SOURCE   show a skill and what a scan finds in it; nothing is installed
+  install SOURCE        fetch a skill, scan it, show what was found, ask, install it
+  update [NAME]         fetch installed skills again, show what changed, ask
+  remove NAME           move a skill to the archive
+  restore NAME          bring a removed skill back
+  enable, disable NAME  turn a skill on or off
+  validate PATH         check a folder against the Agent Skills format
+  verify [NAME]         check that installed skills are as they were installed
+  pending               list changes to skills that the agent proposes
+  diff ID               show one of them
+  approve, reject ID    agree to it, or refuse it
+
+SOURCE: a folder; a git address (https://, ssh://, file://) with @REF and #PATH if needed;
+owner/repo[/PATH]; a zip or tar archive (a file or https). Nothing of it is executed. What a scan
+finds to be dangerous is blocked.
+
+examples:
+  hermes skills install ~/src/my-skills#release-notes
+  hermes skills install anthropics/skills/skills/pdf
+  hermes skills list --json
+"""
+_COUNTS = {
+    "list": (0, 0),
+    "search": (1, 99),
+    "inspect": (1, 1),
+    "install": (1, 1),
+    "update": (0, 1),
+    "remove": (1, 1),
+    "restore": (1, 1),
+    "enable": (1, 99),
+    "disable": (1, 99),
+    "validate": (1, 1),
+    "verify": (0, 1),
+    "pending": (0, 0),
+    "diff": (1, 1),
+    "approve": (1, 99),
+    "reject": (1, 99),
+}
+"""Action -> how many words it takes."""
+_READING = frozenset({"list", "search", "inspect", "validate", "verify", "pending", "diff"})
+_MAX_ARCHIVE = 20 << 20
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = CommandParser("skills", "List, install, check and change skills.", _EPILOG)
+    choices = list(_COUNTS)
+    parser.add_argument("action", metavar="ACTION", choices=choices, help="see below")
+    parser.add_argument("words", nargs="*", metavar="NAME|SOURCE")
+    parser.add_flag("--json", help="print JSON (list, search, pending)")
+    parser.add_flag("--yes", help="install, update: do not ask")
+    parser.add_flag("--force", help="install, update: although it is blocked or changed here")
+    args = parser.parse_command(argv, profile)
+    args.words = [decode_argument(word) for word in args.words]
+    least, most = _COUNTS[args.action]
+    if not least <= len(args.words) <= most:
+        parser.error(f"{args.action} {'takes no name' if most == 0 else 'needs a NAME or SOURCE'}")
+    if args.action not in _READING:
+        refuse_agent("change its skills")
+    if args.action == "validate":
+        return _validate_folder(Path(args.words[0]).expanduser())
+    return run_async(_run_action(args))
+
+
+def _validate_folder(folder: Path) -> int:
+    from hermes.skills.validation import validate_skill
+
+    folder = folder.parent if folder.name.lower() == "skill.md" else folder
+    problems = validate_skill(folder.resolve())
+    if not problems:
+        print(f"Valid skill: {folder}")
+        return 0
+    print(f"Validation failed for {folder}:", file=sys.stderr)
+    for problem in problems:
+        print(f"  - {strip_controls(problem)}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+async def _run_action(args: Namespace) -> int:
+    setup = load_checked_setup(args.profile)
+    match args.action:
+        case "list" | "search":
+            return _list_skills(args, setup)
+        case "inspect":
+            return await _inspect_skill(args, setup)
+        case "install":
+            return await _install_skill(args, setup)
+        case "update":
+            return await _update_skills(args, setup)
+        case "remove":
+            _open_installer(setup).remove_skill(args.words[0])
+            print(f"removed {args.words[0]}; to bring it back: hermes skills restore")
+            return 0
+        case "restore":
+            _open_installer(setup).restore_skill(args.words[0])
+            print(f"restored {args.words[0]}")
+            return 0
+        case "enable" | "disable":
+            return _switch_skills(args, setup)
+        case "verify":
+            return _verify_skills(args, setup)
+    async with open_store(setup.home) as store:
+        return await _handle_proposals(args, setup, store)
+
+
+def _open_installer(setup: Setup) -> SkillInstaller:
+    from hermes.skills.installer import SkillInstaller, refuse_download
+
+    folder = skills_folder(setup.home)
+    make_private_folder(folder)
+    return SkillInstaller(folder, refuse_download)
+
+
+def _find_skills(setup: Setup) -> list[Skill]:
+    from hermes.app.knowledge.skill_access import list_own_roots, open_library
+
+    return open_library(setup, list_own_roots(setup, Path.cwd())).list_skills()
+
+
+def _list_skills(args: Namespace, setup: Setup) -> int:
+    from hermes.app.knowledge.skill_access import make_needs
+    from hermes.skills.skill_tools import search_skills
+    from hermes.tools.registry import select_tools
+
+    found = search_skills(_find_skills(setup), " ".join(args.words))
+    needs = make_needs(setup, select_tools(None, platform="cli", settings=setup.config.tools))
+    rows: list[dict[str, Any]] = []
+    for skill in found:
+        row = {"name": skill.name, "description": skill.description, "source": skill.source}
+        row |= {"path": skill.folder}
+        if skill.problem:
+            row["problem"] = skill.problem
+        elif skill.name in setup.config.skills.disabled:
+            row["disabled"] = "true"
+        elif unmet := needs.find_unmet(skill):
+            row["unmet"] = unmet
+        rows.append(row)
+    if not rows and not args.json:
+        print("Nothing found.", file=sys.stderr)
+    lines = []
+    for row in rows:
+        why = row.get("problem") or row.get("unmet") or ("disabled" if "disabled" in row else "")
+        note = f"[{why}] " if why else ""
+        lines.append(
+            f"{row['name']:<24} {row['source']:<8} {note}{one_line(row['description'], 90)}"
+        )
+    return print_report(rows, map(strip_controls, lines), json=args.json)
+
+
+async def _fetch_bundle(setup: Setup, source: str) -> tuple[SkillInstaller, SkillBundle]:
+    """The skill at a source, not yet trusted; archives on the web are downloaded here."""
+    installer = _open_installer(setup)
+    address = source.partition("#")[0]
+    if address.startswith("https://") and address.lower().endswith(
+        (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
+    ):
+        from hermes.core.errors import HermesError
+        from hermes.net.web_access import open_web_access
+        from hermes.skills.installer import SkillInstaller
+
+        fetcher = open_web_access(setup.config.web, setup.secrets).fetcher
+        try:
+            async with fetcher.fetch(address, max_bytes=_MAX_ARCHIVE, timeout=120) as page:
+                if page.status != 200:
+                    raise ConfigError(f"{address} answered with status {page.status}.")
+                data = page.body
+        except HermesError as error:
+            raise ConfigError(f"{error} Nothing was installed.") from None
+        installer = SkillInstaller(installer.folder, lambda _: data)
+    return installer, installer.fetch_bundle(source)
+
+
+def _show_findings(fetched: SkillBundle) -> bool:
+    """Prints what a scan finds; whether it blocks the skill."""
+    from hermes.skills.scan import is_blocked, scan_files
+
+    findings = scan_files(fetched.files)
+    for finding in findings:
+        print(strip_controls(str(finding)))
+    return is_blocked(findings)
+
+
+async def _inspect_skill(args: Namespace, setup: Setup) -> int:
+    word = args.words[0]
+    skill = next((s for s in _find_skills(setup) if s.name == word), None)
+    if skill is not None:
+        from hermes.skills.bundle import SkillBundle, read_folder
+
+        fetched = SkillBundle(skill.name, read_folder(Path(skill.folder)), skill.folder)
+    else:
+        _, fetched = await _fetch_bundle(setup, word)
+    _print_summary(fetched)
+    print(strip_controls(fetched.files["SKILL.md"].decode("utf-8", "replace")))
+    _show_findings(fetched)
+    return 0
+
+
+def _print_summary(fetched: SkillBundle) -> None:
+    from hermes.core.untrusted_text import reveal_hidden
+
+    size = sum(map(len, fetched.files.values()))
+    print(f"{fetched.name} from {fetched.source}: {len(fetched.files)} files, {size:,} bytes")
+    for name, data in sorted(fetched.files.items()):
+        print(f"  {strip_controls(reveal_hidden(name))}  {len(data):,} bytes")
+
+
+async def _install_skill(args: Namespace, setup: Setup) -> int:
+    installer, fetched = await _fetch_bundle(setup, args.words[0])
+    if (installer.folder / fetched.name).exists():
+        raise ConfigError(
+            f"There is a skill {fetched.name} already. Run: hermes skills update {fetched.name}, "
+            "or remove it first."
+        )
+    installer.quarantine_bundle(fetched)
+    try:
+        _print_summary(fetched)
+        return _decide_install(args, installer, fetched)
+    finally:
+        installer.discard_bundle(fetched)
+
+
+def _decide_install(args: Namespace, installer: SkillInstaller, fetched: SkillBundle) -> int:
+    from hermes.cli.terminal.picker import confirm_change
+
+    if _show_findings(fetched) and not (args.force and sys.stdin.isatty()):
+        print(f"blocked: {fetched.name} was not installed", file=sys.stderr)
+        return EXIT_FAILED
+    if not args.yes:
+        question = f"Install {fetched.name}? The agent will follow its instructions."
+        code = confirm_change(f"skills {args.action}", question, "Nothing was installed.")
+        if code is not None:
+            return code
+    print(installer.place_bundle(fetched))
+    return 0
+
+
+async def _update_skills(args: Namespace, setup: Setup) -> int:
+    records = _open_installer(setup).read_records()
+    names = args.words or sorted(records)
+    worst = 0
+    for name in names:
+        if name not in records:
+            raise ConfigError(
+                f"{name} was not installed from elsewhere; there is nothing to update."
+            )
+        installer, fetched = await _fetch_bundle(setup, records[name].source)
+        if fetched.digest == records[name].digest:
+            print(f"{name}: up to date")
+            continue
+        if installer.find_changes(name) and not args.force:
+            print_stderr(f"{name} was changed here; --force replaces it and keeps a copy")
+            worst = EXIT_FAILED
+            continue
+        print(strip_controls(installer.diff_bundle(fetched)))
+        installer.quarantine_bundle(fetched)
+        try:
+            worst = _decide_install(args, installer, fetched) or worst
+        finally:
+            installer.discard_bundle(fetched)
+    return worst
+
+
+def _switch_skills(args: Namespace, setup: Setup) -> int:
+    from hermes.config.update import apply_changes
+
+    disabled = [name for name in setup.config.skills.disabled if name not in args.words]
+    known = {skill.name for skill in _find_skills(setup)}
+    if missing := [name for name in args.words if name not in known]:
+        raise ConfigError(f"There is no skill {missing[0]}; nothing was changed.")
+    if args.action == "disable":
+        disabled += args.words
+    apply_changes(setup.home, {"skills.disabled": disabled})
+    for name in args.words:
+        print(f"{name} is {'off' if args.action == 'disable' else 'on'}")
+    return 0
+
+
+def _verify_skills(args: Namespace, setup: Setup) -> int:
+    installer = _open_installer(setup)
+    records = installer.read_records()
+    changed = False
+    for name in args.words or sorted(records):
+        if name not in records:
+            raise ConfigError(f"{name} was not installed from elsewhere.")
+        files = installer.find_changes(name)
+        changed = changed or bool(files)
+        print(f"{name}: changed since it was installed" if files else f"{name}: unchanged")
+        for file in files:
+            print(f"  {strip_controls(file)}")
+    return EXIT_FAILED if changed else 0
+
+
+async def _handle_proposals(args: Namespace, setup: Setup, store: Store) -> int:
+    from hermes.core.errors import ToolError
+    from hermes.skills.proposals import SkillProposals, show_change
+
+    proposals = SkillProposals(store.objects, _open_installer(setup))
+    if args.action == "pending":
+        return await _list_proposals(args, proposals)
+    for number in args.words:
+        change = await proposals.take_change(number)
+        if args.action == "diff":
+            print(strip_controls(show_change(change)))
+            continue
+        if args.action == "approve":
+            try:
+                proposals.make_change(change)
+            except ToolError as error:
+                raise ConfigError(str(error)) from None
+        await proposals.drop_change(number)
+        print(f"{'approved' if args.action == 'approve' else 'rejected'} {number}")
+    return 0
+
+
+async def _list_proposals(args: Namespace, proposals: SkillProposals) -> int:
+    found = await proposals.list_changes()
+    rows = [
+        {
+            "id": number,
+            "action": change.action,
+            "name": change.name,
+            "file": change.file,
+            "session": change.session,
+            "why": change.why,
+        }
+        for number, change in found.items()
+    ]
+    lines = [f"{r['id']}  {r['action']}  {r['name']}  {r['session']}  {r['why']}" for r in rows]
+    return print_report(rows, (strip_controls(line) for line in lines), json=args.json)

@@ -1,0 +1,204 @@
+"""Installs, updates, removes and verifies skills of others; nothing of them is executed."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes.config.paths import make_private_folder
+from hermes.config.private_files import hold_lock, replace_file, write_durably
+from hermes.core.errors import ConfigError
+from hermes.core.untrusted_text import reveal_hidden
+from hermes.skills import bundle
+from hermes.skills.bundle import SkillBundle
+from hermes.skills.validation import validate_skill
+
+_RECORD = ".installed.json"
+_ARCHIVE, _QUARANTINE = ".archive", ".quarantine"
+_MAX_DIFF_LINES = 400
+
+
+class InstalledSkill(Struct, frozen=True):
+    """What was installed: where it came from, and the digest of each of its files."""
+
+    source: str
+    commit: str
+    digest: str
+    installed: float
+    files: dict[str, str]
+
+
+class SkillInstaller:
+    """Works in the folder `skills` of a home. `download` fetches an https address."""
+
+    def __init__(self, folder: Path, download: Callable[[str], bytes]) -> None:
+        self.folder = folder
+        self._download = download
+
+    def fetch_bundle(self, source: str) -> SkillBundle:
+        """The skill at a folder, archive, git address or owner/repo."""
+        address, _, path = source.partition("#")
+        local = Path(address).expanduser()
+        if local.is_dir() and not (local / "HEAD").is_file():
+            found = bundle.read_folder(local.resolve())
+            return bundle.pick_skill(found, path, source, local.resolve().name)
+        if local.is_file():
+            found = bundle.read_archive(local.read_bytes())
+            return bundle.pick_skill(found, path, source, _strip_suffixes(local.name))
+        name = address.rstrip("/").rpartition("/")[2]
+        if address.startswith("https://") and _strip_suffixes(name) != name:
+            found = bundle.read_archive(self._download(address))
+            return bundle.pick_skill(found, path, source, _strip_suffixes(name))
+        address, ref, path = _parse_repository(address, path)
+        found, commit = bundle.read_repository(address, ref)
+        fallback = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        return bundle.pick_skill(found, path, source, fallback, commit)
+
+    def quarantine_bundle(self, fetched: SkillBundle) -> Path:
+        """Write the files where nothing loads them, and check that they are a skill."""
+        place = self.folder / _QUARANTINE / fetched.name
+        shutil.rmtree(place, ignore_errors=True)
+        for name, data in fetched.files.items():
+            make_private_folder((place / name).parent)
+            write_durably(place / name, data)
+        if problems := validate_skill(place):
+            shutil.rmtree(place, ignore_errors=True)
+            reasons = "; ".join(reveal_hidden(problem) for problem in problems)
+            raise ConfigError(f"{fetched.name} is not a valid skill: {reasons}.")
+        return place
+
+    def discard_bundle(self, fetched: SkillBundle) -> None:
+        shutil.rmtree(self.folder / _QUARANTINE / fetched.name, ignore_errors=True)
+
+    def place_bundle(self, fetched: SkillBundle) -> str:
+        """Move the skill out of quarantine; the line that says so."""
+        target = self.folder / fetched.name
+        if target.exists():
+            self._archive_folder(fetched.name)
+        (self.folder / _QUARANTINE / fetched.name).rename(target)
+        record = InstalledSkill(
+            fetched.source,
+            fetched.commit,
+            fetched.digest,
+            round(time.time(), 3),
+            {name: bundle.hash_files({name: data}) for name, data in fetched.files.items()},
+        )
+        self._change_records(lambda known: known.update({fetched.name: record}))
+        origin = f"{fetched.source}@{fetched.commit}" if fetched.commit else fetched.source
+        return f"installed {fetched.name} sha256:{fetched.digest} from {origin}"
+
+    def read_records(self) -> dict[str, InstalledSkill]:
+        try:
+            data = (self.folder / _RECORD).read_bytes()
+            return msgspec.json.decode(data, type=dict[str, InstalledSkill])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError):
+            raise ConfigError(
+                f"{self.folder / _RECORD} cannot be read; repair or remove it."
+            ) from None
+
+    def find_changes(self, name: str) -> list[str]:
+        """The files of an installed skill that are not as they were installed."""
+        record = self.read_records()[name]
+        try:
+            now = bundle.read_folder(self.folder / name)
+        except (OSError, ConfigError):
+            return ["it cannot be read as a skill"]
+        digests = {path: bundle.hash_files({path: data}) for path, data in now.items()}
+        return sorted({path for path, _ in set(digests.items()) ^ set(record.files.items())})
+
+    def diff_bundle(self, fetched: SkillBundle) -> str:
+        """How the installed files would change."""
+        folder = self.folder / fetched.name
+        old = bundle.read_folder(folder) if folder.is_dir() else {}
+        lines: list[str] = []
+        for path in sorted({*old, *fetched.files}):
+            before, after = old.get(path, b""), fetched.files.get(path, b"")
+            if before != after:
+                lines += diff_texts(
+                    path, before.decode("utf-8", "replace"), after.decode("utf-8", "replace")
+                )
+        more = len(lines) - _MAX_DIFF_LINES
+        return "\n".join(
+            [*lines[:_MAX_DIFF_LINES], *([f"… {more} more lines"] if more > 0 else [])]
+        )
+
+    def remove_skill(self, name: str) -> Path:
+        """Move a skill of this folder to the archive."""
+        if not self._is_own(name):
+            raise ConfigError(f"There is no skill {name} in {self.folder}; nothing was removed.")
+        place = self._archive_folder(name)
+        self._change_records(lambda known: known.pop(name, None))
+        return place
+
+    def restore_skill(self, name: str) -> None:
+        """Bring back the latest copy of a removed skill."""
+        copies = sorted((self.folder / _ARCHIVE).glob(f"{name}@*"))
+        if not copies:
+            raise ConfigError(f"There is no removed skill {name}; nothing was changed.")
+        if (self.folder / name).exists():
+            raise ConfigError(f"{name} is there already; remove it first.")
+        copies[-1].rename(self.folder / name)
+
+    def _is_own(self, name: str) -> bool:
+        return bool(name) and name[0] != "." and "/" not in name and (self.folder / name).is_dir()
+
+    def _archive_folder(self, name: str) -> Path:
+        archive = self.folder / _ARCHIVE
+        make_private_folder(archive)
+        place = (
+            archive / f"{name}@{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 10**6:06d}"
+        )
+        (self.folder / name).rename(place)
+        return place
+
+    def _change_records(self, change: Callable[[dict[str, InstalledSkill]], object]) -> None:
+        with hold_lock(self.folder / f"{_RECORD}.lock", "the record of installed skills"):
+            known = self.read_records()
+            change(known)
+            replace_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(known)))
+
+
+def refuse_download(address: str) -> bytes:
+    """For installers that fetch nothing."""
+    raise ConfigError(f"{address} cannot be fetched from here.")
+
+
+def diff_texts(path: str, before: str, after: str) -> list[str]:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm=""
+    )
+    return [reveal_hidden(line) for line in lines]
+
+
+def _strip_suffixes(name: str) -> str:
+    for suffix in (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar"):
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _parse_repository(address: str, path: str) -> tuple[str, str, str]:
+    """A git address, the reference wanted, and the folder in it."""
+    ref = ""
+    head, at, tail = address.rpartition("@")
+    if at and "/" not in tail and head and not head.endswith("//git"):
+        address, ref = head, tail
+    if "://" in address:
+        if not address.startswith(("https://", "file://", "ssh://")):
+            raise ConfigError(f"{address} is not an address that skills can be installed from.")
+        return address, ref, path
+    parts = address.split("/")
+    if len(parts) < 2 or not all(parts) or address.startswith((".", "-", "~")):
+        raise ConfigError(
+            f"{address} is neither a folder, an archive, a git address nor owner/repo."
+        )
+    inner = "/".join(parts[2:])
+    return f"https://github.com/{parts[0]}/{parts[1]}", ref, path or inner

@@ -1,0 +1,66 @@
+"""Parts of words: prefixes first, then what words contain; filters; the list of words is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.core.message import user_message
+from hermes.core.store import SearchFilter, SessionMeta
+from hermes.store.sqlite import SqliteStore
+
+TEXTS = {
+    "a": "Der Zeppelinflug über Köln",
+    "b": "the flight was on time",
+    "c": "今日は天気がいいですね",
+    "d": "100% of snake_case_names",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("zeppelinflug", "a"),
+        ("zeppel", "a"),
+        ("PPELINFL", "a"),
+        ("pelin kol", "a"),
+        ("öln", "a"),
+        ("oln", "a"),
+        ("lig", "b"),
+        ("li", ""),
+        ("天気", "c"),
+        ("nak nam", "d"),
+        ("%%%", ""),
+        ("x%y", ""),
+        ("flug flight", ""),
+    ],
+)
+async def test_words_and_parts_of_them(tmp_path: Path, query: str, found: str) -> None:
+    store = SqliteStore(tmp_path / "x.db")
+    for name, text in TEXTS.items():
+        await store.sessions.append(name, [user_message(text)], create=SessionMeta(name))
+    hits = await store.search.find_messages(query)
+    assert "".join(sorted(hit.session.id for hit in hits)) == found
+    await store.close()
+
+
+async def test_filters(tmp_path: Path) -> None:
+    now = [1000.0]
+    store = SqliteStore(tmp_path / "x.db", clock=lambda: now[0])
+    for n, (source, key) in enumerate([("cli", ""), ("telegram", "1"), ("telegram", "2")]):
+        now[0] += 100
+        meta = SessionMeta(f"s{n}", source=source, key=key)
+        await store.sessions.append(f"s{n}", [user_message(f"zeppelin {n}")], create=meta)
+
+    async def find(**filters: object) -> list[str]:
+        within = SearchFilter(**filters)  # type: ignore[arg-type]
+        hits = await store.search.find_messages("zeppelin", within=within)
+        return [hit.session.id for hit in hits]
+
+    assert await find(source="telegram", key="2") == ["s2"]
+    assert await find(source="cli") == ["s0"]
+    assert await find(since=1250.0) == ["s2"]
+    assert await find(role="assistant") == []
+    assert await find(newest=True) == ["s2", "s1", "s0"]
+    await store.close()
