@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.home_archive import FORMAT, HEADER, MANIFEST, restore_archive
+from hermes.cli.maintenance.home_archive import FORMAT, HEADER, MANIFEST, restore_archive
 from hermes.core.errors import ConfigError
 from tests.kit import Home, Provider, Ran, run_hermes, say, start_hermes
 from tests.kit.replies import Gate

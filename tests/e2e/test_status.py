@@ -18,9 +18,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from hermes.cli.doctor import connectivity
-from hermes.cli.installation import PACKAGE, detect_installation, is_newer
 from hermes.cli.log_file import make_filter, read_tail
 from hermes.cli.main import main
+from hermes.cli.maintenance.installation import PACKAGE, detect_installation, is_newer
 from hermes.config.instances import announce_instance, list_instances, list_stale_files
 from hermes.config.load import load_setup
 from hermes.core.message import user_message

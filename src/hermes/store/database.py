@@ -12,7 +12,7 @@ from hermes.store.connection import find_damage, open_read_only, open_reader, op
 from hermes.store.db_thread import DatabaseThread, do_nothing
 from hermes.store.errors import error_of_kind
 from hermes.store.process_locks import ProcessLock, exclusive_lock
-from hermes.store.salvage import salvage_database
+from hermes.store.recovery.salvage import salvage_database
 from hermes.store.writer_thread import Upkeep, WriterThread
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.core.errors import StoreError
-from hermes.store.backup import copy_database
 from hermes.store.database import Database
 from hermes.store.process_locks import ProcessLock
-from hermes.store.salvage import SalvageResult, salvage_database
+from hermes.store.recovery.backup import copy_database
+from hermes.store.recovery.salvage import SalvageResult, salvage_database
 
 if TYPE_CHECKING:
     from apsw import Connection

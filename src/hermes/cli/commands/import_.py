@@ -25,7 +25,7 @@ def run(argv: list[str], profile: str) -> int:
     args = parser.parse_command(argv, profile)
     from pathlib import Path
 
-    from hermes.cli.home_archive import restore_archive
+    from hermes.cli.maintenance.home_archive import restore_archive
     from hermes.cli.startup import locate_home, refuse_agent, run_async
     from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError

@@ -179,7 +179,7 @@ def _refuse_in_use(home: Path) -> None:
     running = [p.kind for p in list_instances(home)]
     database = paths.database_file(home)
     if database.exists() and not running:
-        from hermes.store.backup import merge_wal
+        from hermes.store.recovery.backup import merge_wal
 
         try:
             merge_wal(database)

@@ -24,7 +24,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--check", help="look up the newest version")
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv)
-    from hermes.cli.installation import detect_installation, is_newer
+    from hermes.cli.maintenance.installation import detect_installation, is_newer
 
     found = detect_installation()
     newest, problem = _look_up_newest() if args.check else ("", "")
@@ -54,7 +54,7 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _look_up_newest() -> tuple[str, str]:
-    from hermes.cli.installation import find_newest_version
+    from hermes.cli.maintenance.installation import find_newest_version
     from hermes.cli.startup import run_async
     from hermes.core.errors import HermesError
 

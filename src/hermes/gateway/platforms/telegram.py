@@ -63,7 +63,7 @@ class TelegramSettings(PlatformSettings, frozen=True):
     pass
 
 
-class ApiError(Exception):
+class TelegramError(Exception):
     """An answer of the Bot API that is no success."""
 
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
@@ -129,11 +129,11 @@ class BotApi:
             answer = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status >= 500:
-                raise ApiError(status, {"description": "server error"}) from None
+                raise TelegramError(status, {"description": "server error"}) from None
             text = f"Telegram answered {status} without JSON"
             raise _Unanswered(text, sent=True) from None
         if not answer.get("ok"):
-            raise ApiError(status if status >= 400 else 500, answer)
+            raise TelegramError(status if status >= 400 else 500, answer)
         return answer.get("result")
 
     async def download(self, path: str, write: Callable[[bytes], None]) -> None:
@@ -201,7 +201,7 @@ class TelegramPlatform:
                     await self._receive_update(receiver, update)
                     offset = update["update_id"] + 1
                 updates = await self._poll(offset, POLL_SECONDS)
-        except ApiError as error:
+        except TelegramError as error:
             await self._api.close()
             raise self._explain_refusal(error) from None
         except _Unanswered as error:
@@ -223,7 +223,7 @@ class TelegramPlatform:
         self._me = await self._api.call("getMe")
         await self._api.call("deleteWebhook", drop_pending_updates=False)
 
-    def _explain_refusal(self, error: ApiError) -> ConnectionFailure:
+    def _explain_refusal(self, error: TelegramError) -> ConnectionFailure:
         if error.status in (401, 404):
             text = "Telegram refused the token; get a new one from @BotFather"
             return ConnectionFailure("unauthorized", text, fatal=True)
@@ -271,7 +271,7 @@ class TelegramPlatform:
             await self._api.call(
                 "answerCallbackQuery", callback_query_id=query["id"], text=text[:200] or None
             )
-        except (ApiError, _Unanswered) as error:
+        except (TelegramError, _Unanswered) as error:
             log.info("a button press was not confirmed: %s", error)
 
     # -- sending -----------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class TelegramPlatform:
                 chat_id=target.chat,
                 message_thread_id=target.thread or None,
             )
-        except (ApiError, _Unanswered) as error:
+        except (TelegramError, _Unanswered) as error:
             raise _explain_failure(error) from None
         return str(result["message_id"])
 
@@ -338,7 +338,7 @@ class TelegramPlatform:
     async def _send(self, method: str, **fields: Any) -> Any:
         try:
             return await self._api.call(method, **fields)
-        except ApiError as error:
+        except TelegramError as error:
             if "message is not modified" in error.description.lower():
                 return {}
             raise _explain_failure(error) from None
@@ -346,7 +346,7 @@ class TelegramPlatform:
             raise _explain_failure(error) from None
 
 
-def _explain_failure(error: ApiError | _Unanswered) -> SendFailure:
+def _explain_failure(error: TelegramError | _Unanswered) -> SendFailure:
     if isinstance(error, _Unanswered):
         return SendFailure("ambiguous" if error.sent else "certain", str(error))
     description = error.description.lower()
@@ -489,7 +489,7 @@ async def check_token(settings: TelegramSettings, secrets: Secrets) -> str:
     api, _ = _make_api(settings, secrets)
     try:
         me = await api.call("getMe")
-    except ApiError as error:
+    except TelegramError as error:
         raise ConfigError(f"{error}. Nothing was saved. Copy the token from @BotFather.") from None
     except _Unanswered as error:
         raise ConfigError(f"{error}. Nothing was saved. Check the network and try again.") from None

@@ -37,7 +37,7 @@ _LONGEST_FIELD = 20_000
 _DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "X-Request-ID")
 
 
-class Route(Section, frozen=True):
+class WebhookRoute(Section, frozen=True):
     prompt: str = "{__raw__}"
     """`{a.b.0}` is taken from the payload; `{__raw__}` is all of it."""
     secret_env: EnvName = ""
@@ -59,10 +59,10 @@ class WebhookSettings(PlatformSettings, frozen=True):
     max_body_bytes: Count = 1_048_576
     rate_limit: Count = 30
     """Deliveries a minute and route."""
-    routes: dict[str, Route] = msgspec.field(default_factory=dict)
+    routes: dict[str, WebhookRoute] = msgspec.field(default_factory=dict)
 
 
-class Refusal(Exception):
+class WebhookRefusal(Exception):
     """An answer other than accepted."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -173,7 +173,7 @@ class WebhookPlatform:
 
         try:
             status, answer = await self._receive(request)
-        except Refusal as refusal:
+        except WebhookRefusal as refusal:
             body = {"error": str(refusal)}
             return web.json_response(body, status=refusal.status, headers=refusal.headers)
         except web.HTTPRequestEntityTooLarge:
@@ -184,11 +184,11 @@ class WebhookPlatform:
         name = request.match_info["route"]
         route = self._settings.routes.get(name)
         if route is None:
-            raise Refusal(404, "There is no such route.")
+            raise WebhookRefusal(404, "There is no such route.")
         body: bytes = await request.read()
         headers = request.headers
         if not is_signed(self._secrets[name] or "", headers, body, time.time()):
-            raise Refusal(401, "The signature is missing, wrong or too old.")
+            raise WebhookRefusal(401, "The signature is missing, wrong or too old.")
         self._check_rate(name)
         payload = _parse_payload(body)
         event = headers.get("X-GitHub-Event") or (
@@ -224,7 +224,7 @@ class WebhookPlatform:
             recent.popleft()
         if len(recent) >= self._settings.rate_limit:
             wait = str(int(recent[0] + 60 - now) + 1)
-            raise Refusal(429, "Too many deliveries.", **{"Retry-After": wait})
+            raise WebhookRefusal(429, "Too many deliveries.", **{"Retry-After": wait})
         recent.append(now)
 
     # -- Platform: answers go to other platforms ---------------------------------------------------
@@ -260,7 +260,7 @@ def _parse_payload(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refusal(400, "The body is not JSON.") from None
+        raise WebhookRefusal(400, "The body is not JSON.") from None
 
 
 def _open_platform(settings: WebhookSettings, secrets: Secrets) -> WebhookPlatform:

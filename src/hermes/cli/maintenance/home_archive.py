@@ -23,8 +23,8 @@ from hermes.config.secrets import is_secret_name
 from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.text import format_plural
-from hermes.store.backup import merge_wal
 from hermes.store.migrations import SCHEMA_VERSION
+from hermes.store.recovery.backup import merge_wal
 from hermes.store.sqlite import SqliteStore
 from hermes.version import VERSION
 

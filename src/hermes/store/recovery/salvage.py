@@ -11,9 +11,9 @@ from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
 from hermes.core.text import format_plural
 from hermes.store import codec, connection
-from hermes.store.backup import move_aside, require_sole_process
-from hermes.store.page_scan import FoundRow, PageScan, Value
 from hermes.store.process_locks import ProcessLock
+from hermes.store.recovery.backup import move_aside, require_sole_process
+from hermes.store.recovery.page_scan import FoundRow, PageScan, Value
 
 if TYPE_CHECKING:
     from apsw import Connection

@@ -1,0 +1,1 @@
+"""What `hermes backup`, `import` and `update` do."""

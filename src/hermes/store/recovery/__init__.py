@@ -1,0 +1,1 @@
+"""Copies of the database: backups, and what a damaged one still holds."""
