@@ -29,6 +29,7 @@ _PROBLEMS = {
     "message_order": "the history was rejected",
     "no_terminal": "the answer was cut off",
     "truncated_call": "a tool call was cut off",
+    "unreadable_call": "a tool call could not be read",
     "empty": "the answer was empty",
     "bad_request": "the request was rejected",
     "content_policy": "the provider declined the request",
@@ -58,6 +59,7 @@ _REMEDIES = {
     "drop_thinking": "retrying without it",
     "compress": "compressing it",
     "repair_history": "repairing it",
+    "force_schema": "asking for it in a fixed form",
     "nudge": "asking it to continue",
 }
 
