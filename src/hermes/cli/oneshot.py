@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.commands import ONE_SHOT, CommandContext, Reply, require_command, run_command
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, find_command, run_command
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_records import has_folder
@@ -74,7 +74,8 @@ class OneShot:
         self._signals.attach(task.cancel)
         try:
             async with Runtime.open(self._setup) as runtime:
-                needs_model = command is None or require_command(command[0]).needs_model
+                found = find_command(command[0]) if command else None
+                needs_model = found is None or found.needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)
                 if attached:
                     session.transcript.absorb_taint(BOTH)
@@ -104,15 +105,15 @@ class OneShot:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
         options = make_options(self._args)
         resume = resumed.id if resumed else ""
-        if resumed is not None and runtime.claims.is_taken(resumed.id):
-            resume = await runtime.copy_session(resumed.id, options)
-            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
-            self._progress.print_line(f"! {note}")
         if resumed is not None and not has_folder(resumed):
             raise ConfigError(
                 f"The folder of this session no longer exists: {resumed.cwd}. To continue a copy "
                 f"in this folder, start hermes here and type /resume {resumed.id}"
             )
+        if resumed is not None and runtime.claims.is_taken(resumed.id):
+            resume = await runtime.copy_session(resumed.id, options)
+            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
+            self._progress.print_line(f"! {note}")
         session = await runtime.open_session(
             resume=resume,
             cwd=None if resumed else folder,

@@ -11,6 +11,8 @@ from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes.cli.process import SignalHandler
     from hermes.core.message import Message
 
@@ -132,7 +134,7 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     attached = query not in (None, "-") and message != user_message((query or "").strip("\n"))
     if remark:
         print_stderr(remark)
-    command, message = _parse_command(query, message)
+    command, message = _parse_command(query, message, setup.home, folder)
     if args.resume is None and not args.latest:
         attended = os.isatty(0) and os.isatty(2)
         for sentence in check_context_files(setup.home, folder, attended=attended):
@@ -142,16 +144,20 @@ def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     return run_async(OneShot(setup, args, signals).run(message, folder, command, attached=attached))
 
 
-def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str] | None, Message]:
+def _parse_command(
+    query: str | None, message: Message, home: Path, folder: Path
+) -> tuple[tuple[str, str] | None, Message]:
     """The slash command that the prompt is, if any, and the message; unknown names are refused."""
     if query is None or not query.startswith("/"):
         return None, message
     from hermes.app.commands import ESCAPE_HINT, parse_command, require_command, unescape_message
+    from hermes.app.commands._own import list_own_commands
     from hermes.core.message import Media, user_message
 
     command = parse_command(query)
     if command is not None:
-        require_command(command[0], ESCAPE_HINT)
+        if command[0] not in list_own_commands(home, folder):
+            require_command(command[0], ESCAPE_HINT)
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]
     return None, user_message(unescape_message(message.text), *media)
