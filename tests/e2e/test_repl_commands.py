@@ -264,7 +264,11 @@ async def test_commands_that_the_user_wrote(tmp_path: Path) -> None:
             await t.see("as you wish", "Enter: send")
             text = p.last.json["messages"][-1]["content"]
             assert text == "Explain a.py in detail. All: a.py b.py"
-            for answer, count in (("n", 1), ("y", 2)):
+            ran = await run_hermes(["-q", "/explain c.py"], home)
+            assert ran.stdout == "as you wish\n", ran.stderr
+            ran = await run_hermes(["-q", "/deploy moon"], home)  # nobody to ask
+            assert "Deploy to the given place." in ran.stdout and len(p.requests) == 2
+            for answer, count in (("n", 2), ("y", 3)):
                 t.type("/deploy moon" + ENTER)
                 await t.see("Deploy to the given place.", "Trust this command", READY)
                 t.type(answer)
@@ -272,11 +276,11 @@ async def test_commands_that_the_user_wrote(tmp_path: Path) -> None:
                 await t.see("Enter: send")
             assert p.last.json["messages"][-1]["content"] == "Deploy to the given place.\n\nmoon"
             t.type("/deploy mars" + ENTER)  # trusted now
-            await t.until(lambda: len(p.requests) == 3, "at once")
+            await t.until(lambda: len(p.requests) == 4, "at once")
             await t.see("Enter: send")
             listed = await run_hermes(["trust", "list"], home)
             assert listed.stdout.startswith("trusted") and "deploy.md" in listed.stdout
             (project / "deploy.md").write_text("Delete everything.\n")
             t.type("/deploy mars" + ENTER)
             await t.see("Delete everything.", "Trust this command", READY)
-        assert len(p.requests) == 3
+        assert len(p.requests) == 4

@@ -373,7 +373,8 @@ def context(r: Rig) -> CommandContext:
 
 
 async def test_another_model_says_what_it_costs(tmp_path: Path) -> None:
-    async with rig(tmp_path, [], then=say("ok"), config={"model": {"max_tokens": 100}}) as r:
+    provider = Provider([], then=say("ok"), models=("kit-model", "kit-model-2"))
+    async with rig(tmp_path, provider, config={"model": {"max_tokens": 100}}) as r:
         reply = await model_command.run(context(r), "kit-model-2")
         assert "tokens" not in reply.text, "nothing has been read yet"
         await r.turn("x" * 20_000)

@@ -27,8 +27,7 @@ async def test_compress_goes_on_in_a_shorter_conversation(tmp_path: Path) -> Non
         after = len(r.session.transcript.history)
         assert told == f"Compressed: {before} messages became {after}. To return: /resume {old}"
         assert r.session.id != old and after < before
-        with pytest.raises(ConfigError):
-            await do(r, "compress", "much")
+        assert await do(r, "compress", "the names of files")  # a focus, whatever it gains
 
 
 async def test_insights(tmp_path: Path) -> None:

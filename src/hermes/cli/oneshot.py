@@ -106,15 +106,15 @@ class OneShot:
         resumed = await find_resumed_session(runtime.store, self._args, folder)
         options = make_options(self._args)
         resume = resumed.id if resumed else ""
-        if resumed is not None and runtime.claims.is_taken(resumed.id):
-            resume = await runtime.copy_session(resumed.id, options)
-            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
-            self._progress.print_line(f"! {note}")
         if resumed is not None and not has_folder(resumed):
             raise ConfigError(
                 f"The folder of this session no longer exists: {resumed.cwd}. To continue a copy "
                 f"in this folder, start hermes here and type /resume {resumed.id}"
             )
+        if resumed is not None and runtime.claims.is_taken(resumed.id):
+            resume = await runtime.copy_session(resumed.id, options)
+            note = f"session {resumed.id} is open in a terminal; continuing in a copy, {resume}"
+            self._progress.print_line(f"! {note}")
         session = await runtime.open_session(
             resume=resume,
             cwd=None if resumed else folder,

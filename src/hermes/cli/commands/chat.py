@@ -158,12 +158,16 @@ def _parse_command(
         require_command,
         unescape_message,
     )
+    from hermes.app.commands._own import list_own_commands
     from hermes.app.knowledge.skill_access import has_skill
     from hermes.core.message import Media, user_message
 
     command = parse_command(query)
     if command is not None:
-        if find_command(command[0]) is None and not has_skill(setup, folder, command[0]):
+        is_own = command[0] in list_own_commands(setup.home, folder)
+        if not is_own and find_command(command[0]) is None:
+            is_own = has_skill(setup, folder, command[0])
+        if not is_own:
             require_command(command[0], ESCAPE_HINT)
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]

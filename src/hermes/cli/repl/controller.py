@@ -17,7 +17,6 @@ from hermes.cli.repl.transcript_viewer import TranscriptViewer
 if TYPE_CHECKING:
     from hermes.app.commands import Command
     from hermes.cli.repl.conversation import Conversation
-    from hermes.cli.repl.display.event_view import EventView
 
 _LONE_SECONDS = 0.3
 """Within which a second letter makes the first one the beginning of a text, not an answer."""
@@ -43,7 +42,6 @@ class Repl:
         """The exit status, set when the program is to end."""
         self.left = asyncio.Event()
         self._inbox: asyncio.Queue[EnteredMessage] = asyncio.Queue()
-        self.view: EventView | None = None
         self.conversation: Conversation | None = None
         self.offered_session = ""
         """The interrupted session that Tab continues."""

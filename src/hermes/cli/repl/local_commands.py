@@ -5,13 +5,11 @@ import base64
 import sys
 from collections.abc import Awaitable, Callable
 
-from hermes.cli.model.selection import list_models
 from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.screen import THEMES
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.key_help import KEY_HELP
-from hermes.cli.terminal.picker import pick_row
 from hermes.cli.terminal.transcript import export_session
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
@@ -50,6 +48,9 @@ class LocalCommands:
 
     async def pick_model(self) -> str:
         """The model that the user chooses from the list; empty: none."""
+        from hermes.cli.model.selection import list_models
+        from hermes.cli.terminal.picker import pick_row
+
         runtime, target = self._conversation.runtime, self._conversation.session.agent.providers[0]
         rows = await list_models(runtime.setup)
         if not rows:

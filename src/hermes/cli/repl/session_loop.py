@@ -64,7 +64,7 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
     screen = repl.screen
     cwd = repl.editor.cwd = find_working_folder(setup.config.terminal.cwd)
     scrollback = Scrollback(screen.write, lambda: screen.columns, colour=screen.colour)
-    view = repl.view = EventView(repl.state, scrollback)
+    view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":
         screen.app.editing_mode = EditingMode.VI
         repl.state.vi = True
