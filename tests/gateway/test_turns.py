@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +159,18 @@ async def test_stop_suspends_and_the_next_message_starts_fresh(tmp_path: Path) -
         last = prompts(g)[-1]
         assert last == f"{texts.FRESH_NOTE.format(reason=texts.REASON_SUSPENDED)}\nhello again"
         assert len(messages(g.provider.requests[-1])) == 1
+
+
+async def test_a_message_right_after_a_command_comes_after_it(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("one"), say("two"), say("three")]) as g:
+        await g.telegram.say("first")
+        await g.telegram.until_shown("one")
+        await g.telegram.say("/new")
+        await g.telegram.say("second")
+        await g.telegram.say("third")
+        await g.telegram.until_shown("three")
+        asked = [m.text for m in messages(g.provider.requests[-1]) if m.role == "user"]
+        assert asked == ["second", "third"]
 
 
 async def test_stop_while_the_agent_is_starting(tmp_path: Path) -> None:
@@ -353,9 +364,8 @@ async def test_the_gateway_tells_its_state(tmp_path: Path) -> None:
         assert shown.json["platforms"]["telegram"]["state"] == "connected"
         second = await run_hermes(["gateway", "run"], g.home)
         assert second.rc == 3 and f"already running (pid {g.process.pid})" in second.stderr
-        begin = time.monotonic()
         assert (await run_hermes(["gateway", "stop"], g.home)).rc == 0
-        assert await g.wait() == 0 and time.monotonic() - begin < 60
+        assert await g.wait() == 0
         shown = await run_hermes(["gateway", "status", "--json"], g.home)
         assert shown.rc == 3 and shown.json["gateway_state"] == "stopped"
         state = json.loads((g.home.path / "gateway_state.json").read_text())

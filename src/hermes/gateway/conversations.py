@@ -73,6 +73,8 @@ class ConversationActor:
         self.key = key
         self.slot = SessionSlot(hub, key)
         self.last_used = time.monotonic()
+        self.unfinished: set[asyncio.Task[None]] = set()
+        """Commands that later messages wait for."""
         self._hub = hub
         self._groups: deque[Group] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -334,6 +336,7 @@ class ConversationActor:
         return (
             not self.is_busy
             and not self._groups
+            and not self.unfinished
             and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )

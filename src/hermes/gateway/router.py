@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -193,13 +194,28 @@ class Router:
             return
         actor = self._conversations.get_actor(key)
         parsed = self._parse_command(item.platform, item.message)
-        if parsed is None:
-            text = unescape_message(item.message.text)
-            message = structs.replace(item.message, text=text)
-            await actor.enqueue(structs.replace(item, message=message))
+        if parsed is not None:
+            # On its own: /stop waits for the turn to end, and the platform must go on receiving.
+            self._follow_task(actor, self._run_command(item, actor, *parsed))
             return
-        # On its own: /stop waits for the turn to end, and the platform must go on receiving.
-        self._hub.runtime.spawn_task(self._run_command(item, actor, *parsed), f"/{parsed[0]}")
+        text = unescape_message(item.message.text)
+        item = structs.replace(item, message=structs.replace(item.message, text=text))
+        if actor.unfinished:
+            self._follow_task(actor, self._enqueue_after(actor, item, set(actor.unfinished)))
+        else:
+            await actor.enqueue(item)
+
+    def _follow_task(self, actor: ConversationActor, work: Coroutine[Any, Any, None]) -> None:
+        """Start work that later messages of the conversation wait for."""
+        task = self._hub.runtime.spawn_task(work, f"chat {actor.key}")
+        actor.unfinished.add(task)
+        task.add_done_callback(actor.unfinished.discard)
+
+    async def _enqueue_after(
+        self, actor: ConversationActor, item: Item, earlier: set[asyncio.Task[None]]
+    ) -> None:
+        await asyncio.wait(earlier)
+        await actor.enqueue(item)
 
     async def _run_command(
         self, item: Item, actor: ConversationActor, name: str, args: str

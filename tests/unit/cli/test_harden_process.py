@@ -25,7 +25,9 @@ main(sys.argv[1:])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_GET_DUMPABLE is Linux's")
-@pytest.mark.parametrize("words", ["chat -q hi", "chat", "serve", "demo", "model test"])
+@pytest.mark.parametrize(
+    "words", ["chat -q hi", "chat", "serve", "gateway run", "demo", "model test"]
+)
 def test_nobody_can_read_its_memory_once_it_holds_keys(tmp_path: Path, words: str) -> None:
     ours, theirs = pty.openpty()
     env = {"PATH": os.defpath, "HERMES_HOME": str(tmp_path / "home"), "TERM": "xterm"}

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from hermes.cli.gateway.process import command_line, find_log
+from hermes.config import paths
 from hermes.config.env import get_environment, get_platform_name
 from hermes.core.errors import ConfigError
 
@@ -65,7 +66,7 @@ def unit_path(profile: str) -> Path:
 def install_unit(home: Path, profile: str) -> str:
     """Write the service and start it; returns what to say."""
     path = unit_path(profile)
-    root = get_environment().get("HERMES_HOME") or str(home)
+    root = str(paths.find_home(get_environment(), paths.DEFAULT_PROFILE))
     command = command_line(profile)
     if path.suffix == ".plist":
         text = _PLIST.format(

@@ -1,0 +1,61 @@
+"""The sentences people read in chats, word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.gateway import texts
+from hermes.gateway.open_questions import describe_answer
+
+TABLE = {
+    texts.PAIRING_CODE.format(code="ABCD2345", platform="telegram"): (
+        "I don't know you yet. Your pairing code is ABCD2345 (valid for one hour).\n"
+        "The owner lets you in with: hermes pairing approve telegram ABCD2345"
+    ),
+    texts.PAIRING_FULL: "Too many people are waiting to be let in. Try again later.",
+    texts.PAIRED: "You are in. Write to me.",
+    texts.QUEUED: "⏳ Queued — I'll answer when the current task is done.",
+    texts.STEERED: "⏩ Passed on to the running task.",
+    texts.INTERRUPTING: "⚡ Interrupting the current task for your message.",
+    texts.MANY_WAITING: "⏳ Many messages are waiting; I'll read the newest together.",
+    texts.TURN_RUNNING: "A turn is running; /stop it first.",
+    texts.STOPPED_STARTING: (
+        "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+    ),
+    texts.RESTARTING: "♻️ Restarting.",
+    texts.BACK_AGAIN: "♻️ Back again.",
+    texts.CUT_OFF: ("⚠️ Interrupted by a restart. What was done is kept; write to me to continue."),
+    texts.STALE.format(n=3): (
+        "3 older messages were not answered; send them again if they still matter."
+    ),
+    texts.REPEATED: "♻️ Possibly repeated:",
+    texts.DATABASE_DAMAGED.format(sessions=1, messages=2, lost=3, name="x.damaged"): (
+        "⚠️ The session database was damaged. Kept: 1 sessions, 2 messages; 3 messages are lost. "
+        "The damaged file is x.damaged."
+    ),
+    texts.NEW_SESSION.format(why=texts.WHY_SUSPENDED, id="ID"): (
+        "◐ New session (the previous one was stopped or interrupted). /resume ID goes back."
+    ),
+    texts.WHY_IDLE.format(span=texts.format_span(1440)): "no message for 24 h",
+    texts.WHY_DAILY.format(hour=4): "daily reset at 4:00",
+    texts.FRESH_NOTE.format(reason=texts.REASON_IDLE): (
+        "[System note: the user's previous session expired due to inactivity. This is a fresh "
+        "conversation with no prior context.]"
+    ),
+    texts.REASON_SUSPENDED: "was stopped and suspended",
+    texts.REASON_DAILY: "was reset by the daily schedule",
+    describe_answer("once", "Ann"): "✅ Allowed (once) by Ann",
+    describe_answer("deny", "Ann"): "❌ Denied by Ann",
+    texts.NOBODY_ANSWERED: "❌ Nobody answered",
+    texts.NOT_YOURS.format(name="Ann"): "Only Ann or an administrator can answer this.",
+    texts.ATTACHMENT.format(path="/p", type="t", size=5, name="n"): (
+        "[attachment: /p (t, 5 bytes), named n]"
+    ),
+    texts.ATTACHMENT_MISSING.format(name="n", why="w"): "[attachment n was not fetched: w]",
+    texts.NOT_SENT.format(path="/p"): "(not sent: /p is outside this session's folder)",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TABLE.items())
+def test_texts_are_exact(text: str, expected: str) -> None:
+    assert text == expected
