@@ -5,9 +5,11 @@
 
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208, PTH211
 import contextlib
+import fcntl
 import os
 import re
 import resource
+import signal
 import socket
 import struct
 
@@ -23,7 +25,7 @@ from hermes.exec.launcher.placeholders import (
     release_links,
     release_name,
 )
-from hermes.exec.launcher.process_tree import list_below, read_command_line, send_signals
+from hermes.exec.launcher.process_tree import list_below, read_command_line
 from hermes.exec.launcher.protocol import (
     FIRST_FILE_FD,
     PROXY_SOCKET,
@@ -66,6 +68,10 @@ class ChildSetup:
     ) -> None:
         self.listener = -1
         """Descriptor on which the command's seccomp filter sends requests, or -1."""
+        self.status_reader = -1
+        """Descriptor on which bubblewrap reports its start, or -1."""
+        self.stopped = 0
+        """Number of processes that the command left running and that ended with it."""
         self._instructions = instructions
         self._placeholders: list[tuple[bytes, int]] = []
         self._link_folders: list[tuple[list[bytes], int]] = []
@@ -151,7 +157,8 @@ class ChildSetup:
         """In the supervisor, once the command runs or has failed to start."""
         if self.is_wrapped:
             os.close(self._status[1])
-            os.set_blocking(self._status[0], False)
+            self.status_reader = self._status[0]
+            os.set_blocking(self.status_reader, False)
         if self._channel:
             ours, theirs = self._channel
             ours.setblocking(False)
@@ -188,20 +195,27 @@ class ChildSetup:
         """Whether bubblewrap ended with this status because it could not start the command."""
         return self.is_wrapped and status == 1 and b'"exit-code"' not in self._read_status()
 
-    def stop_leftovers(self) -> int:
-        """End what the command left running in its namespaces, by ending bubblewrap's process in
-        there, which waits for the others. Returns their number."""
+    def follow_status(self, bubblewrap: int) -> None:
+        """When bubblewrap has reported its start, let the kernel stop it at its next report, that
+        of the command's end: whatever the command left running ends with bubblewrap."""
+        before = len(self._status_text)
+        if b"\n" in self._read_status():
+            fcntl.fcntl(self.status_reader, fcntl.F_SETOWN, bubblewrap)
+            fcntl.fcntl(self.status_reader, fcntl.F_SETSIG, signal.SIGSTOP)
+            fcntl.fcntl(self.status_reader, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+            self.status_reader = -1
+        elif len(self._status_text) == before:  # it has ended
+            self.status_reader = -1
+
+    def count_leftovers(self) -> None:
+        """Called while bubblewrap is stopped."""
         found = re.search(rb'"child-pid": *(\d+)', self._read_status())
-        if not found:
-            return 0
-        waiting = int(found[1])
-        words = map(read_command_line, list_below(waiting))
-        stopped = sum(w != [b""] and PROXY_SOCKET.encode() not in w for w in words)
-        send_signals([waiting], force=True)
-        return stopped
+        if found and b'"exit-code"' in self._status_text:
+            words = map(read_command_line, list_below(int(found[1])))
+            self.stopped = sum(w != [b""] and PROXY_SOCKET.encode() not in w for w in words)
 
     def _read_status(self) -> bytes:
-        """What bubblewrap has reported; called after its end."""
+        """What bubblewrap has reported until now."""
         with contextlib.suppress(BlockingIOError):
             self._status_text += os.read(self._status[0], 4096)
         return self._status_text

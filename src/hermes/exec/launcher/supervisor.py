@@ -170,7 +170,7 @@ def _watch_command(
     hung_up_at = 0.0
     signalled: set[int] = set()
     while True:
-        status, none_left = _reap_children(main)
+        status, none_left = _reap_children(main, setup)
         if status is not None:
             _report_end(status, none_left, control, setup, background)
         since = time.monotonic() - hung_up_at if hung_up_at else 0.0
@@ -181,7 +181,7 @@ def _watch_command(
                 setup.stop_forking()
             _signal_descendants(main, signalled, force=since >= GRACE_SECONDS)
         watched = [wake] if hung_up_at or background else [wake, control.fileno()]
-        watched += [setup.listener] if setup.listener >= 0 else []
+        watched += [fd for fd in (setup.listener, setup.status_reader) if fd >= 0]
         readers, writers = background.list_descriptors() if background else ([], [])
         timeout = _POLL_SECONDS if hung_up_at else None
         ready, writable, _ = select.select([*watched, *readers], writers, [], timeout)
@@ -189,6 +189,8 @@ def _watch_command(
             os.read(wake, 512)
         if setup.listener in ready:
             setup.answer_syscall()
+        if setup.status_reader in ready:
+            setup.follow_status(main)
         if background:
             stop = background.serve_ready(ready, writable)
         else:
@@ -211,19 +213,15 @@ def _report_end(
             background.record_end(status, why="sandbox")
         send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
         return
-    left = stopped = 0
-    if setup.is_wrapped:
-        stopped = 0 if none_left else setup.stop_leftovers()
-    elif not none_left:
-        left = len(list_descendants(os.getpid()))
+    left = 0 if none_left or setup.is_wrapped else len(list_descendants(os.getpid()))
     if background:
         background.report_end(status, left)
     else:
         lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
         if lines:
             send_frame(control, FRAME.pack(REFUSED, len(lines), 0) + lines)
-        if stopped:
-            send_frame(control, FRAME.pack(STOPPED, stopped, 0))
+        if setup.stopped:
+            send_frame(control, FRAME.pack(STOPPED, setup.stopped, 0))
         if any(hits := setup.count_limit_hits()):
             send_frame(control, FRAME.pack(LIMITED, *hits))
         send_frame(control, FRAME.pack(ENDED, status, left))
@@ -239,13 +237,16 @@ def _signal_descendants(main: int, signalled: set[int], *, force: bool) -> None:
     signalled.update(pids, (main,))
 
 
-def _reap_children(main: int) -> tuple[int | None, bool]:
+def _reap_children(main: int, setup: ChildSetup) -> tuple[int | None, bool]:
     """The exit status of the command if it has just ended, and whether no child is left."""
     status = None
     try:
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == main:
+        while (ended := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
+            if ended[0] == main and not os.WIFSTOPPED(ended[1]):
                 status = os.waitstatus_to_exitcode(ended[1])
+            elif ended[0] == main and setup.is_wrapped:
+                setup.count_leftovers()
+                os.kill(main, signal.SIGCONT)
     except ChildProcessError:
         return status, True
     return status, False

@@ -35,7 +35,7 @@ _MAX_FOLDERS = 500
 _NO_WORKSPACE = ("/dev", "/proc", "/sys")
 _FIXED_OPTIONS = """
     --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try --disable-userns
-    --cap-drop ALL --new-session --proc /proc --dev /dev
+    --cap-drop ALL --new-session --die-with-parent --proc /proc --dev /dev
 """.split()
 
 

@@ -287,18 +287,24 @@ async def test_a_killed_agent_takes_its_commands_along(workspace: Path, tier: Sa
 
 
 @linux
-@pytest.mark.parametrize("victim", ["wrapper", "supervisor"])
+@pytest.mark.parametrize("victim", ["wrapper", "supervisor", "launcher and supervisors"])
 async def test_a_command_ends_with_whoever_watches_it(
     workspace: Path, first: SandboxTier, mark: str, victim: str
 ) -> None:
     policy = SandboxPolicy("workspace-write", workspace)
-    running = asyncio.create_task(sh(f"setsid sleep {mark} & sleep {mark}", policy, first))
+    command = f"(trap '' HUP TERM; setsid sleep {mark}) & sleep {mark}"
+    running = asyncio.create_task(sh(command, policy, first))
     await until(lambda: len(living(mark)) >= 2)
     parents = {pid: (parent, name) for pid, parent, name in list_processes()}
     pid = living(mark)[0]
     while parents[pid][1] != b"bwrap" or parents[parents[pid][0]][1] == b"bwrap":
         pid = parents[pid][0]
-    os.kill(pid if victim == "wrapper" else parents[pid][0], signal.SIGKILL)
+    supervisor = parents[pid][0]
+    launcher = parents[supervisor][0]
+    supervisors = [child for child, (parent, _) in parents.items() if parent == launcher]
+    victims = {"wrapper": [pid], "supervisor": [supervisor]}.get(victim, [launcher, *supervisors])
+    for number in victims:
+        os.kill(number, signal.SIGKILL)
     await until(lambda: not living(mark))
     running.cancel()
     await asyncio.wait([running])
