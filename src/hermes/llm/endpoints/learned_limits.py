@@ -26,9 +26,9 @@ LEAST_CONTEXT, LEAST_OUTPUT = 1024, 256
 class LearnedLimit(Struct, frozen=True, omit_defaults=True):
     context: int | None = None
     output: int | None = None
+    when: float = 0.0
     calling: str = ""
     """How the model calls tools: native, text or schema."""
-    when: float = 0.0
 
 
 class LearnedLimits:
