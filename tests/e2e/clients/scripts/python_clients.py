@@ -1,4 +1,4 @@
-"""Python clients of the server: `python_clients.py CLIENT CASE` prints what the client makes of it.
+"""Python clients of the server: `python_clients.py CLIENT CASE…` prints what it makes of each case.
 
 Cases: text, stream, own-tool, structured, structured-stream; any other is an order for the model.
 """
@@ -273,7 +273,9 @@ def use_huggingface_hub(case: str) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        print(globals()[f"use_{sys.argv[1]}"](sys.argv[2]))
-    except Exception as error:  # what a person would see
-        sys.exit(f"{type(error).__name__}: {error}")
+    for chosen in sys.argv[2:]:
+        try:
+            result = f"ok\n{globals()[f'use_{sys.argv[1]}'](chosen)}"
+        except Exception as failure:  # what a person would see
+            result = f"failed\n{type(failure).__name__}: {failure}"
+        print(f"\n== {chosen} {result}")
