@@ -117,6 +117,8 @@ _LONGEST = (
     "flow/test_processes",
     "flow/test_containment",
     "unit/exec/command_policy",
+    "gateway/test_restarts",
+    "gateway/test_turns",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
 _HEAVY = _LONGEST[: _LONGEST.index("e2e/test_escapes")]

@@ -73,13 +73,22 @@ def test_any_markdown_becomes_html_that_telegram_takes(text: str) -> None:
     read_html(render_html(text))
 
 
+@given(st.text(alphabet=st.sampled_from("ab12 \n*_#->.)!|\\+\"'"), max_size=200))
+def test_markup_loses_no_letter_and_no_number(text: str) -> None:
+    def keep_words(value: str) -> str:
+        return "".join(c for c in value if c.isalnum())
+
+    assert keep_words(read_html(render_html(text))) == keep_words(text)
+
+
 @pytest.mark.parametrize(
     ("text", "html"),
     [
         ("**b** *i* ~~s~~ `c<d`", "<b>b</b> <i>i</i> <s>s</s> <code>c&lt;d</code>"),
         ("# Title\ntext", "<b>Title</b>\n\ntext"),
         ("- a\n- b\n  - c", "• a\n• b\n  • c"),
-        ("3. x\n4. y", "3. x\n4. y"),
+        ("3. x\n7. y", "3. x\n7. y"),
+        ("1) a\n\n[1]: https://e.x", "1) a\n\n[1]: https://e.x"),
         ("> q\n> r\n\nend", "<blockquote>q\nr</blockquote>\n\nend"),
         ("```py\na < b\n```", '<pre><code class="language-py">a &lt; b</code></pre>'),
         ("[x](https://a.b/?c&d)", '<a href="https://a.b/?c&amp;d">x</a>'),

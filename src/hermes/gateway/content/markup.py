@@ -25,7 +25,9 @@ def render_html(text: str) -> str:
 def _load_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+    # Definitions of links stay text: they would vanish.
+    parser = MarkdownIt("commonmark", {"html": False}).disable("reference")
+    return parser.enable("strikethrough")
 
 
 class _HtmlWriter:
@@ -35,8 +37,7 @@ class _HtmlWriter:
         self._out: list[str] = []
         self._gap = ""
         """White space before the next text."""
-        self._lists: list[int] = []
-        """For each open list the number of its next item; 0: it is not numbered."""
+        self._list_depth = 0
         self._quotes = 0
 
     def write_blocks(self, tokens: list[Token]) -> str:
@@ -66,15 +67,14 @@ class _HtmlWriter:
 
     def _write_container(self, token: Token) -> None:
         match token.type:
-            case "bullet_list_open":
-                self._open_list(0)
-            case "ordered_list_open":
-                self._open_list(int(token.attrGet("start") or 1) if token.attrs else 1)
+            case "bullet_list_open" | "ordered_list_open":
+                self._gap = "\n" if self._list_depth and self._gap else self._gap
+                self._list_depth += 1
             case "bullet_list_close" | "ordered_list_close":
-                self._lists.pop()
-                self._gap = "\n" if self._lists else "\n\n"
+                self._list_depth -= 1
+                self._gap = "\n" if self._list_depth else "\n\n"
             case "list_item_open":
-                self._begin_item()
+                self._begin_item(token)
             case "blockquote_open":
                 self._quotes += 1
                 if self._quotes == 1:
@@ -91,17 +91,10 @@ class _HtmlWriter:
         self._gap = ""
         self._out.append(text)
 
-    def _open_list(self, start: int) -> None:
-        if self._lists and self._gap:
-            self._gap = "\n"
-        self._lists.append(start)
-
-    def _begin_item(self) -> None:
-        number = self._lists[-1]
-        mark = f"{number}. " if number else "• "
-        if number:
-            self._lists[-1] += 1
-        self._put("  " * (len(self._lists) - 1) + mark)
+    def _begin_item(self, token: Token) -> None:
+        """With the number that the text has, not the one that would follow."""
+        mark = f"{token.info}{token.markup} " if token.info else "• "
+        self._put("  " * (self._list_depth - 1) + mark)
 
     def _write_inline(self, tokens: list[Token]) -> str:
         out: list[str] = []
