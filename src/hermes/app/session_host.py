@@ -175,8 +175,6 @@ class SessionHost:
         del self.approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
 
-    # -- TurnHost --------------------------------------------------------------------------
-
     @property
     def session_id(self) -> str:
         return self._transcript.id
@@ -237,8 +235,6 @@ class SessionHost:
 
     def remember_calling(self, client: ModelClient, calling: str) -> None:
         self._shared.agents.remember_calling(client, calling)
-
-    # -- ModelAccess -----------------------------------------------------------------------
 
     @property
     def sees_images(self) -> bool:

@@ -103,8 +103,6 @@ class ConversationActor:
     def has_turn(self) -> bool:
         return self._reply is not None
 
-    # -- messages in -------------------------------------------------------------------------------
-
     async def enqueue(self, item: Item) -> None:
         """Answer a message, now or when its turn comes."""
         self.last_used = time.monotonic()
@@ -191,8 +189,6 @@ class ConversationActor:
             for index, item in enumerate(group.items):
                 if item.message.id == id:
                     group.items[index] = structs.replace(item, message=message)
-
-    # -- the worker --------------------------------------------------------------------------------
 
     async def _run_worker(self) -> None:
         try:

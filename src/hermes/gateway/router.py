@@ -154,8 +154,6 @@ class Router:
             thread_per_user=settings.thread_sessions_per_user,
         )
 
-    # -- strangers and old messages ----------------------------------------------------------------
-
     async def _greet_stranger(self, platform: str, message: Inbound) -> None:
         found = self._hub.platforms[platform]
         if not (found.settings.pairs_people and found.platform.capabilities.pairs):
@@ -182,8 +180,6 @@ class Router:
         await asyncio.sleep(STALE_SECONDS)
         n = self._stale.pop((item.platform, item.message.chat), 0)
         await self._hub.say(item.address, texts.STALE.format(n=n))
-
-    # -- to a command or a conversation ------------------------------------------------------------
 
     async def dispatch(self, item: Item, key: str) -> None:
         """Act on a stored message."""
@@ -299,8 +295,6 @@ class Router:
     def _list_commands(self, role: Role) -> str:
         commands = list_visible_commands(role)
         return "\n".join(f"/{command.name} – {command.help}" for command in commands)
-
-    # -- buttons -----------------------------------------------------------------------------------
 
     async def receive_press(self, platform: str, press: ButtonPress) -> str:
         """What to show to the person who pressed a button."""

@@ -178,8 +178,6 @@ class Gateway:
         self._crashes.note_clean_end()
         return ended
 
-    # -- state and upkeep --------------------------------------------------------------------------
-
     def _set_state(self, state: GatewayState) -> None:
         self.status.gateway_state = state
         self._changed.set()
@@ -223,8 +221,6 @@ class Gateway:
         rows = [f"{name}: {status.state}" for name, status in self.status.platforms.items()]
         return "\n".join(rows)
 
-    # -- platforms and chats -----------------------------------------------------------------------
-
     async def _handle_fatal(self, name: str, failure: ConnectionFailure) -> None:
         text = f"⚠️ {name} was turned off: {failure}."
         await self.owner.tell(f"{name} {failure.code}", text, avoid=name)
@@ -264,8 +260,6 @@ class Gateway:
         chats = (*found.settings.allowed_chats, new)
         settings = structs.replace(found.settings, allowed_chats=chats)
         self.hub.platforms[platform] = structs.replace(found, settings=settings)
-
-    # -- restarts and background answers -----------------------------------------------------------
 
     async def _restart_from_chat(self, item: Item) -> None:
         address = item.address

@@ -81,8 +81,6 @@ class Supervisor:
         status.error_message = str(failure) if failure else ""
         self._on_change()
 
-    # -- Receiver ----------------------------------------------------------------------------------
-
     def report_connected(self) -> None:
         self._failures = 0
         self._set_state("connected")

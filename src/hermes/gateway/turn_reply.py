@@ -74,8 +74,6 @@ class TurnReply:
         """Composed, and to be scheduled once their record is committed."""
         self._is_first = True
 
-    # -- what becomes durable with a record ------------------------------------------------------
-
     def compose_change(
         self, message: Message | None, state: SessionState | None, error: str
     ) -> MailboxChange | None:
@@ -150,8 +148,6 @@ class TurnReply:
         return self._outbox.create_reply(
             address.platform, address.chat, content, inbox=number, draft=draft
         )
-
-    # -- what is shown while the turn runs ---------------------------------------------------------
 
     def handle_event(self, event: TurnEvent) -> None:
         match event:

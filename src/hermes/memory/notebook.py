@@ -211,8 +211,6 @@ class Notebook:
 
         return await self._facts.read(measure)
 
-    # -- inside a transaction ------------------------------------------------------------------
-
     def _open_pages(self, table: FactTable) -> dict[FactTarget, MemoryPage]:
         limits = {
             "memory": self._settings.memory_char_limit,

@@ -103,8 +103,6 @@ class DatabaseThread:
         self._closed = False
         self._stopped: asyncio.Future[None] | None = None
 
-    # -- on the event loop ---------------------------------------------------------------------
-
     def submit(
         self, run: Callable[[Connection], T], *, mode: Literal["grouped", "alone"] = "grouped"
     ) -> asyncio.Future[T]:
@@ -158,8 +156,6 @@ class DatabaseThread:
         if self._thread is not None and self._pid == os.getpid():
             self._jobs.put(None)
             self._thread.join(EXIT_TIMEOUT)
-
-    # -- on the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
         with suppress(Exception):  # the first job meets the same error and reports it

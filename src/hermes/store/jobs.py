@@ -36,8 +36,6 @@ class SqliteJobs:
         self._write = database.writer.submit
         self._process = database.process
 
-    # -- jobs ----------------------------------------------------------------------------------
-
     async def add_job(self, job: ScheduledJob) -> None:
         await self._write(lambda db: _put_job(db, job))
 
@@ -68,8 +66,6 @@ class SqliteJobs:
     async def list_due(self, now: float) -> list[ScheduledJob]:
         sql = "SELECT body FROM jobs WHERE wake <= ? ORDER BY wake, id"
         return await self._read(lambda db: [_decode_job(row[0]) for row in db.execute(sql, (now,))])
-
-    # -- runs ----------------------------------------------------------------------------------
 
     async def claim_runs(
         self, job: ScheduledJob, advanced: ScheduledJob, runs: Sequence[JobRun]

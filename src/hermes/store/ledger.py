@@ -142,8 +142,6 @@ def _log_failure(job: asyncio.Future[Any]) -> None:
         log.warning("the ledger could not be written: %s", error)
 
 
-# -- inside the writer's transaction -----------------------------------------------------------
-
 _entry_decoder = msgspec.json.Decoder(Entry)
 
 

@@ -112,8 +112,6 @@ class SqliteMailbox:
 
         await self._write(delete_old)
 
-    # -- conversations and chats -----------------------------------------------------------------
-
     async def get_conversation(self, key: str) -> Conversation:
         sql = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE key = ?"
 

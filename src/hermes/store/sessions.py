@@ -44,8 +44,6 @@ class SqliteSessions:
         self._backlog = backlog
         self._clock = clock
 
-    # -- changes -------------------------------------------------------------------------------
-
     async def create(self, meta: SessionMeta) -> None:
         now = self._clock()
         await self._database.writer.submit(lambda db: _insert_session(db, meta, now))
@@ -137,8 +135,6 @@ class SqliteSessions:
         except Exception:
             self._ledger.restore_pending(entries)
             raise
-
-    # -- queries -------------------------------------------------------------------------------
 
     async def get_meta(self, session_id: str) -> SessionMeta | None:
         return await self._find_one("WHERE s.id = ?", replace_invalid(session_id))
@@ -246,9 +242,6 @@ def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
     tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
     where = f"WHERE {' AND '.join(tests)} ORDER BY s.used DESC, s.n DESC"
     return where, list(values.values())
-
-
-# -- inside the writer's transaction -----------------------------------------------------------
 
 
 class _Batch(Struct):

@@ -285,6 +285,7 @@ _NOT_COPIED = {
     "sessions",
     "pending",
     "reservations",
+    "search_words",
     "sqlite_schema",
     "sqlite_sequence",
 }

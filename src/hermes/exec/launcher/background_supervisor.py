@@ -169,8 +169,6 @@ class BackgroundSupervisor:
             with contextlib.suppress(OSError):
                 os.unlink(SOCKET)
 
-    # -- output and input ---------------------------------------------------------------------
-
     def _drain_output(self) -> None:
         """Read what is in the pipe now, but not what is still being written."""
         for _ in range(_DRAIN_LIMIT // _CHUNK):
@@ -213,8 +211,6 @@ class BackgroundSupervisor:
         if self._writer >= 0 and self._writer != self._reader:
             os.close(self._writer)
         self._writer = -1
-
-    # -- requests of agents -------------------------------------------------------------------
 
     def _accept_connection(self) -> None:
         assert self._listener

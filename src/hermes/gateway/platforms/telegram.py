@@ -185,8 +185,6 @@ class TelegramPlatform:
         self._me: dict[str, Any] = {}
         self._conflict_wait = 0.0
 
-    # -- receiving ---------------------------------------------------------------------------------
-
     async def run(self, receiver: Receiver) -> None:
         if not is_safe_address(self._base_url):
             text = "base_url is plain http to another machine; use https"
@@ -273,8 +271,6 @@ class TelegramPlatform:
             )
         except (TelegramError, _Unanswered) as error:
             log.info("a button press was not confirmed: %s", error)
-
-    # -- sending -----------------------------------------------------------------------------------
 
     async def send_part(self, target: Target, part: Part) -> str:
         reply = {"message_id": int(target.reply_to)} if target.reply_to else None
@@ -375,8 +371,6 @@ def _text_fields(part: Part) -> dict[str, Any]:
         "reply_markup": {"inline_keyboard": rows} if rows else None,
     }
 
-
-# -- reading messages ------------------------------------------------------------------------------
 
 _CHAT_TYPES: dict[str, ChatType] = {
     "private": "dm",

@@ -227,8 +227,6 @@ class WebhookPlatform:
             raise WebhookRefusal(429, "Too many deliveries.", **{"Retry-After": wait})
         recent.append(now)
 
-    # -- Platform: answers go to other platforms ---------------------------------------------------
-
     async def send_part(self, target: Target, part: Part) -> str:
         raise SendFailure("rejected", "webhooks cannot be answered")
 
