@@ -85,12 +85,15 @@ async def kill_in_the_middle(home: Home, number: int, *, keys: bool) -> None:
             assert run["status"] == "failed" and run["error"]
 
 
-@pytest.mark.parametrize("keys", [True, False])
-async def test_no_effect_happens_twice(tmp_path: Path, keys: bool) -> None:
+PARTS = [pytest.param(KILLS // 3, True, id=f"keys-{n}") for n in range(3)]
+
+
+@pytest.mark.parametrize(("kills", "keys"), [*PARTS, pytest.param(2, False, id="no-keys")])
+async def test_no_effect_happens_twice(tmp_path: Path, kills: int, keys: bool) -> None:
     async with Provider(then=answer_request) as provider:
         home = Home.of(tmp_path, provider)
         home.configure(terminal={"cwd": str(home.work)})
-        for number in range(KILLS if keys else 2):
+        for number in range(kills):
             await kill_in_the_middle(home, number, keys=keys)
         effects = (home.work / "effects.log").read_text().split()
         assert len(effects) == len(set(effects))
