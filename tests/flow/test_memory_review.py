@@ -72,14 +72,24 @@ async def test_facts_are_noted_after_so_many_turns_and_once(tmp_path: Path) -> N
 
 
 async def test_the_end_of_a_conversation_is_reviewed_too(tmp_path: Path) -> None:
-    talk = Talk()
+    talk = Talk({"text": "Heron is the server."})
     async with rig(tmp_path, [], then=talk, config=ON, check=False) as r:
         await converse(r, 3)
         await r.session.close()
         await finish(r)
         assert len(talk.reviews) == 1
-        memories = r.home.path / "memories"
-    assert not memories.exists(), "nothing is normal"
+        file = r.home.path / "memories" / "MEMORY.md"
+    assert file.read_text() == "Heron is the server.\n"
+
+
+async def test_nothing_is_normal(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.answer = "I would rather not."
+    async with rig(tmp_path, [], then=talk, config=ON, check=False) as r:
+        await converse(r, 4)
+        await finish(r)
+        assert len(talk.reviews) == 1 and not kept(r)
+        assert not (r.home.path / "memories").exists()
 
 
 async def test_what_a_tainted_conversation_teaches_waits(tmp_path: Path) -> None:

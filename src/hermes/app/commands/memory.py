@@ -12,7 +12,6 @@ _NONE = "This conversation has no memory."
     "show or change what the agent remembers",
     "[list | search WORDS | add [user] TEXT | remove ID | restore ID | pending | approve ID|all | "
     "reject ID | clear]",
-    never_waits=True,
     needs_model=False,
 )
 async def manage_memory(ctx: CommandContext, args: str) -> Reply:

@@ -9,7 +9,6 @@ from hermes.core.errors import ConfigError, ToolError
     "list skills, or decide about proposed changes to them",
     "[search WORDS | inspect NAME | pending | diff ID | approve ID | reject ID]",
     aliases=("reload-skills",),
-    never_waits=True,
     admin_only=True,
     needs_model=False,
 )

@@ -131,6 +131,8 @@ class Knowledge:
             def review(pause: Pause, copied: int) -> None:
                 if not self.learns or not session.transcript.stored:
                     return
+                if pause == "end" and session.transcript.meta.source == "api":
+                    return  # every request ends there; the conversation does not
                 if pause == "continue":
                     self._open_reviews().skip_copied(session.id, copied)
                 else:

@@ -28,7 +28,8 @@ commands:
 AGENTS.md, CLAUDE.md, .cursorrules and .hermes.md, from the root of a repository to the working
 directory, are shown to the model in new conversations (32 KiB at most, the nearest first). They
 can steer the agent, so you are asked about each folder once, and again when its files change.
-Where nobody can be asked they are not loaded. SOUL.md in HERMES_HOME is yours and always loaded.
+Where nobody can be asked they are not loaded. The same decision covers the skills of a folder
+(.agents/skills, .hermes/skills, .claude/skills). SOUL.md in HERMES_HOME is yours and always loaded.
 
 examples:
   hermes trust .

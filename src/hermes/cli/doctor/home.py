@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hermes.app  # noqa: F401 - adds the tools of other packages
 from hermes.cli.doctor.check import Check
 from hermes.config import paths
 from hermes.config.instances import is_locked, list_stale_files
