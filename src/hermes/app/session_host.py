@@ -98,8 +98,9 @@ class SessionHost:
         self._shared = shared
         self._transcript = transcript
         self._services = services
-        self._interactions = interactions
-        self._user = UserAccess(self.approve, interactions.ask_question, self._confirm_change)
+        self._user = UserAccess(
+            self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
+        )
         self.approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
@@ -127,7 +128,7 @@ class SessionHost:
         self._turn_start = ("", meta.id, 0)
         """The first words of this turn's message, its session and its index there."""
         services.models = self
-        transcript.on_first_answer = self._start_title
+        transcript.on_first_answer = partial(_start_title, shared, transcript, self)
 
     def begin_turn(self, message: Message | None) -> Turn:
         """The turn that answers this message; None: the last one, again."""
@@ -202,13 +203,6 @@ class SessionHost:
             if not self._shared.backends.has_remote_files:
                 await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
-
-    async def _confirm_change(self, call: ToolCall, reason: str, diff: str) -> bool | None:
-        if self.approvals.safety.asking == "never-ask":
-            return None
-        question = Approval(call.id, call, reason, diff=diff)
-        answer = await self._interactions.request_approval(question)
-        return None if answer is None else answer != "deny"
 
     def tool_context(
         self, call: ToolCall, verdict: Verdict, toolbox: Toolbox, progress: Callable[[str], None]
@@ -301,9 +295,22 @@ class SessionHost:
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
-    def _start_title(self, question: str, answer: str) -> None:
-        if self._shared.titles is not None:
-            self._shared.titles.begin_title(self._transcript, self, question, answer)
+
+def _start_title(
+    shared: SharedServices, transcript: Transcript, host: SessionHost, question: str, answer: str
+) -> None:
+    if shared.titles is not None:
+        shared.titles.begin_title(transcript, host, question, answer)
+
+
+async def _confirm_change(
+    host: SessionHost, interactions: Interactions, call: ToolCall, reason: str, diff: str
+) -> bool | None:
+    """What a person says about a change that is no file's; None: nobody can be asked."""
+    if host.approvals.safety.asking == "never-ask":
+        return None
+    answer = await interactions.request_approval(Approval(call.id, call, reason, diff=diff))
+    return None if answer is None else answer != "deny"
 
 
 def _require_reading(history: History, files: tuple[str, ...]) -> None:
