@@ -98,4 +98,6 @@ async def test_a_letter_after_a_draft_is_no_answer(tmp_path: Path) -> None:
     prompt.now = 5.0
     assert await prompt.press("y") == "I say" and not prompt.answers
     await prompt.press("\r")
-    assert [message.text for message in prompt.repl.state.entered] == ["I say"] and not prompt.answers
+    assert [message.text for message in prompt.repl.state.entered] == [
+        "I say"
+    ] and not prompt.answers
