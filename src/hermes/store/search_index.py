@@ -25,9 +25,12 @@ BATCH_SIZE = 256
 """Messages indexed at a time: one by one, indexing costs more than storing."""
 CLOSING_BATCHES = 4
 """Indexed at most when closing; the next search indexes the rest."""
-_BATCH_TABLES = SEARCH_TABLE.replace("TABLE search", "TABLE IF NOT EXISTS temp.batch") + (
-    "; CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch_words USING fts5vocab('temp', 'batch', 'row')"
-)
+_BATCH_TABLES = """
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch USING fts5(
+    text, content='', detail=none, columnsize=0, tokenize="unicode61 remove_diacritics 2"
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch_words USING fts5vocab('temp', 'batch', 'row')"""
+"""The words of a batch, by the tokenizer of the index."""
 _SHADOW_TABLES = ("data", "idx", "content", "docsize", "config")
 # Scripts written without spaces: the tokenizer would take a whole sentence for one word.
 _UNSPACED = (
@@ -108,7 +111,7 @@ def _add_batch(db: Connection) -> bool:
 
 
 def _add_words(db: Connection, rows: list[tuple[Any, str]]) -> None:
-    """Add the words of these texts, as the tokenizer of the index sees them, to the list of all."""
+    """Add the words of these texts to the list of all."""
     db.execute(_BATCH_TABLES).fetchall()
     db.executemany("INSERT INTO temp.batch (rowid, text) VALUES (?, ?)", rows)
     db.execute("INSERT OR IGNORE INTO search_words SELECT term FROM temp.batch_words")

@@ -1,4 +1,4 @@
-"""Memory and skills that nobody uses cost nothing; those that are there cost little."""
+"""Memory and skills in the program: what nobody uses costs nothing, what is there costs little."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.flow.test_first_request import PROGRAM
 from tests.kit import Home, Provider, run_hermes, say
+from tests.kit.bodies import messages
 from tests.kit.skills import write_skill
 
 UNUSED = (
@@ -61,3 +62,18 @@ async def test_hi_stays_small_with_full_notes_and_a_thousand_skills(tmp_path: Pa
         assert ran.rc == 0, ran
         body = p.requests[0].body
         assert len(body) < 12 * 1024 and b"<memory>" in body and b"<skills>" in body
+
+
+async def test_the_program_runs_a_skill_and_shows_what_it_remembers(tmp_path: Path) -> None:
+    async with Provider([say("looks good")]) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes(["chat", "-q", "/code-review the last commit"], home)
+        assert ran.rc == 0 and ran.stdout.strip() == "looks good", ran
+        asked = messages(p.requests[0])[-1].text
+        assert asked.startswith("# Code review") and asked.endswith("\n\nthe last commit")
+        ran = await run_hermes(["chat", "-q", "/code-revue it"], home)
+        assert ran.rc == 2 and "Unknown command" in ran.stderr
+        ran = await run_hermes(["memory", "add", "Heron is the server."], home)
+        assert ran.stdout == "kept f1 (memory, 20/2200)\n"
+        ran = await run_hermes(["chat", "-q", "/memory"], home)
+        assert "- Heron is the server. (" in ran.stdout
