@@ -22,7 +22,7 @@ _PROTECTED_IF_PRESENT = [*_STEERING, *list_names("ask", scope="top")]
 """Not protected when missing: so many placeholders would show in every listing. New instructions
 for agents are only read once the user has trusted them."""
 _MAX_SUBMODULES = 200
-_STEERING_AT_HOME = list_names("guard", "show", "ask", scope="home")
+_STEERING_AT_HOME = list_names("guard", "ask", scope="home")
 FILES_AT_HOME = [name for name in _STEERING_AT_HOME if not name.endswith("/")]
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
