@@ -48,6 +48,26 @@ async def test_the_diff_is_in_the_question_and_a_no_changes_nothing(tmp_path: Pa
     assert not (folder / ".envrc").exists()
 
 
+async def test_a_change_by_a_file_tool_opens_the_file_to_no_running_command(tmp_path: Path) -> None:
+    folder = work(tmp_path, {"AGENTS.md": "Be kind.\n", "sub/.envrc": "x\n"})
+    attack = "for f in AGENTS.md sub/.envrc; do echo evil >> $f; done"
+    wait = "until [ -e {} ]; do sleep 0.02; done"
+    background = f"{wait.format('go')}; {attack}; touch tried"
+    steps = [
+        call(("c1", "terminal", {"command": background, "background": True})),
+        call(("c2", "write_file", {"path": "AGENTS.md", "content": "Be brief.\n"})),
+        call(("c3", "patch", {"path": "sub/.envrc", "old": "x", "new": "longer\ny"})),
+        call(("c4", "terminal", {"command": f"touch go; {wait.format('tried')}"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        assert len(await answering(r, "once")) == 2
+        assert not [text for text, error in returns(r).values() if error]
+    assert (folder / "AGENTS.md").read_text() == "Be brief.\n"
+    assert (folder / "sub/.envrc").read_text() == "longer\ny\n"
+    assert not list(folder.rglob("*.tmp"))
+
+
 @pytest.mark.parametrize(
     "content",
     [

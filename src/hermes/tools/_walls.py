@@ -28,7 +28,7 @@ _LOCKED = re.compile(
 )
 _GIT_ERROR = re.compile(r"^(?:error|fatal): .+", re.MULTILINE)
 _PATH = re.compile(
-    r"""["'‘]((?:/|\.\./|~/)[^"'’]+)["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]*[\w/])"""
+    r"""["'‘]((?:/|\.\./|~/)[^"'’\[\]{};]{1,200})["'’]|(?<![\w/.])((?:/|\.\./)[\w.@+~/-]*[\w/])"""
 )
 _SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?|\bunix://")
 """The shell that reports what failed, whose own path is not what did; and the scheme of sockets."""

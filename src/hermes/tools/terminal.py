@@ -161,8 +161,9 @@ async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
 
 
 def _forbid_editors(command: str) -> dict[str, str]:
-    """GIT_EDITOR wins over core.editor, so it is left alone where the command sets that."""
-    names = ("EDITOR", "VISUAL") + (() if "core.editor" in command else ("GIT_EDITOR",))
+    """Those that win over an editor which the command itself names are left alone."""
+    named = any(word in command for word in ("core.editor", "EDITOR=", "VISUAL="))
+    names = ("EDITOR",) if named else ("EDITOR", "VISUAL", "GIT_EDITOR")
     return dict.fromkeys(names, _NO_EDITOR)
 
 

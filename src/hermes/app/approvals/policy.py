@@ -263,11 +263,13 @@ class Approvals:
             return (
                 None if granted or (self._unattended and not ruled) else Escalation.give(need, why)
             )
-        if reason := self._explain_refusal(asked, elsewhere=elsewhere):
+        access = asked.resolve_paths(self._cwd)  # once: a command may be exchanging links
+        if reason := self._explain_refusal(access, elsewhere=elsewhere):
             return Verdict(False, f"this cannot be granted: {reason}")
-        return Escalation.give(asked.resolve_paths(self._cwd), asked.why) if asked.asks else None
+        return Escalation.give(access, asked.why) if asked.asks else None
 
     def _explain_refusal(self, asked: Access, *, elsewhere: bool) -> str:
+        """Why nobody can grant this, with real paths; empty when somebody can."""
         from hermes.exec.path_rules import explain_denial
         from hermes.exec.sandbox import explain_ungrantable
 
@@ -284,12 +286,11 @@ class Approvals:
         paths = [(path, True) for path in asked.write or ()]
         paths += [(path, False) for path in asked.read or ()]
         for path, write in paths:
-            full = self._cwd / Path(path).expanduser()
-            if full.resolve().is_relative_to(self._cwd.resolve()):
+            if Path(path).is_relative_to(self._cwd.resolve()):
                 return f"{path} is in the working directory; what is read-only there stays so"
-            if reason := explain_ungrantable(full, self._home, Path.home(), write=write):
+            if reason := explain_ungrantable(Path(path), self._home, Path.home(), write=write):
                 return reason
-            if reason := explain_denial(full.resolve(), Path.home(), write=write):
+            if reason := explain_denial(Path(path), Path.home(), write=write):
                 return f"{path} is closed to every tool: {reason}"
         return ""
 

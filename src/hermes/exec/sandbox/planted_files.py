@@ -137,7 +137,15 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
         if depth < _MAX_DEPTH:
             candidates = (n for n in inner if n != ".git" and n not in _SKIPPED_FOLDERS)
             waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(candidates)]
-    return (*found, *steering[:_MAX_STEERING])
+    # Decoys that a command made come last: nobody can make a file look as if it were older.
+    return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
+
+
+def _get_change_time(path: str) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _filter_steering(folder: str, names: Collection[str]) -> Iterator[str]:

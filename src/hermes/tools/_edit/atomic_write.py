@@ -1,6 +1,7 @@
 """Writes files atomically: a draft is complete on disk before it replaces a file."""
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
+from hermes.tools._files.boundary import explain_influence
 from hermes.tools._files.descriptors import make_folders, remove_folders
 from hermes.tools._files.paths import check_access, interpret_path, is_regular
 
@@ -58,6 +60,7 @@ class Draft:
     ) -> None:
         """`like`: the file whose mode and owner a new file gets."""
         self.path = path
+        self._data = data
         self._temporary_name = ""
         self._created_folders: list[Path] = []
         self._folder_fd = -1
@@ -67,12 +70,15 @@ class Draft:
             self.existing = _stat_target(path, self._folder_fd)
             if data is not None:
                 self._write_temporary(data, self.existing or like)
+            self._keeps_file = _needs_same_file(path, self.existing, workspace)
         except BaseException:
             self.discard()
             raise
 
     def commit(self) -> None:
-        if self._temporary_name:
+        if self._temporary_name and self._keeps_file:
+            self._rewrite_file()
+        elif self._temporary_name:
             os.rename(
                 self._temporary_name,
                 self.path.name,
@@ -98,6 +104,18 @@ class Draft:
         """Remove the folders created for the file, as far as they are empty."""
         remove_folders(self._created_folders)
 
+    def _rewrite_file(self) -> None:
+        fd = os.open(self.path.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self._folder_fd)
+        with os.fdopen(fd, "wb") as file:
+            if self.existing is None or not os.path.samestat(self.existing, os.fstat(fd)):
+                raise OSError(errno.ESTALE, "it was just replaced")
+            file.write(self._data or b"")
+            file.truncate()
+            file.flush()
+            os.fsync(fd)
+        os.unlink(self._temporary_name, dir_fd=self._folder_fd)
+        self._temporary_name = ""
+
     def _close_folder(self) -> None:
         if self._folder_fd >= 0:
             os.close(self._folder_fd)
@@ -116,6 +134,15 @@ class Draft:
             file.write(data)
             file.flush()
             os.fsync(fd)
+
+
+def _needs_same_file(path: Path, existing: os.stat_result | None, workspace: Workspace) -> bool:
+    """Whether running commands are kept from changing the file. That is done by a mount on it,
+    which the kernel removes when another file takes its place. A file with a second name is
+    replaced all the same: the other one may be anywhere."""
+    if existing is None or existing.st_nlink > 1:
+        return False
+    return bool(explain_influence(path, workspace))
 
 
 def _stat_target(path: Path, folder: int) -> os.stat_result | None:

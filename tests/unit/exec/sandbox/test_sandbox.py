@@ -51,6 +51,20 @@ def test_how_protected_paths_are_kept(workspace: Path) -> None:
     )
 
 
+def test_decoys_do_not_take_the_protection_from_older_files(tmp_path: Path) -> None:
+    mine = tmp_path / "work/z/deep/.envrc"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    for number in range(20):
+        decoy = tmp_path / f"work/a{number}/.envrc"
+        decoy.parent.mkdir()
+        decoy.touch()
+        while decoy.stat().st_ctime_ns <= mine.stat().st_ctime_ns:
+            decoy.touch()
+    policy = build_policy("workspace-write", tmp_path / "work", tmp_path / "a", tmp_path / "h")
+    assert mine in policy.protected
+
+
 @linux
 async def test_missing_names_are_held_only_while_a_command_runs(
     workspace: Path, tier: SandboxTier
