@@ -133,7 +133,6 @@ def test_help_lists_every_option_of_a_conversation(run: Run) -> None:
             ("tools", "list", "--platform", "nope"),
             "no platform nope; use one of api, cli, library,",
         ),
-        (("cron",), "unknown command cron"),
         (("--verbose",), "unknown option --verbose"),
         (("--plian",), "did you mean --plain?"),
         (("--output", "xml", "-q", "x"), "chat: --output: invalid choice 'xml'"),

@@ -231,7 +231,7 @@ def test_what_is_public_is_documented() -> None:
 
 FIELDS = {
     "ApprovalRequest": "id tool arguments reason command choices",
-    "ErrorInfo": "code message",
+    "ErrorInfo": "code message detail",
     "Notice": "code text",
     "Question": "id text choices",
     "ReasoningDelta": "text",
