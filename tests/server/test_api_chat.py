@@ -491,7 +491,7 @@ async def test_no_usable_text(tmp_path: Path, reply) -> None:
 
 
 async def test_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def explode(*_: object) -> None:
+    async def explode(*_: object, **__: object) -> None:
         raise RuntimeError(f"the frobnicator broke near {KEY}")
 
     async with api(tmp_path) as a:

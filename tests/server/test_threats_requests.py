@@ -148,7 +148,8 @@ async def test_A13_busy_connections_are_kept(tmp_path: Path) -> None:
         busy = [asyncio.create_task(a.chat(f"n{n}")) for n in range(3)]
         while a.server.turns.slots.active_turns < 3:
             await asyncio.sleep(0.01)
-        assert await a.raw(request_head("/health", "Host: localhost", method="GET")) == b""
+        models = request_head("/v1/models", "Host: localhost", method="GET")
+        assert await a.raw(models) == b""
         with socket.socket() as other:  # another address has its own
             other.setblocking(False)
             other.bind(("127.0.0.2", 0))

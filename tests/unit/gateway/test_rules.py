@@ -88,10 +88,11 @@ MEMBERS = frozenset({"admin", "user"})
 ADMINS = frozenset({"admin"})
 RIGHTS = {
     **dict.fromkeys("help new queue retry status steer stop version whoami".split(), EVERYBODY),
-    **dict.fromkeys("debug model restart rollback sethome yolo".split(), ADMINS),
+    **dict.fromkeys("config cron debug model restart rollback sethome skills yolo".split(), ADMINS),
     **dict.fromkeys(
-        "agents approve background branch busy compress deny insights platforms profile reasoning "
-        "resume sessions thinkon title tools toolsets undo usage verbose".split(),
+        "agents approve background branch busy compress context cost deny diff init insights memory "
+        "permissions plan platforms profile reasoning resume review sessions thinkon title tools "
+        "toolsets undo usage verbose".split(),
         MEMBERS,
     ),
 }

@@ -366,7 +366,7 @@ async def test_the_only_way_out_of_a_network_namespace(tmp_path: Path) -> None:
         assert code == 1 and seen == []
 
         async def behind(*command: str) -> tuple[int, str]:
-            argv, env = wrap_in_relay(list(command), str(path))
+            argv, env = wrap_in_relay(list(command), str(path), str(path))
             return await run(*jail, *argv, env=env)
 
         assert await behind(*fetch) == (0, "hello\n")
