@@ -34,6 +34,9 @@ e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains,
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
 
+test-programs: $(VENV)/.dev ## other vendors' coding agents through our server; downloads them
+	HERMES_TEST_PROGRAMS=1 $(BIN)/python -m pytest tests/e2e/clients/test_agent_programs.py $(ARGS)
+
 test-local: $(VENV)/.dev ## the tests with real local models; downloads 1.6 GB once
 	$(BIN)/hermes model pull
 	$(BIN)/hermes model pull qwen2.5-coder-1.5b

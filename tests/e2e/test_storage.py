@@ -8,15 +8,13 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from hermes.core.message import user_message
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Gate, Home, Provider, Ran, call, run_hermes, say, start_hermes, status
 from tests.kit.bodies import messages
-from tests.kit.home import program
-from tests.server.test_serve import ServeProcess, serve
+from tests.server.test_serve import serve
 from tests.unit.store.stores import Raw
 
 pytestmark = pytest.mark.e2e
@@ -179,31 +177,6 @@ async def test_a_full_disk_can_be_read(
         while True:
             file.write(b"x" * 4096)
     await check_reading(home)
-
-
-async def test_with_few_files_health_checks_are_answered(
-    home: Home, provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider.then = say("Yes.").hold(gate := Gate())
-    few = ["sh", "-c", 'ulimit -n 96; exec "$@"', "sh", *program()]
-    monkeypatch.setattr("tests.kit.home.program", lambda: few)
-    async with serve(home) as s:
-        asking = [asyncio.create_task(ask_or_fail(s, f"hi {n}")) for n in range(120)]
-        await gate.reached()
-        for _ in range(5):
-            assert (await s.call("GET", "/health"))[0] == 200
-        gate.open()
-        assert 200 in await asyncio.gather(*asking)
-        assert (await s.call("GET", "/health/detailed"))[1]["status"] == "ok"
-        assert await s.stop() == 0
-
-
-async def ask_or_fail(s: ServeProcess, text: str) -> int:
-    ask = {"model": "x", "messages": [{"role": "user", "content": text}]}
-    try:
-        return int((await s.call("POST", "/v1/chat/completions", ask))[0])
-    except aiohttp.ClientError:
-        return 0
 
 
 async def test_continue_goes_by_the_order_of_turns_not_by_the_clock(

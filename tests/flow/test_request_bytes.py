@@ -169,7 +169,9 @@ def without_additions(body: str) -> str:
         while not body[: start + 1].endswith((",{", "[{")):
             start = body.rindex("{", 0, start)
         body = body[: start - 1] + body[end_of_object(body, start) :]
-    body = re.sub(r" (cronjob|memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])", "", body)
+    body = re.sub(
+        r" (cronjob|memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])", "", body
+    )
     return re.sub(r"\\nCommands run in a sandbox: .*?the user decides\.", "", body)
 
 

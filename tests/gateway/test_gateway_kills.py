@@ -11,7 +11,7 @@ from tests.gateway.gateways import live_gateway
 from tests.gateway.kill_runs import SEED, run_kills
 from tests.kit import say
 
-KILLS = int(os.environ.get("HERMES_GATEWAY_KILLS", "150"))
+KILLS = int(os.environ.get("HERMES_GATEWAY_KILLS", "20"))
 REPLAYS = 10_000
 
 pytestmark = pytest.mark.e2e

@@ -16,7 +16,7 @@ from tests.server.serve_process import SECRET, ServeProcess, serve
 
 pytestmark = pytest.mark.e2e
 
-KILLS = int(os.environ.get("HERMES_KILLS", "30"))
+KILLS = int(os.environ.get("HERMES_KILLS", "12"))
 
 
 def build_requests(number: int) -> dict[str, tuple[str, dict[str, Any]]]:

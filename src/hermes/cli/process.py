@@ -60,7 +60,7 @@ def harden_process() -> None:
         return
 
 
-_OTHER_FILES = 48
+_OTHER_FILES = 72
 """Files that a server needs besides those of its streams: database, logs, health checks, tools."""
 
 

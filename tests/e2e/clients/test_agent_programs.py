@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig, install_node
 from tests.e2e.clients.scripted_model import GREETING, MESSAGES
 
+pytestmark = pytest.mark.skipif(
+    "HERMES_TEST_PROGRAMS" not in os.environ, reason="programs of other vendors: make test-programs"
+)
 VERSIONS = {
     "claude": "@anthropic-ai/claude-code@2.1.197",
     "codex": "@openai/codex@0.166.0",
