@@ -164,12 +164,13 @@ async def test_a_client_that_leaves_stops_the_turn_and_its_text_is_kept(tmp_path
 
 
 async def test_leaving_before_the_model_answers(tmp_path: Path) -> None:
-    gate = Gate()
     for path in (CHAT, "/v1/responses", "/v1/messages"):
+        gate = Gate()
         async with api(tmp_path / path[-5:], [say("x").hold(gate, n=0)]) as a:
             body = {**ASK, "input": "x", "max_tokens": 9}
-            async with a.open_stream("POST", path, body):
-                await asyncio.sleep(0)
+            asking = asyncio.create_task(a.open_stream("POST", path, body).__aenter__())
+            await gate.reached()
+            asking.cancel()
             await wait_until_idle(a)
 
 
