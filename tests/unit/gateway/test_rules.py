@@ -90,8 +90,8 @@ RIGHTS = {
     **dict.fromkeys("help new queue retry status steer stop version whoami".split(), EVERYBODY),
     **dict.fromkeys("config cron debug model restart rollback sethome skills yolo".split(), ADMINS),
     **dict.fromkeys(
-        "agents approve background branch busy compress context cost deny diff init insights memory "
-        "permissions plan platforms profile reasoning resume review sessions thinkon title tools "
+        "agents approve background branch busy compress context cost deny diff init insights "
+        "memory permissions plan platforms profile reasoning resume review sessions thinkon title tools "
         "toolsets undo usage verbose".split(),
         MEMBERS,
     ),
