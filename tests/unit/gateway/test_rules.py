@@ -91,8 +91,8 @@ RIGHTS = {
     **dict.fromkeys("config cron debug model restart rollback sethome skills yolo".split(), ADMINS),
     **dict.fromkeys(
         "agents approve background branch busy compress context cost deny diff init insights "
-        "memory permissions plan platforms profile reasoning resume review sessions thinkon title tools "
-        "toolsets undo usage verbose".split(),
+        "memory permissions plan platforms profile reasoning resume review sessions thinkon title "
+        "tools toolsets undo usage verbose".split(),
         MEMBERS,
     ),
 }
