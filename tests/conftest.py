@@ -110,10 +110,16 @@ _LONGEST = (
     "e2e/test_repl_fuzz",
     "server/test_serve_kills",
     "e2e/clients",
+    "e2e/test_repl_commands",
+    "e2e/test_repl_sessions",
+    "e2e/test_repl_changes",
+    "e2e/test_repl_views",
+    "unit/tools/test_credentials",
+    "unit/tools/test_edited_bytes",
+    "flow/test_backend_ssh",
     "e2e/test_escapes",
     "e2e/test_oneshot",
     "e2e/test_wires",
-    "flow/test_backend_ssh",
     "flow/test_processes",
     "flow/test_containment",
     "unit/exec/command_policy",
@@ -122,8 +128,8 @@ _LONGEST = (
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
 _HEAVY = _LONGEST[: _LONGEST.index("e2e/test_escapes")]
-"""Minutes of kills, races and fuzzing, a browser, toolchains, a daemon: `make e2e` runs them,
-`make test` does not."""
+"""Minutes of kills, races and fuzzing, a browser, toolchains, a daemon, clients, much of the
+terminal: `make e2e` runs them, `make test` does not."""
 _PARTS = {
     "e2e/test_escapes.py": r"tier\d",
     "e2e/test_obedience.py": r"tier\d",
