@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -59,6 +60,7 @@ async def press_keys(t: Terminal, dice: random.Random, count: int) -> None:
         assert t.process.returncode is None, f"it ended\n{t.screen}"
 
 
+@pytest.mark.skipif("HERMES_TEST_FUZZ" not in os.environ, reason="by hand: HERMES_TEST_FUZZ=1")
 async def test_random_keys(tmp_path: Path) -> None:
     """It neither crashes nor hangs, no question is answered by what was not meant for it, and what
     is typed afterwards arrives whole."""
