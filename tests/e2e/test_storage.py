@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.core.errors import StoreError
 from hermes.core.message import user_message
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Gate, Home, Provider, Ran, call, run_hermes, say, start_hermes, status
@@ -121,13 +122,13 @@ async def test_a_database_removed_under_a_server(home: Home) -> None:
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    mounted: list[Path] = []
+    mounted: dict[Path, None] = {}
 
     def run_mount(folder: Path, *options: str) -> None:
         done = subprocess.run(["mount", *options, folder], capture_output=True, check=False)
         if done.returncode:
             pytest.skip("needs root and mount")
-        mounted.append(folder)
+        mounted[folder] = None
 
     yield run_mount
     for folder in reversed(mounted):
@@ -146,23 +147,56 @@ async def check_reading(home: Home, *, is_indexed: bool = True) -> None:
     assert ran.rc != 0 and "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize("killed", [False, True])
-async def test_a_read_only_mount_can_be_read(
-    home: Home, provider: Provider, mount: Callable[..., None], killed: bool
-) -> None:
-    """Also what is only in the log of a database that was not closed."""
-    if killed:
-        provider.then = say("Yes.").hold(gate := Gate())
-        process = await start_hermes(["chat", "-q", "swordfish"], home)
-        await gate.reached()
-        process.kill()
-        await process.wait()
-        gate.open()
-    else:
-        assert (await chat(home, "-q", "swordfish")).rc == 0
+async def kill_during_a_call(home: Home, provider: Provider) -> None:
+    provider.then = say("Yes.").hold(gate := Gate())
+    process = await start_hermes(["chat", "-q", "swordfish"], home)
+    await gate.reached()
+    process.kill()
+    await process.wait()
+    gate.open()
+
+
+def mount_read_only(home: Home, mount: Callable[..., None]) -> None:
     mount(home.path, "--bind", str(home.path))
     mount(home.path, "-o", "remount,bind,ro")
-    await check_reading(home, is_indexed=not killed)
+
+
+async def test_a_read_only_mount_can_be_read(
+    home: Home, provider: Provider, mount: Callable[..., None]
+) -> None:
+    assert (await chat(home, "-q", "swordfish")).rc == 0
+    mount_read_only(home, mount)
+    await check_reading(home)
+
+
+@pytest.mark.parametrize("index", ["intact", "torn", "missing"])
+async def test_a_read_only_mount_can_be_read_after_a_crash(
+    home: Home, provider: Provider, mount: Callable[..., None], index: str
+) -> None:
+    """What is only in the log of a database that was not closed, whatever became of the log's
+    index: a crash in the middle of a commit leaves it torn, a copy leaves it out."""
+    await kill_during_a_call(home, provider)
+    shared_memory = home.path / "hermes.db-shm"
+    if index == "torn":
+        torn = ["dd", "if=/dev/urandom", f"of={shared_memory}", "bs=48", "count=1", "conv=notrunc"]
+        subprocess.run(torn, check=True, capture_output=True)
+    elif index == "missing":
+        shared_memory.unlink()
+    mount_read_only(home, mount)
+    await check_reading(home, is_indexed=False)
+
+
+async def test_the_writer_refuses_a_read_only_mount_at_once(
+    home: Home, provider: Provider, mount: Callable[..., None]
+) -> None:
+    """Not at the first write, which may be the upkeep beside somebody's reading."""
+    await kill_during_a_call(home, provider)
+    mount_read_only(home, mount)
+    store = SqliteStore(home.path / "hermes.db")
+    with pytest.raises(StoreError) as caught:
+        await store.wait_until_open()
+    assert caught.value.code == "readonly"
+    await store.close()
 
 
 async def test_a_full_disk_can_be_read(

@@ -42,6 +42,8 @@ def open_writer(path: Path, notices: list[str]) -> Connection:
     except (apsw.Error, OSError, UnicodeError) as error:
         raise errors.translate_error(error, path) from error
     try:
+        if db.readonly("main"):  # SQLite falls back to reading without a word
+            raise errors.error_of_kind("readonly", path, "read-only")
         db.set_busy_handler(make_busy_handler())
         _check_contents(db, path)
         if read_version(db) < SCHEMA_VERSION:
@@ -76,21 +78,38 @@ def open_read_only(path: Path) -> Connection:
     shared memory of a WAL."""
     import apsw
 
-    _, wal, *_ = database_files(path)
-    has_wal = wal.exists() and wal.stat().st_size > 0
-    # Without a WAL the file alone is complete, and nobody can change it here.
-    uri = path.absolute().as_uri() + ("" if has_wal else "?immutable=1")
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
-        db = apsw.Connection(uri, flags=flags)
-        if has_wal:  # its index is kept in this process
-            db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-        version = read_version(db)
-    except apsw.Error as error:
+        _, wal, *_ = database_files(path)
+        if not (wal.exists() and wal.stat().st_size > 0):
+            # Without a WAL the file alone is complete, and nobody can change it here.
+            db, version = _connect_to_read(path, "?immutable=1")
+        else:
+            try:
+                db, version = _connect_to_read(path)
+            except apsw.Error:
+                # The shared memory is missing, or a crash left it unusable: the index of the WAL
+                # is built again in this process, which takes a lock that a read-only file refuses.
+                locks = "" if os.access(path, os.W_OK) else "?vfs=unix-none"
+                db, version = _connect_to_read(path, locks, "PRAGMA locking_mode = EXCLUSIVE")
+    except (apsw.Error, OSError) as error:
         raise errors.translate_error(error, path) from error
     if version != SCHEMA_VERSION:
         raise errors.error_of_kind("newer" if version > SCHEMA_VERSION else "readonly", path)
     return db
+
+
+def _connect_to_read(path: Path, query: str = "", setup: str = "") -> tuple[Connection, int]:
+    """The connection, and the schema's version as the first thing read through it."""
+    import apsw
+
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(path.absolute().as_uri() + query, flags=flags)
+    try:
+        db.execute(setup).fetchall()
+        return db, read_version(db)
+    except apsw.Error:
+        db.close(True)
+        raise
 
 
 def find_damage(db: Connection, path: Path) -> StoreError | None:
