@@ -7,11 +7,18 @@ from msgspec import Struct
 
 from hermes.config.platforms import PlatformSettings
 from hermes.config.secrets import Secrets
+from hermes.gateway.content.render import count_units
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
-Dialect: TypeAlias = Literal["html", "plain"]
 ErrorCode: TypeAlias = Literal[
-    "unauthorized", "conflict", "unreachable", "unconfigured", "port_in_use", "error"
+    "unauthorized",
+    "intents",
+    "conflict",
+    "unreachable",
+    "unconfigured",
+    "missing_dependency",
+    "port_in_use",
+    "error",
 ]
 
 
@@ -19,8 +26,11 @@ class Capabilities(Struct, frozen=True):
     """What a platform can do; the renderer adapts to it."""
 
     longest_part: int = 4096
-    """The most UTF-16 units of one message."""
-    dialect: Dialect = "plain"
+    """The most units of one message."""
+    measure: Callable[[str], int] = count_units
+    """Counts the units of a text: UTF-16 units, characters (`len`) or bytes."""
+    render_markup: Callable[[str], str] | None = None
+    """Turns Markdown into what the platform shows formatted; None: plain text."""
     edits: bool = False
     """Whether messages can be changed: then answers appear as they are written."""
     pace: float = 1.0
@@ -33,6 +43,8 @@ class Capabilities(Struct, frozen=True):
     """Whether strangers can be given pairing codes."""
     commands: bool = True
     """Whether messages may be commands."""
+    bang_commands: bool = False
+    """Whether `!x` is `/x`, where clients keep the slash for themselves."""
     authenticates: bool = False
     """Whether the platform itself lets only permitted senders through."""
     attended: bool = True

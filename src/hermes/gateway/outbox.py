@@ -15,7 +15,6 @@ from msgspec import Struct, structs
 from hermes.core.store import MailboxChange, OutboxEntry, OutboxState
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
-from hermes.gateway.content.markup import render_html
 from hermes.gateway.content.render import split_text
 from hermes.store.mailbox import SqliteMailbox
 
@@ -99,14 +98,18 @@ class Reply:
             msgspec.msgpack.encode(self.progress),
         )
 
-    def list_parts(self, limit: int, text: str | None = None) -> list[str]:
-        parts = split_text(self.content.text if text is None else text, limit)
+    def list_parts(self, capabilities: Capabilities, text: str | None = None) -> list[str]:
+        measure = capabilities.measure
+        text = self.content.text if text is None else text
+        parts = split_text(text, capabilities.longest_part, measure)
         if parts == [""]:
             parts = []
         smaller = self.progress.part_limit
         if smaller:
             sent = len(self.progress.ids)
-            parts = parts[:sent] + [q for p in parts[sent:] for q in split_text(p, smaller)]
+            parts = parts[:sent] + [
+                q for p in parts[sent:] for q in split_text(p, smaller, measure)
+            ]
         return parts
 
 
@@ -275,7 +278,7 @@ class Outbox:
 
     async def _send_rest(self, reply: Reply, platform: Platform) -> None:
         capabilities = platform.capabilities
-        parts = reply.list_parts(capabilities.longest_part)
+        parts = reply.list_parts(capabilities)
         for index, text in enumerate(parts):
             last = index == len(parts) - 1
             buttons = reply.content.buttons if last else ()
@@ -345,7 +348,7 @@ class Outbox:
             if not reply.draft:
                 return pace
             try:
-                for index, part in enumerate(reply.list_parts(capabilities.longest_part, text)):
+                for index, part in enumerate(reply.list_parts(capabilities, text)):
                     await self._write_part(reply, platform, index, part)
             except SendFailure as failure:
                 await self._note_draft_failure(reply, lane, failure)
@@ -449,9 +452,9 @@ def make_entry(number: int, platform: str, chat: str, content: Content) -> Outbo
 def make_part(
     text: str, capabilities: Capabilities, *, plain: bool, buttons: tuple[Button, ...] = ()
 ) -> Part:
-    has_markup = capabilities.dialect == "html" and not plain
+    render = None if plain else capabilities.render_markup
     shown = buttons if capabilities.buttons else ()
-    return Part(text, render_html(text) if has_markup else "", shown)
+    return Part(text, render(text) if render is not None else "", shown)
 
 
 def _make_target(reply: Reply, index: int) -> Target:

@@ -135,9 +135,13 @@ class Router:
         return message
 
     def _parse_command(self, platform: str, message: Inbound) -> tuple[str, str] | None:
-        if not self._hub.platforms[platform].platform.capabilities.commands:
+        capabilities = self._hub.platforms[platform].platform.capabilities
+        if not capabilities.commands:
             return None
-        parsed = parse_command(message.text)
+        text = message.text
+        if capabilities.bang_commands and text.startswith("!"):
+            text = "/" + text[1:]
+        parsed = parse_command(text)
         if parsed is None:
             return None
         name, args = parsed

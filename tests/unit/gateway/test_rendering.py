@@ -13,6 +13,7 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.gateway.content.markup import render_html
 from hermes.gateway.content.media import clean_name, extract_files
 from hermes.gateway.content.render import (
+    count_bytes,
     count_units,
     describe_call,
     fence_code,
@@ -37,6 +38,13 @@ def test_parts_keep_every_character_and_the_limit(text: str, limit: int) -> None
     assert all(count_units(part) <= limit for part in parts)
     assert squeeze("".join(parts)) == squeeze(text)
     assert all(part.strip() for part in parts) or not text.strip()
+
+
+@given(PLAIN, st.integers(12, 60))
+def test_parts_are_as_short_in_bytes_as_a_platform_wants(text: str, limit: int) -> None:
+    parts = split_text(text, limit, count_bytes)
+    assert all(count_bytes(part) <= limit for part in parts)
+    assert squeeze("".join(parts)) == squeeze(text)
 
 
 @given(CODE, st.integers(30, 80))

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,25 +17,34 @@ def count_units(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def split_text(text: str, limit: int) -> list[str]:
-    """Parts of at most `limit` UTF-16 units. They end at a paragraph, else at a line, else at a
+Measure: TypeAlias = Callable[[str], int]
+"""Counts the units of a text as a messenger does. A character has at least one."""
+
+
+def count_bytes(text: str) -> int:
+    """The length in bytes of UTF-8."""
+    return len(text.encode(errors="replace"))
+
+
+def split_text(text: str, limit: int, measure: Measure = count_units) -> list[str]:
+    """Parts of at most `limit` units. They end at a paragraph, else at a line, else at a
     word, never inside a character; white space at a cut goes; a cut code block is closed and
     opened again. The first parts do not change when the text grows at its end."""
     parts: list[str] = []
     rest = text.strip("\n").rstrip()
-    while count_units(rest) > limit:
-        head, rest = _cut_part(rest, limit)
+    while measure(rest) > limit:
+        head, rest = _cut_part(rest, limit, measure)
         parts.append(head)
     return [*parts, rest] if rest or not parts else parts
 
 
-def _cut_part(text: str, limit: int) -> tuple[str, str]:
-    window = _take_units(text, limit)
+def _cut_part(text: str, limit: int, measure: Measure) -> tuple[str, str]:
+    window = _take_units(text, limit, measure)
     cut = _find_cut(window, text)
     fence = _find_open_fence(text[:cut])
     if fence:
         mark, _, _ = fence
-        window = _take_units(text, limit - len(mark) - 1)
+        window = _take_units(text, limit - len(mark) - 1, measure)
         cut = _find_cut(window, text)
         fence = _find_open_fence(text[:cut])
     head, rest = text[:cut].rstrip(), text[cut:]
@@ -50,10 +59,10 @@ def _cut_part(text: str, limit: int) -> tuple[str, str]:
     return f"{head}\n{mark}", f"{opening}\n{rest}"
 
 
-def _take_units(text: str, limit: int) -> str:
-    window = text[:limit]
-    while count_units(window) > limit:
-        window = window[: len(window) - max(1, (count_units(window) - limit) // 2)]
+def _take_units(text: str, limit: int, measure: Measure) -> str:
+    window = text[: max(1, limit)]
+    while len(window) > 1 and (excess := measure(window) - limit) > 0:
+        window = window[: max(1, len(window) - max(1, excess // 4))]
     return window
 
 

@@ -26,6 +26,7 @@ from hermes.gateway.adapter import (
     SendFailure,
     Target,
 )
+from hermes.gateway.content.markup import render_html
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class TelegramPlatform:
 
     capabilities = Capabilities(
         longest_part=4096,
-        dialect="html",
+        render_markup=render_html,
         edits=True,
         pace=1.0,
         group_pace=3.0,
