@@ -109,7 +109,10 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
     assert run("help", command) == done
 
 
-@pytest.mark.parametrize("command", "sessions tools config trust profile checkpoints auth".split())
+@pytest.mark.parametrize(
+    "command",
+    "sessions tools config trust profile checkpoints auth cron memory skills pairing".split(),
+)
 def test_a_bare_command_shows_something(run: Run, command: str) -> None:
     done = run(command)
     assert done.rc == 0 and (done.out or done.err)

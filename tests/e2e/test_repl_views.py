@@ -143,6 +143,23 @@ async def test_a_command_of_the_user(tmp_path: Path) -> None:
         assert "more" not in p.last.json["messages"][-1]["content"]
 
 
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_note_for_the_memory(tmp_path: Path, plain: bool) -> None:
+    """It asks no model; a heading with lines below it is a message."""
+    async with Provider([say("I see")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, ["--plain"], ready="you>") if plain else terminal(home) as t:
+            t.type("# the staging server is heron" + ENTER)
+            await t.see("kept f1")
+            assert not p.requests
+            if not plain:
+                t.type("# Plan\\" + ENTER + "one" + ENTER)
+                await t.see("I see")
+                assert p.last.json["messages"][-1]["content"] == "# Plan\none"
+        ran = await run_hermes(["memory"], home)
+        assert "the staging server is heron" in ran.stdout
+
+
 async def test_a_command_of_the_user_in_plain_mode(tmp_path: Path) -> None:
     async with Provider([say("I see")]) as p:
         home = Home.of(tmp_path, p)

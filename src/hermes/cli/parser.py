@@ -14,6 +14,9 @@ from typing import Any, NoReturn
 
 from hermes.cli.main import EXIT_USAGE, load_command, print_stderr
 
+_MOST_SHOWN = 6
+"""Actions that a usage line names."""
+
 
 class ParserCaptured(Exception):
     """Raised instead of parsing, to get hold of the parser itself."""
@@ -82,7 +85,15 @@ class CommandParser(ArgumentParser):
     def add_action(self, choices: Iterable[str], default: str) -> None:
         """The action of a command, with the one that is meant when none is given."""
         about = f"see below (default: {default})"
-        self.add_argument("action", nargs="?", choices=list(choices), default=default, help=about)
+        known = list(choices)
+        self.add_argument(
+            "action",
+            nargs="?",
+            choices=known,
+            default=default,
+            metavar="ACTION" if len(known) > _MOST_SHOWN else None,
+            help=about,
+        )
 
     def add_flag(self, *names: str, **settings: Any) -> None:
         self.add_argument(*names, action="store_true", **settings)

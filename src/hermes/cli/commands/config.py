@@ -119,7 +119,7 @@ def _check_config(args: Namespace) -> int:
     for name in sorted(list_key_variables(checked.config)):
         if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
-    for name in ("platforms", "mcp_servers"):  # of features that do not exist yet
+    for name in ("mcp_servers",):  # of features that do not exist yet
         if getattr(checked.config, name) != getattr(Config(), name):
             print(f"note: {name} is accepted, but has no effect in this version")
     if missing := describe_missing(setup):

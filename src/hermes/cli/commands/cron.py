@@ -62,7 +62,7 @@ _WISHES = (
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("cron", "Run prompts and scripts on a schedule.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), metavar="COMMAND", help="see below")
+    parser.add_action(sorted(_ACTIONS), "list")
     parser.add_argument("words", nargs="*", metavar="ID|SCHEDULE|PROMPT")
     _add_job_options(parser)
     parser.add_argument("--from", dest="since", metavar="TIME", help="next: count from this time")

@@ -44,13 +44,18 @@ _ACTIONS = (
     *("scopes", "clear", "status"),
 )
 _READING = frozenset({"list", "search", "pending", "scopes", "status"})
+_NOTHING = {
+    "list": 'Nothing is remembered yet. Example: hermes memory add "I prefer short answers."',
+    "search": "Nothing found.",
+    "pending": "Nothing waits for your word.",
+}
 _TAKES_WORDS = frozenset({"search", "add", "remove", "restore", "approve", "reject"})
 _TAKES_IDS = frozenset({"remove", "restore", "approve", "reject"})
 
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("memory", "Show and change what the agent remembers.", _EPILOG)
-    parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help="see below")
+    parser.add_action(_ACTIONS, "list")
     parser.add_argument("words", nargs="*", metavar="TEXT|ID")
     targets = ("memory", "user")
     parser.add_argument("--target", choices=targets, help="notes about the work, or about the user")
@@ -77,8 +82,11 @@ async def _run_action(args: Namespace) -> int:
             return await _clear_scope(args, setup, store)
         if args.json and args.action in _READING:
             return await _print_facts(args, setup, store)
-        for line in await _run_verb(args, setup, store):
+        lines = await _run_verb(args, setup, store)
+        for line in lines:
             print(strip_controls(line))
+        if not lines and (nothing := _NOTHING.get(args.action)):
+            print(nothing, file=sys.stderr)
     return 0
 
 

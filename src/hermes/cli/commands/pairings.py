@@ -31,7 +31,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("pairing", "Let people into the messengers.", _EPILOG)
-    parser.add_argument("action", choices=("list", "approve", "revoke"), help="see below")
+    parser.add_action(("list", "approve", "revoke"), "list")
     parser.add_argument("platform", nargs="?", default="", metavar="PLATFORM", help="a messenger")
     parser.add_argument("who", nargs="?", default="", metavar="CODE|USER", help="see below")
     parser.add_flag("--json", help="print JSON (list)")

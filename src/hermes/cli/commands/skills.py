@@ -72,8 +72,7 @@ _MAX_ARCHIVE = 20 << 20
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("skills", "List, install, check and change skills.", _EPILOG)
-    choices = list(_COUNTS)
-    parser.add_argument("action", metavar="ACTION", choices=choices, help="see below")
+    parser.add_action(_COUNTS, "list")
     parser.add_argument("words", nargs="*", metavar="NAME|SOURCE")
     parser.add_flag("--json", help="print JSON (list, search, pending)")
     parser.add_flag("--yes", help="install, update: do not ask")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from hermes.app.commands import CommandContext, Reply, parse_command, run_command, unescape_message
+from hermes.app.commands import CommandContext, Reply, run_command, unescape_message
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
-from hermes.cli.repl.input.message import compose_message
+from hermes.cli.repl.input.message import compose_message, parse_entry
 from hermes.cli.repl.shell_escape import run_shell_command
 from hermes.cli.session_start import (
     READ_ONLY,
@@ -146,7 +146,7 @@ class PlainConversation:
         if line.startswith("!") and line[1:].strip():
             await self._run_shell(line[1:].strip())
             return
-        command = parse_command(line)
+        command = parse_entry(line)
         if command is None:
             typed, output = unescape_message(line), self._offered_output
             text = f"{output}\n{typed}" if output else typed

@@ -11,7 +11,7 @@ from pathlib import Path
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.enums import EditingMode
 
-from hermes.app.commands import parse_command, unescape_message
+from hermes.app.commands import unescape_message
 from hermes.app.commands._own import list_own_commands
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
@@ -23,7 +23,7 @@ from hermes.cli.repl.conversation import Conversation, ScreenSeams
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.input.completer import WorkspaceFiles
-from hermes.cli.repl.input.message import compose_message
+from hermes.cli.repl.input.message import compose_message, parse_entry
 from hermes.cli.repl.slash_commands import SlashCommands
 from hermes.cli.repl.state import EnteredMessage
 from hermes.cli.session_start import (
@@ -164,7 +164,7 @@ class SessionLoop:
 
     async def _handle_message(self, entered: EnteredMessage) -> None:
         text = entered.text
-        command = parse_command(text)
+        command = parse_entry(text)
         if command is not None:
             self._repl.accept_message(entered)
             await self._commands.run(*command)

@@ -14,4 +14,5 @@ Ctrl-X Ctrl-E    write in your editor
 Ctrl-R           search earlier messages
 Ctrl-Z           suspend (fg returns)
 Ctrl-D           quit, in an empty prompt (while the agent works: twice)
-/ commands   @ files and folders   ! run a command yourself   // a message that begins with /"""
+/ commands   @ files and folders   ! run a command yourself
+# add to the memory   // a message that begins with /"""

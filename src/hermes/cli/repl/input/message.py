@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.app.commands import parse_command
+
 if TYPE_CHECKING:
     from hermes.core.message import Media, Message
 
@@ -17,6 +19,14 @@ _MAX_ENTRIES = 200
 _REFERENCE = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|([^\s"]+))')
 _END_PUNCTUATION = ".,;:!?)]}'"
 _FILE_LIKE = re.compile(r"[^./]\.[A-Za-z0-9]{1,5}\Z")
+
+
+def parse_entry(text: str) -> tuple[str, str] | None:
+    """The command that was entered, and its arguments; None for a message. `# text` adds to the
+    memory; where lines follow, it is a heading."""
+    if text.startswith("# ") and "\n" not in text.strip() and text[2:].strip():
+        return "memory", f"add {text[2:].strip()}"
+    return parse_command(text)
 
 
 class PasteChips:
