@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.parser import CommandParser
-from hermes.cli.session_start import find_session
+from hermes.cli.session.start import find_session
 from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
