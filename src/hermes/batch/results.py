@@ -154,7 +154,7 @@ class Results:
             "items": settings.items,
             "states": dict(sorted(states.items())),
             "abandoned": attempts - sum(bool(record.session) for record in records.values()),
-            "tools": {name: tools[name] for name in sorted(tools)},
+            "tools": {name: msgspec.to_builtins(tools[name]) for name in sorted(tools)},
             "errors": dict(Counter(r.error.code for r in records.values() if r.error is not None)),
             "reasoning": reasoning,
             "tokens": {
