@@ -29,7 +29,7 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
 
     def name_worker(name: str) -> Sequence[str]:
         chosen = ["-p", profile] if profile else []
-        return [sys.executable, "-m", "hermes", *chosen, "batch", "work", name]
+        return [sys.executable, "-m", "hermes", *chosen, "batch", "resume", name, "--share"]
 
     with folder.lock_run():
         folder.write_settings(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ examples:
   hermes batch resume prompts --max-usd 10
   hermes batch export prompts --format openai -o prompts.openai.jsonl
 """
-_ACTIONS = ("run", "status", "resume", "stop", "export", "stats", "list", "distributions", "work")
+_ACTIONS = ("run", "status", "resume", "stop", "export", "stats", "list", "distributions")
 _WITHOUT_NAME = frozenset({"list", "distributions"})
 
 
@@ -58,11 +58,11 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} {'takes no name' if args.word else f'needs {what}'}")
     if args.toolsets is not None and args.distribution:
         parser.error("--toolsets: not allowed with --distribution")
-    if args.action in ("run", "resume", "stop"):
+    if args.action in ("run", "resume", "stop") and not args.share:
         refuse_agent("start or stop batch runs")
     setup = load_checked_setup(args.profile)
     match args.action:
-        case "run" | "resume" | "work":
+        case "run" | "resume":
             return run_async(_run_items(args, setup))
         case "status" | "stats" | "export":
             return run_async(_show_run(args, setup))
@@ -99,6 +99,7 @@ def _add_run_options(parser: CommandParser) -> None:
     parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw (hermes)")
     parser.add_flag("--require-reasoning", help="filter out answers without reasoning")
     parser.add_flag("--skip-bad", help="leave out lines that are no items")
+    parser.add_flag("--share", help=SUPPRESS)  # a further process of a run that is going on
     parser.add_flag("--extend", help="the file has more items than when the run began")
 
 
@@ -122,7 +123,7 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
     from hermes.batch.run_folder import find_run
     from hermes.cli.batch.run import continue_run, work_for_run
 
-    if args.action == "work":
+    if args.share:
         return await work_for_run(setup, find_run(setup.home, args.word))
     if args.action == "resume":
         folder = find_run(setup.home, args.word)
