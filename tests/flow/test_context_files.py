@@ -16,7 +16,7 @@ from hermes.app.knowledge.context_files import (
     read_persona,
     sort_by_trust,
 )
-from hermes.cli.project_trust import check_context_files
+from hermes.cli.session.project_trust import check_context_files
 from hermes.config.trust_store import TrustStore, make_decision
 from tests.kit import Home, Provider, run_hermes, say
 from tests.kit.rig import rig

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _MAX_REFUSED_HOSTS = 100
+_SOURCES_WITHOUT_NOTES = frozenset({"batch"})
 _CHECKED_SIZE = 16 * 2**20
 """Bytes of a database that is checked before a conversation begins, in about 30 ms."""
 
@@ -162,7 +163,8 @@ class Runtime:
         settings = await self._resolve_settings(options, source, scope, needs_model=needs_model)
         if found is None:
             cwd = cwd or Path.cwd()
-            meta = await self._create_meta(settings, cwd, owner, scope)
+            notes = source not in _SOURCES_WITHOUT_NOTES
+            meta = await self._create_meta(settings, cwd, owner, scope, notes=notes)
             return await self._build_session(meta, cwd, settings)
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))

@@ -18,6 +18,7 @@ GROUPS = {
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
         "gateway": "run the agent in messengers",
         "cron": "run prompts and scripts on a schedule",
+        "batch": "answer the prompts of a file, each exactly once",
     },
     "set up": {
         "setup": "find a model that works and use it",

@@ -17,7 +17,7 @@ from hermes.app.session_records import has_folder
 from hermes.app.structured_output import OutputError, OutputFormat, PromptRun
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
 from hermes.cli.process import SignalHandler, signal_exit_code
-from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
+from hermes.cli.session.start import find_resumed_session, introduce_model, make_options
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output, ReaderGone
 from hermes.cli.terminal.output_schema import load_format

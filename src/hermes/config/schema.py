@@ -307,6 +307,13 @@ class BudgetSection(Section, frozen=True):
     job_tokens: Tokens | None = None
 
 
+class BatchSection(Section, frozen=True):
+    """Runs of many prompts."""
+
+    distributions: dict[str, dict[str, Annotated[float, Meta(ge=0, le=100)]]] = {}
+    """Further distributions: the chance of each toolset in per cent."""
+
+
 class CronSection(Section, frozen=True):
     """The schedule."""
 
@@ -368,6 +375,7 @@ class Config(Section, frozen=True):
     timezone: str = ""
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
+    batch: BatchSection = BatchSection()
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()

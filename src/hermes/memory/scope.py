@@ -23,7 +23,7 @@ PROFILE = "profile"
 """The scope of the person who runs the agent."""
 LOCAL_SOURCES = frozenset({"cli", "library", "acp", "cron"})
 _READ_ONLY_SOURCES = frozenset({"cron"})
-_WITHOUT_MEMORY = frozenset({"webhook", "subagent"})
+_WITHOUT_MEMORY = frozenset({"webhook", "subagent", "batch"})
 _FILES: dict[FactTarget, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 _CHAT_KEY = "agent:"
 _API = "api"

@@ -32,7 +32,7 @@ _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", 
 _LOCAL_TOOLS = frozenset({"cronjob"})
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
 """Where only the operator sits: nobody else sees or makes jobs."""
-_UNATTENDED_PLATFORM = "cron"
+_UNATTENDED_PLATFORMS = frozenset({"cron", "batch"})
 _ATTENDED_TOOLS = frozenset({"clarify", "skill_manage"})
 """Tools that are for a person who is there."""
 _READ_ONLY_PLATFORMS = frozenset({"webhook"})
@@ -93,6 +93,12 @@ def list_toolsets() -> Mapping[str, Mapping[str, str]]:
     for toolset, modules in _added_modules.items():
         found[toolset] = dict(sorted({**found.get(toolset, {}), **modules}.items()))
     return found
+
+
+def list_toolset_words() -> frozenset[str]:
+    """The words for several tools that `select_tools` understands here."""
+    present = (s for s in list_toolsets() if not explain_missing_extra("", s))
+    return frozenset({*present, *_ALIASES, "terminal"})
 
 
 def _list_modules(folder: Path, package: str) -> dict[str, str]:
@@ -191,7 +197,7 @@ def _list_rows() -> list[tuple[str, str, str]]:
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
     is_foreign = name in _LOCAL_TOOLS and platform not in _LOCAL_PLATFORMS
-    if is_foreign or (platform == _UNATTENDED_PLATFORM and name in _ATTENDED_TOOLS):
+    if is_foreign or (platform in _UNATTENDED_PLATFORMS and name in _ATTENDED_TOOLS):
         return f"{platform} sessions do not have it"
     on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
     if on_platform is False:

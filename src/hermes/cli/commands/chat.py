@@ -47,7 +47,7 @@ def run(argv: list[str], profile: str) -> int:
     signals = SignalHandler()
     signals.exit_on_signal()
     if args.worktree:
-        from hermes.cli.worktree import enter_worktree
+        from hermes.cli.session.worktree import enter_worktree
 
         enter_worktree(args.worktree)
     if _is_interactive(args):
@@ -81,7 +81,7 @@ def _prepare_conversation(args: Namespace) -> None:
         return
     from pathlib import Path
 
-    from hermes.cli.project_trust import check_context_files, has_context_files
+    from hermes.cli.session.project_trust import check_context_files, has_context_files
     from hermes.cli.startup import load_checked_setup, locate_home
     from hermes.config import paths
 
@@ -120,8 +120,8 @@ def _find_first_model(args: Namespace) -> None:
 def _answer_once(args: Namespace, signals: SignalHandler) -> int:
     """Checks the prompt before anything large is imported."""
     from hermes.cli.log_file import start_logging
-    from hermes.cli.project_trust import check_context_files
     from hermes.cli.prompt_input import read_prompt
+    from hermes.cli.session.project_trust import check_context_files
     from hermes.cli.startup import load_checked_setup, run_async
     from hermes.config import env, paths
     from hermes.core.message import user_message

@@ -40,7 +40,7 @@ def run(argv: list[str], profile: str) -> int:
 
 async def _hold_conversation(setup: Setup) -> int:
     from hermes.app.runtime import Runtime
-    from hermes.cli.session_start import introduce_model
+    from hermes.cli.session.start import introduce_model
     from hermes.cli.terminal.output import Output
     from hermes.cli.terminal.progress import ProgressLine
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.parser import CommandParser
-from hermes.cli.session_start import find_session
+from hermes.cli.session.start import find_session
 from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
@@ -28,7 +28,8 @@ commands:
   show ID                 show the conversation
   search WORDS            find messages that contain all words or "a phrase"; --since 30d,
                           --source cli and -n N narrow it
-  export ID [-o FILE]     write JSON lines, or --format markdown; to stdout or a new private file
+  export ID [-o FILE]     write JSON lines, or --format markdown, hermes, openai, sharegpt, raw;
+                          to stdout or a new private file
   rename ID TITLE         change the title
   branch ID [TITLE]       copy a session to continue from; the original stays unchanged
   delete ID...            delete sessions; asks first, or add --yes
@@ -43,6 +44,8 @@ examples:
   hermes sessions export 20260101 --format markdown -o talk.md
   hermes sessions prune --days 90 --yes
 """
+_TRAINING_FORMATS = ("hermes", "openai", "sharegpt", "raw")
+"""One line with the whole conversation; see hermes batch."""
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -52,7 +55,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
     parser.add_flag("--here", help="list: only sessions of this folder")
-    formats = ("jsonl", "markdown")
+    formats = ("jsonl", "markdown", *_TRAINING_FORMATS)
     parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
@@ -190,6 +193,9 @@ async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> 
 async def _export_lines(
     store: Store, meta: SessionMeta, redactor: Redactor, format_name: str
 ) -> AsyncIterator[str]:
+    if format_name in _TRAINING_FORMATS:
+        yield redactor.redact(await _format_training_line(store, meta, format_name))
+        return
     if format_name == "markdown":
         yield redactor.redact(_markdown_head(meta))
         async for item in store.sessions.stream_messages(meta.id):
@@ -199,6 +205,19 @@ async def _export_lines(
     async for item in store.sessions.stream_messages(meta.id):
         head = {"type": "message", "seq": item.seq, "created": item.created}
         yield to_json(_redact_secrets(redactor, {**head, **msgspec.to_builtins(item.message)}))
+
+
+async def _format_training_line(store: Store, meta: SessionMeta, format_name: str) -> str:
+    from hermes.batch.trajectories import FORMATS, Trajectory, format_trajectory
+    from hermes.tools.registry import list_toolsets
+
+    messages = tuple(await store.sessions.load_messages(meta.id))
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(meta.updated))
+    state = "done" if meta.state == "idle" else meta.state
+    found = Trajectory(0, meta.id, state, messages, meta.system, meta.model, when, session=meta.id)
+    names = sorted(name for tools in list_toolsets().values() for name in tools)
+    form = next(form for form in FORMATS if form == format_name)
+    return format_trajectory(found, form, names).decode()
 
 
 def _redact_secrets(redactor: Redactor, value: Any) -> Any:

@@ -88,7 +88,7 @@ def _list_folders(args: Namespace, book: TrustStore) -> int:
 
 def _trust_folders(args: Namespace, book: TrustStore) -> int:
     from hermes.app.knowledge.context_files import find_context_files
-    from hermes.cli.project_trust import list_files
+    from hermes.cli.session.project_trust import list_files
     from hermes.config.trust_store import make_decision
 
     found = []

@@ -15,7 +15,7 @@ from hermes.app.session_records import find_turn_starts
 from hermes.cli.repl.attention import Attention
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.questions import QuestionQueue, choice_question
-from hermes.cli.session_start import READ_ONLY
+from hermes.cli.session.start import READ_ONLY
 from hermes.cli.terminal.folder import describe_folder
 from hermes.cli.terminal.text import one_line
 from hermes.core.channel import Channel

@@ -16,7 +16,7 @@ from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.repl.input.message import compose_message, parse_entry
 from hermes.cli.repl.shell_escape import run_shell_command
-from hermes.cli.session_start import (
+from hermes.cli.session.start import (
     READ_ONLY,
     find_interrupted_session,
     find_resumed_session,

@@ -16,7 +16,6 @@ from hermes.app.commands._own import list_own_commands
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
-from hermes.cli.project_trust import check_context_files
 from hermes.cli.repl.attention import RESTORE_TITLE, SAVE_TITLE, Attention
 from hermes.cli.repl.controller import Repl
 from hermes.cli.repl.conversation import Conversation, ScreenSeams
@@ -26,7 +25,8 @@ from hermes.cli.repl.input.completer import WorkspaceFiles
 from hermes.cli.repl.input.message import compose_message, parse_entry
 from hermes.cli.repl.slash_commands import SlashCommands
 from hermes.cli.repl.state import EnteredMessage
-from hermes.cli.session_start import (
+from hermes.cli.session.project_trust import check_context_files
+from hermes.cli.session.start import (
     find_interrupted_session,
     find_resumed_session,
     needs_question,

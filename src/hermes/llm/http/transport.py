@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -52,6 +52,8 @@ class Transport:
         self._warned: set[str] = set()
         self._open_engines = open_engines
         self._engines: EmbeddedEngines | None = None
+        self.before_send: Callable[[int], Awaitable[None]] | None = None
+        """Awaited with the size of the body before a request is sent; may delay it."""
 
     async def send(
         self,
@@ -64,6 +66,8 @@ class Transport:
     ) -> Exchange:
         """Send a request and wait for the headers of the response; the body is read from the
         Exchange."""
+        if self.before_send is not None:
+            await self.before_send(len(body))
         if url.startswith(EMBEDDED):
             if self._engines is None:
                 if self._open_engines is None:

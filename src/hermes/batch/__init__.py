@@ -1,0 +1,1 @@
+"""Many prompts at once, each exactly once: datasets, runs, trajectories."""

@@ -1,0 +1,193 @@
+"""Reads datasets: JSON Lines with a prompt each. Every bad line is named before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.core.errors import ConfigError
+from hermes.core.message import Message, Text, user_message
+
+_MAX_SHOWN = 20
+_TEXT_ROLES = ("system", "user", "assistant")
+
+
+class BatchItem(Struct, frozen=True):
+    """One prompt of a dataset and how it is to be answered."""
+
+    number: int
+    """Its place among the items, from 0."""
+    id: str
+    prompt: str
+    past: tuple[Message, ...] = ()
+    """What was said before the prompt."""
+    image: str = ""
+    """The container image its commands run in."""
+    cwd: str = ""
+    """A folder inside the workspace."""
+    files: dict[str, str] = {}
+    workspace: str = ""
+    """A folder whose content the workspace begins with."""
+    toolsets: tuple[str, ...] | None = None
+    model: str = ""
+    system: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class Dataset(Struct, frozen=True):
+    items: tuple[BatchItem, ...]
+    skipped: int = 0
+    """Bad lines that were left out."""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.encode_items()).hexdigest()
+
+    def encode_items(self) -> bytes:
+        """JSON Lines that `decode_items` reads."""
+        return b"".join(msgspec.json.encode(item) + b"\n" for item in self.items)
+
+
+def decode_items(data: bytes) -> Dataset:
+    decoder = msgspec.json.Decoder(BatchItem)
+    return Dataset(tuple(decoder.decode(line) for line in data.splitlines()))
+
+
+class _Row(Struct, forbid_unknown_fields=False):
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    id: str | int | None = None
+    image: str = ""
+    docker_image: str = ""
+    cwd: str = ""
+    files: dict[str, str] = {}
+    workspace: str = ""
+    toolsets: list[str] | str | None = None
+    model: str = ""
+    system: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class _BadLine(Exception):
+    """What is wrong with a line."""
+
+
+def read_dataset(file: Path, *, limit: int | None = None, skip_bad: bool = False) -> Dataset:
+    """The items of a file. ConfigError names each bad line, unless `skip_bad` leaves them out."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror}. Nothing was started."
+        ) from None
+    items: list[BatchItem] = []
+    problems: list[str] = []
+    seen: dict[str, int] = {}
+    decoder = msgspec.json.Decoder(_Row)
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        if limit is not None and len(items) >= limit:
+            break
+        if not line.strip():
+            continue
+        try:
+            item = _build_item(decoder.decode(line), len(items), number, file.parent)
+            if item.id in seen:
+                raise _BadLine(f'the id "{item.id}" is that of line {seen[item.id]} too')
+        except (msgspec.DecodeError, UnicodeDecodeError, _BadLine) as error:
+            problems.append(f"line {number}: {error}")
+            continue
+        seen[item.id] = number
+        items.append(item)
+    if problems and not skip_bad:
+        more = len(problems) - _MAX_SHOWN
+        shown = "; ".join(problems[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise ConfigError(f"{file}: {shown}. Nothing was started; --skip-bad leaves them out.")
+    if not items:
+        raise ConfigError(f"{file} has no items. Nothing was started.")
+    return Dataset(tuple(items), len(problems))
+
+
+def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
+    system, prompt = row.system, row.prompt
+    past: tuple[Message, ...] = ()
+    if (prompt is None) == (row.messages is None):
+        raise _BadLine("it needs either `prompt` or `messages`")
+    if row.messages is not None:
+        heads, past, prompt = _read_messages(row.messages)
+        system = "\n\n".join(text for text in (*heads, system) if text)
+    assert prompt is not None
+    if not prompt.strip():
+        raise _BadLine("the prompt is empty")
+    for path in (*row.files, *([row.cwd] if row.cwd else ())):
+        _check_inside(path)
+    if row.workspace and not (folder / row.workspace).is_dir():
+        raise _BadLine(f"the workspace {row.workspace} is no folder")
+    toolsets = row.toolsets.split(",") if isinstance(row.toolsets, str) else row.toolsets
+    return BatchItem(
+        number,
+        str(line) if row.id is None else str(row.id),
+        prompt,
+        past,
+        row.image or row.docker_image,
+        row.cwd,
+        row.files,
+        str((folder / row.workspace).resolve()) if row.workspace else "",
+        None if toolsets is None else tuple(toolsets),
+        row.model,
+        system,
+        row.metadata,
+    )
+
+
+def _check_inside(path: str) -> None:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.name:
+        raise _BadLine(f"the path {path!r} is outside the workspace")
+
+
+def _read_messages(rows: list[dict[str, Any]]) -> tuple[list[str], tuple[Message, ...], str]:
+    """The system texts, the messages before the last one, and the last one."""
+    system: list[str] = []
+    messages: list[Message] = []
+    for row in rows:
+        role, text = row.get("role"), _read_content(row.get("content"))
+        if role not in _TEXT_ROLES or row.get("tool_calls"):
+            raise _BadLine("`messages` may have texts of system, user and assistant only")
+        if role == "system":
+            system.append(text)
+        elif role == "user":
+            messages.append(user_message(text))
+        else:
+            messages.append(Message("assistant", (Text(text),), stop="end"))
+    if not messages or messages[-1].role != "user":
+        raise _BadLine("the last of `messages` must be the user's")
+    return system, tuple(messages[:-1]), messages[-1].text
+
+
+def _read_content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and part.get("type") == "text" for part in content
+    ):
+        return "".join(str(part.get("text", "")) for part in content)
+    raise _BadLine("`content` must be text")
+
+
+def read_prefill(file: Path) -> tuple[Message, ...]:
+    """Messages that every conversation begins with: a JSON array of user and assistant texts."""
+    try:
+        rows = msgspec.json.decode(file.read_bytes(), type=list[dict[str, Any]])
+        _, past, last = _read_messages([*rows, {"role": "user", "content": ""}])
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror}. Nothing was started."
+        ) from None
+    except (msgspec.DecodeError, _BadLine) as error:
+        raise ConfigError(f"{file}: {error}. Nothing was started.") from None
+    assert not last
+    return past

@@ -1,0 +1,182 @@
+"""What became of the items, as the database of a run knows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hermes.batch.dataset import BatchItem
+from hermes.batch.run_folder import RunSettings
+from hermes.batch.trajectories import ToolCounts, Trajectory, count_calls
+from hermes.core.ledger import UsageRow
+from hermes.core.message import Message
+from hermes.core.store import SessionMeta, Store
+
+ItemState: TypeAlias = Literal["done", "partial", "failed", "filtered"]
+_KIND, _TOOLS_KIND, _TRIES_KIND = "batch_item", "batch_tools", "batch_try"
+SOURCE = "batch"
+
+
+class ItemError(Struct, frozen=True):
+    code: str
+    message: str
+
+
+class ItemRecord(Struct, frozen=True, omit_defaults=True):
+    """How an item ended. Written once, after its conversation is stored."""
+
+    id: str
+    state: ItemState
+    session: str
+    ended: str
+    """ISO time."""
+    seconds: float = 0.0
+    model: str = ""
+    tools: str = ""
+    """The digest of the declared tools."""
+    toolsets: tuple[str, ...] = ()
+    error: ItemError | None = None
+
+
+class Results:
+    """The items of a run that have ended, and the sessions in which they were answered."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._known_tools: set[str] = set()
+
+    def make_key(self, item: BatchItem) -> str:
+        return f"{self._name}/{item.id}"
+
+    async def read_records(self) -> dict[str, ItemRecord]:
+        found = await self._store.objects.list_all(_KIND, owner=self._name)
+        decoder = msgspec.json.Decoder(ItemRecord)
+        return {record.id: record for record in (decoder.decode(o.body) for o in found)}
+
+    async def note_attempt(self, session_id: str) -> None:
+        """Before anything is spent on it: what is abandoned must be counted."""
+        await self._store.objects.put(_TRIES_KIND, session_id, b"", owner=self._name)
+
+    async def record_end(self, record: ItemRecord) -> None:
+        body = msgspec.json.encode(record)
+        await self._store.objects.put(_KIND, record.id, body, owner=self._name)
+
+    async def forget_end(self, id: str) -> None:
+        """The item is to be done again."""
+        await self._store.objects.remove(_KIND, id, owner=self._name)
+
+    async def store_tools(self, digest: str, body: bytes) -> None:
+        if digest not in self._known_tools:
+            await self._store.objects.add(_TOOLS_KIND, digest, body, owner=self._name)
+            self._known_tools.add(digest)
+
+    async def list_trajectories(
+        self, items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]
+    ) -> AsyncIterator[Trajectory]:
+        """Of the items that were answered, in their order."""
+        tools: dict[str, tuple[dict[str, Any], ...]] = {}
+        for item in items.values():
+            record = records.get(item.id)
+            if record is None or (record.state == "failed" and not record.session):
+                continue
+            if record.tools not in tools:
+                tools[record.tools] = await self._load_tools(record.tools)
+            meta, messages = await self._load_conversation(record.session)
+            yield Trajectory(
+                item.number,
+                item.id,
+                record.state,
+                messages,
+                meta.system if meta else "",
+                record.model,
+                record.ended,
+                tools[record.tools],
+                record.toolsets,
+                item.metadata,
+                record.session,
+            )
+
+    async def _load_tools(self, digest: str) -> tuple[dict[str, Any], ...]:
+        found = await self._store.objects.get(_TOOLS_KIND, digest, owner=self._name)
+        return tuple(msgspec.json.decode(found.body)) if found else ()
+
+    async def _load_conversation(
+        self, session_id: str
+    ) -> tuple[SessionMeta | None, tuple[Message, ...]]:
+        """All messages, those before a compression included, without its summaries."""
+        first = await self._store.sessions.get_meta(session_id)
+        messages: list[Message] = []
+        meta = first
+        while meta is not None:
+            found = await self._store.sessions.load_messages(meta.id)
+            if messages:  # a child begins with a summary and copies of what was kept
+                known = {msgspec.msgpack.encode(message) for message in messages}
+                found = [
+                    m
+                    for m in found
+                    if m.kind != "summary" and msgspec.msgpack.encode(m) not in known
+                ]
+            messages += found
+            meta = await self._store.sessions.get_meta(meta.next) if meta.next else None
+        return first, tuple(messages)
+
+    async def compute_statistics(
+        self,
+        settings: RunSettings,
+        items: Mapping[str, BatchItem],
+        records: Mapping[str, ItemRecord],
+    ) -> dict[str, Any]:
+        """Totals over all attempts; tools, reasoning and latency of those that count."""
+        tools: dict[str, ToolCounts] = {}
+        reasoning = {"with": 0, "without": 0}
+        async for found in self.list_trajectories(items, records):
+            for name, row in count_calls(found.messages).items():
+                total = tools.setdefault(name, ToolCounts())
+                total.count += row.count
+                total.success += row.success
+                total.failure += row.failure
+            for message in found.messages:
+                if message.role == "assistant":
+                    reasoning["with" if message.thinking.strip() else "without"] += 1
+        attempts = len(await self._store.objects.list_all(_TRIES_KIND, owner=self._name))
+        rows = await self._store.ledger.sum_calls("job", 0.0)
+        usage = next((row for row in rows if row.key == self._name), UsageRow(self._name))
+        states: Counter[str] = Counter(record.state for record in records.values())
+        if waiting := settings.items - len(records):
+            states["todo"] = waiting
+        seconds = sorted(record.seconds for record in records.values())
+        return {
+            "items": settings.items,
+            "states": dict(sorted(states.items())),
+            "abandoned": attempts - sum(bool(record.session) for record in records.values()),
+            "tools": {name: msgspec.to_builtins(tools[name]) for name in sorted(tools)},
+            "errors": dict(Counter(r.error.code for r in records.values() if r.error is not None)),
+            "reasoning": reasoning,
+            "tokens": {
+                "input": usage.input,
+                "output": usage.output,
+            },
+            "cost_usd": round(usage.cost, 6),
+            "calls": {
+                "made": usage.calls,
+                "estimated": usage.estimated,
+                "unpriced": usage.unpriced,
+            },
+            "latency": _describe_latency(seconds),
+        }
+
+
+def _describe_latency(seconds: list[float]) -> dict[str, float]:
+    if not seconds:
+        return {}
+    last = len(seconds) - 1
+    return {
+        "p50": round(seconds[last // 2], 3),
+        "p90": round(seconds[int(last * 0.9)], 3),
+        "max": round(seconds[last], 3),
+    }

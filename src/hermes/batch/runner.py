@@ -1,0 +1,279 @@
+"""Answers the items of a run: one process, many conversations at a time, each item once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.app.session_records import store_branch
+from hermes.batch.dataset import BatchItem, read_prefill
+from hermes.batch.distributions import choose_toolsets, find_distribution
+from hermes.batch.rate_limit import RateLimit
+from hermes.batch.results import SOURCE, ItemError, ItemRecord, ItemState, Results
+from hermes.batch.run_folder import RunSettings
+from hermes.batch.trajectories import describe_tools
+from hermes.batch.workspace import prepare_workspace, remove_workspace
+from hermes.config.load import Setup
+from hermes.core.errors import HermesError
+from hermes.core.events import TurnResult
+from hermes.core.ledger import Account
+from hermes.core.message import Message, user_message
+from hermes.core.store import Store
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.tools.registry import list_toolset_words
+
+_FINAL_CODES = frozenset({"authentication", "permission", "model_not_found", "budget", "billing"})
+"""Failures that another attempt would meet again."""
+_STATES: Mapping[str, ItemState] = {"completed": "done", "partial": "partial"}
+
+
+class RunProgress(Struct):
+    """What a process has done since it began."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    cost: float = 0.0
+    tokens: int = 0
+    over_budget: bool = False
+
+
+class ItemRunner:
+    """Runs items until none is left or it is told to stop. `claim` says whether an item is this
+    process's to do."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        settings: RunSettings,
+        store: Store,
+        place: Path,
+        claim: Callable[[BatchItem], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._setup = confine_setup(setup)
+        self._settings = settings
+        self._store = store
+        self._place = place
+        self._claim = claim
+        self._results = Results(store, settings.name)
+        self._prefill = read_prefill(Path(settings.prefill)) if settings.prefill else ()
+        self._limit = _make_limit(settings)
+        self._runtimes: dict[str, Runtime] = {}
+        self._stack = AsyncExitStack()
+        self.progress = RunProgress()
+        self.stopping = asyncio.Event()
+        """Set: no further item is taken."""
+
+    async def run_items(self, items: Sequence[BatchItem]) -> None:
+        """Answer the items, so many at a time as the settings say."""
+        self.progress.total = len(items)
+        queue = iter(items)
+        async with self._stack, asyncio.TaskGroup() as group:
+            for _ in range(min(self._settings.concurrency, len(items))):
+                group.create_task(self._work_through(queue))
+
+    async def _work_through(self, queue: Iterable[BatchItem]) -> None:
+        for item in queue:
+            if self.stopping.is_set():
+                return
+            if self._claim is not None and not await self._claim(item):
+                self.progress.total -= 1
+                continue
+            await self._run_item(item)
+
+    async def _run_item(self, item: BatchItem) -> None:
+        attempt = 0
+        while (record := await self._try_item(item, attempt)) is not None:
+            is_final = record.error is None or record.error.code in _FINAL_CODES
+            if record.state != "failed" or is_final or attempt == self._settings.retries:
+                break
+            attempt += 1
+        if record is None:  # the budget is used up: the item waits for a resume
+            self.progress.over_budget = True
+            self.stopping.set()
+            return
+        await self._results.record_end(record)
+        if record.state == "failed":
+            self.progress.failed += 1
+        else:
+            self.progress.done += 1
+
+    async def _try_item(self, item: BatchItem, attempt: int) -> ItemRecord | None:
+        """How the attempt ended; None: the budget of the run does not suffice."""
+        began = time.monotonic()
+        toolsets = self._choose_toolsets(item)
+        try:
+            cwd = await asyncio.to_thread(prepare_workspace, self._place, item, attempt)
+            runtime = await self._get_runtime(item.image or self._settings.image)
+            async with self._open_session(runtime, item, toolsets, cwd) as session:
+                await self._results.note_attempt(session.id)
+                result = await self._answer(session, item)
+                if result.error_code == "budget" and not await self._is_item_cap(item):
+                    return None
+                return await self._describe_end(item, session, result, toolsets, began)
+        except HermesError as error:
+            return self._describe_failure(item, type(error).__name__, str(error), began)
+        except OSError as error:
+            text = f"The workspace could not be made: {error.strerror}."
+            return self._describe_failure(item, "workspace", text, began)
+        finally:
+            await asyncio.to_thread(remove_workspace, self._place, item, attempt)
+
+    async def _answer(self, session: Session, item: BatchItem) -> TurnResult:
+        try:
+            async with asyncio.timeout(self._settings.item_seconds):
+                result = await session.submit(user_message(item.prompt))
+        except TimeoutError:
+            text = f"The item took longer than {self._settings.item_seconds:g} s."
+            return TurnResult("failed", error=text, error_code="timeout")
+        if self._limit is not None:
+            self._limit.charge(result.usage.output)
+        self.progress.cost += result.usage.cost or 0.0
+        self.progress.tokens += result.usage.input + result.usage.output
+        return result
+
+    async def _is_item_cap(self, item: BatchItem) -> bool:
+        """Whether it was the item's own cap that stopped it, not that of the run."""
+        if self._settings.item_usd is None:
+            return False
+        if self._settings.max_usd is None:
+            return True
+        rows = await self._store.ledger.sum_calls("user", 0.0)
+        spent = sum(row.cost for row in rows if row.key == item.id)
+        total = sum(row.cost for row in rows)
+        return self._settings.item_usd - spent < self._settings.max_usd - total
+
+    async def _describe_end(
+        self,
+        item: BatchItem,
+        session: Session,
+        result: TurnResult,
+        toolsets: tuple[str, ...] | None,
+        began: float,
+    ) -> ItemRecord:
+        state: ItemState = _STATES.get(result.status, "failed")
+        if state == "done" and self._settings.require_reasoning:
+            answers = [m for m in result.messages if m.role == "assistant"]
+            if not any(m.thinking.strip() for m in answers):
+                state = "filtered"
+        tools = msgspec.json.encode(describe_tools(session.agent.specs))
+        digest = hashlib.sha256(tools).hexdigest()[:16]
+        await self._results.store_tools(digest, tools)
+        error = None
+        if state in ("failed", "partial"):
+            code = result.error_code or result.status
+            error = ItemError(code, result.error or "The turn did not end.")
+        return ItemRecord(
+            item.id,
+            state,
+            session.id,
+            _format_now(),
+            round(time.monotonic() - began, 3),
+            result.target.model if result.target else session.transcript.meta.model,
+            digest,
+            toolsets if toolsets is not None else (),
+            error,
+        )
+
+    def _describe_failure(self, item: BatchItem, code: str, text: str, began: float) -> ItemRecord:
+        seconds = round(time.monotonic() - began, 3)
+        return ItemRecord(
+            item.id, "failed", "", _format_now(), seconds, error=ItemError(code, text)
+        )
+
+    @asynccontextmanager
+    async def _open_session(
+        self, runtime: Runtime, item: BatchItem, toolsets: tuple[str, ...] | None, cwd: Path
+    ) -> AsyncIterator[Session]:
+        settings = self._settings
+        model = item.model or settings.model
+        options = Options(ModelChoice(model), toolsets, settings.max_turns)
+        session = await runtime.open_session(
+            source=SOURCE, key=self._results.make_key(item), cwd=cwd, options=options
+        )
+        system = "\n\n".join(text for text in (settings.system, item.system) if text)
+        meta = session.transcript.meta
+        if system:
+            meta = structs.replace(meta, system=f"{meta.system}\n\n{system}")
+            session.transcript.meta = meta
+        past: tuple[Message, ...] = (*self._prefill, *item.past)
+        if past:
+            await session.close()
+            stored = await store_branch(self._store, meta, meta.taint, past)
+            session = await runtime.open_session(resume=stored, cwd=cwd, options=options)
+        host = session.host
+        host.account = Account(session.id, f"batch:{settings.name}", item.id, settings.name, SOURCE)
+        host.budget = structs.replace(
+            host.budget, session_usd=settings.max_usd, user_usd=settings.item_usd
+        )
+        try:
+            yield session
+        finally:
+            await session.close()
+            await runtime.background_commands.stop_running(session.transcript.meta)
+
+    def _choose_toolsets(self, item: BatchItem) -> tuple[str, ...] | None:
+        if item.toolsets is not None:
+            return item.toolsets
+        if not self._settings.distribution:
+            return self._settings.toolsets
+        configured = self._setup.config.batch.distributions
+        chances = find_distribution(self._settings.distribution, configured)
+        words = list_toolset_words()
+        return choose_toolsets(chances, words, self._settings.seed, item.id) or ("none",)
+
+    async def _get_runtime(self, image: str) -> Runtime:
+        """Commands of sessions with the same image run under one runtime."""
+        if image not in self._runtimes:
+            setup = use_container(self._setup, image) if image else self._setup
+            opened = Runtime.open(setup, store=self._store)
+            runtime = await self._stack.enter_async_context(opened)
+            if self._limit is not None:
+                runtime.transport.before_send = self._limit.admit
+            self._runtimes[image] = runtime
+        return self._runtimes[image]
+
+
+def _make_limit(settings: RunSettings) -> RateLimit | None:
+    """Each process gets its share."""
+    if settings.rpm is None and settings.tpm is None:
+        return None
+    count = settings.processes
+    return RateLimit(
+        settings.rpm / count if settings.rpm else None,
+        settings.tpm / count if settings.tpm else None,
+    )
+
+
+def confine_setup(setup: Setup) -> Setup:
+    """Nobody is there to approve: commands run in the sandbox or not at all, and nothing that the
+    operator wrote for conversations joins the data."""
+    config = setup.config
+    sandbox = structs.replace(config.sandbox, mode="workspace-write", required=True)
+    memory = structs.replace(config.memory, enabled=False)
+    skills = structs.replace(config.skills, index_bytes=0)
+    config = structs.replace(config, sandbox=sandbox, memory=memory, skills=skills)
+    return structs.replace(setup, config=config)
+
+
+def use_container(setup: Setup, image: str) -> Setup:
+    """Commands run in a container of this image, one per conversation."""
+    terminal = setup.config.terminal
+    docker = structs.replace(terminal.docker, image=image)
+    terminal = structs.replace(terminal, backend="docker", docker=docker)
+    return structs.replace(setup, config=structs.replace(setup.config, terminal=terminal))
+
+
+def _format_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,244 @@
+"""The conversation of an item in the formats of training data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hermes.core.message import Message, ToolReturn
+from hermes.core.provider import ToolSpec
+
+Format: TypeAlias = Literal["hermes", "openai", "sharegpt", "raw"]
+FORMATS: tuple[Format, ...] = ("hermes", "openai", "sharegpt", "raw")
+
+
+class Trajectory(Struct, frozen=True):
+    """What an item's conversation was, and about it."""
+
+    number: int
+    id: str
+    state: str
+    messages: tuple[Message, ...]
+    system: str
+    model: str
+    time: str
+    tools: tuple[dict[str, Any], ...] = ()
+    """The declared tools: name, description, parameters."""
+    toolsets: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    session: str = ""
+
+
+class ToolCounts(Struct):
+    count: int = 0
+    success: int = 0
+    failure: int = 0
+
+
+def describe_tools(specs: Iterable[ToolSpec]) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"name": s.name, "description": s.description, "parameters": s.parameters} for s in specs
+    )
+
+
+def count_calls(messages: Iterable[Message]) -> dict[str, ToolCounts]:
+    """How often each tool was called, and how that ended."""
+    counts: dict[str, ToolCounts] = {}
+    names: dict[str, str] = {}
+    for message in messages:
+        for call in message.calls:
+            names[call.id] = call.name
+            counts.setdefault(call.name, ToolCounts()).count += 1
+        for result in _list_returns(message):
+            found = counts.setdefault(names.get(result.call_id, result.name), ToolCounts())
+            if result.error:
+                found.failure += 1
+            else:
+                found.success += 1
+    return counts
+
+
+def format_trajectory(found: Trajectory, form: Format, tool_names: Collection[str]) -> bytes:
+    """One line, without its end. `tool_names`: all tools there are, so that every line of a file
+    has the same columns."""
+    match form:
+        case "hermes":
+            return msgspec.json.encode(_format_hermes(found, tool_names))
+        case "openai":
+            return msgspec.json.encode(_format_openai(found))
+        case "sharegpt":
+            return msgspec.json.encode({"conversations": list(_list_sharegpt(found))})
+        case _:
+            return msgspec.json.encode(_format_raw(found))
+
+
+def _format_raw(found: Trajectory) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "state": found.state,
+        "session": found.session,
+        "system": found.system,
+        "messages": found.messages,
+        "metadata": found.metadata,
+    }
+
+
+def _format_hermes(found: Trajectory, tool_names: Collection[str]) -> dict[str, Any]:
+    counted = count_calls(found.messages)
+    empty = ToolCounts()
+    names = sorted({*tool_names, *counted})
+    stats = {name: counted.get(name, empty) for name in names}
+    return {
+        "prompt_index": found.number,
+        "conversations": [
+            {"from": "system", "value": _write_preamble(found.tools)},
+            *_list_turns(found.messages),
+        ],
+        "metadata": {"batch_num": 0, "timestamp": found.time, "model": found.model},
+        "completed": found.state in ("done", "filtered"),
+        "partial": found.state == "partial",
+        "api_calls": sum(message.role == "assistant" for message in found.messages),
+        "toolsets_used": list(found.toolsets),
+        "tool_stats": stats,
+        "tool_error_counts": {name: row.failure for name, row in stats.items()},
+    }
+
+
+def _write_preamble(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Tells a model that is trained on this how calls and results are written."""
+    return (
+        "You can call functions. Their signatures are inside <tools></tools>, as JSON. To call "
+        "one, write a JSON object with its `name` and `arguments` inside <tool_call></tool_call>; "
+        "several calls may follow each other. Results come back inside "
+        "<tool_response></tool_response>. Where no function helps, just answer.\n"
+        f"<tools>\n{_dump(tools)}\n</tools>"
+    )
+
+
+def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
+    """A tool turn holds all results of a step; guidance between them is a turn of the human."""
+    results: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            results += [_write_response(found) for found in _list_returns(message)]
+            continue
+        if results:
+            yield {"from": "tool", "value": "\n".join(results)}
+            results = []
+        if message.role == "user":
+            yield {"from": "human", "value": message.text}
+        else:
+            yield {"from": "gpt", "value": _write_answer(message)}
+    if results:
+        yield {"from": "tool", "value": "\n".join(results)}
+
+
+def _write_answer(message: Message) -> str:
+    thinking = message.thinking
+    head = f"<think>\n{thinking}\n</think>\n" if thinking.strip() else ""
+    text = message.text
+    if not message.calls:
+        body = head + text
+        return (body if "<think>" in body else f"<think>\n</think>\n{body}").strip()
+    body = head + (f"{text}\n" if text.strip() else "")
+    for call in message.calls:
+        written = _dump({"name": call.name, "arguments": _load_arguments(call.args)})
+        body += f"<tool_call>\n{written}\n</tool_call>\n"
+    return (body if "<think>" in body else f"<think>\n</think>\n{body}").rstrip()
+
+
+def _write_response(found: ToolReturn) -> str:
+    content: Any = found.text
+    if content.strip().startswith(("{", "[")):
+        with suppress(ValueError):
+            content = json.loads(content)
+    row = {"tool_call_id": found.call_id, "name": found.name, "content": content}
+    return f"<tool_response>\n{_dump(row)}\n</tool_response>"
+
+
+def _format_openai(found: Trajectory) -> dict[str, Any]:
+    tools = [{"type": "function", "function": tool} for tool in found.tools]
+    return {
+        "messages": list(_list_openai(found)),
+        "tools": tools,
+        "metadata": {"id": found.id, **found.metadata},
+    }
+
+
+def _list_openai(found: Trajectory) -> Iterable[dict[str, Any]]:
+    if found.system:
+        yield _openai_row("system", found.system)
+    for message in found.messages:
+        if message.role == "user":
+            yield _openai_row("user", message.text)
+        elif message.role == "assistant":
+            calls = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.args or "{}"},
+                }
+                for call in message.calls
+            ]
+            yield _openai_row(
+                "assistant", message.text, calls=calls, reasoning=message.thinking or None
+            )
+        else:
+            for result in _list_returns(message):
+                yield _openai_row("tool", result.text, call_id=result.call_id)
+
+
+def _openai_row(
+    role: str,
+    content: str,
+    *,
+    calls: list[dict[str, Any]] | None = None,
+    reasoning: str | None = None,
+    call_id: str | None = None,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": role, "content": content}
+    if calls:
+        row["tool_calls"] = calls
+    if reasoning is not None:
+        row["reasoning_content"] = reasoning
+    if call_id is not None:
+        row["tool_call_id"] = call_id
+    return row
+
+
+def _list_sharegpt(found: Trajectory) -> Iterable[dict[str, str]]:
+    if found.system:
+        yield {"from": "system", "value": found.system}
+    for message in found.messages:
+        if message.role == "user":
+            yield {"from": "human", "value": message.text}
+        elif message.role == "assistant":
+            if message.text or not message.calls:
+                yield {"from": "gpt", "value": message.text}
+            for call in message.calls:
+                row = {"name": call.name, "arguments": _load_arguments(call.args)}
+                yield {"from": "function_call", "value": _dump(row)}
+        else:
+            for result in _list_returns(message):
+                yield {"from": "observation", "value": result.text}
+
+
+def _list_returns(message: Message) -> list[ToolReturn]:
+    return [part for part in message.parts if isinstance(part, ToolReturn)]
+
+
+def _load_arguments(text: str) -> Any:
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return {}
+
+
+def _dump(value: Any) -> str:
+    """JSON with the white space of Python's own, as the original writes it."""
+    return json.dumps(value, ensure_ascii=False)

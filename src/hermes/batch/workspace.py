@@ -1,0 +1,58 @@
+"""The folder in which an item's tools work: fresh for every attempt, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hermes.batch.dataset import BatchItem
+
+_PREFIX = "hermes-batch-"
+_OWNER_FILE = ".owner"
+
+
+@contextmanager
+def open_workspaces(name: str) -> Iterator[Path]:
+    """A private folder for the workspaces of a process. What a killed one left is removed."""
+    root = Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    for left in root.glob(f"{name}-*"):
+        if not _is_alive(left.name.rpartition("-")[2]):
+            shutil.rmtree(left, ignore_errors=True)
+    place = root / f"{name}-{os.getpid()}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o700)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_alive(pid: str) -> bool:
+    return pid.isdigit() and Path("/proc", pid).exists()
+
+
+def prepare_workspace(place: Path, item: BatchItem, attempt: int) -> Path:
+    """The folder in which the item's conversation begins."""
+    folder = place / f"{item.number}-{attempt}"
+    if item.workspace:
+        shutil.copytree(item.workspace, folder, symlinks=True)
+    else:
+        folder.mkdir(mode=0o700)
+    for path, text in item.files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    cwd = folder / item.cwd
+    cwd.mkdir(parents=True, exist_ok=True)
+    return cwd
+
+
+def remove_workspace(place: Path, item: BatchItem, attempt: int) -> None:
+    shutil.rmtree(place / f"{item.number}-{attempt}", ignore_errors=True)

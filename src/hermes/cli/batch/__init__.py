@@ -1,0 +1,1 @@
+"""What `hermes batch` shows and how it runs."""

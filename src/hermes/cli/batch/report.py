@@ -1,0 +1,62 @@
+"""What is shown and exported of a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes.batch.export import write_trajectories
+from hermes.batch.results import Results
+from hermes.batch.run_folder import RunFolder
+from hermes.batch.trajectories import Format, format_trajectory
+from hermes.store.sqlite import SqliteStore
+from hermes.tools.registry import list_toolsets
+
+
+async def read_statistics(folder: RunFolder) -> dict[str, Any]:
+    """The statistics as of now, also while the run goes on."""
+    settings = folder.read_settings()
+    items = {item.id: item for item in folder.read_items().items}
+    store = SqliteStore(folder.database)
+    try:
+        results = Results(store, settings.name)
+        return await results.compute_statistics(settings, items, await results.read_records())
+    finally:
+        await store.close()
+
+
+def describe_status(status: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[str]:
+    states = ", ".join(f"{count} {state}" for state, count in statistics["states"].items())
+    running = f"running (pid {status['running']})" if status["running"] else "not running"
+    tokens = statistics["tokens"]
+    return [
+        f"run        {status['name']}, {running}",
+        f"items      {statistics['items']}: {states}",
+        f"tokens     {tokens['input']:,} in, {tokens['output']:,} out",
+        f"cost       ${statistics['cost_usd']:.4f}",
+        f"abandoned  {statistics['abandoned']} attempts",
+        f"folder     {status['folder']}",
+    ]
+
+
+async def export_trajectories(folder: RunFolder, form: Format, out: str) -> int:
+    """Write the conversations in one format, to a file or to stdout."""
+    settings = folder.read_settings()
+    items = {item.id: item for item in folder.read_items().items}
+    store = SqliteStore(folder.database)
+    try:
+        results = Results(store, settings.name)
+        records = await results.read_records()
+        if out != "-":
+            count = await write_trajectories(Path(out), form, items, records, results)
+            print(f"{out}: {count} lines", file=sys.stderr)
+            return 0
+        names = sorted(name for tools in list_toolsets().values() for name in tools)
+        exported = {id: row for id, row in records.items() if row.state in ("done", "partial")}
+        async for found in results.list_trajectories(items, exported):
+            print(format_trajectory(found, form, names).decode())
+        return 0
+    finally:
+        await store.close()

@@ -1,0 +1,1 @@
+"""What happens before a conversation begins: its session, its folder, trust."""

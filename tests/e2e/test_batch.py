@@ -1,0 +1,296 @@
+"""`hermes batch` as a process: every item once, limits, formats, bad datasets."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import (
+    Gate,
+    Home,
+    Provider,
+    Received,
+    Reply,
+    call,
+    run_hermes,
+    say,
+    start_hermes,
+    status,
+    think,
+)
+from tests.kit.answers import Tokens
+from tests.kit.bodies import messages
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with Provider([], then=lambda request: say(f"answer to {read_prompt(request)}")) as p:
+        yield p
+
+
+@pytest.fixture
+def home(tmp_path: Path, provider: Provider) -> Home:
+    return Home.of(tmp_path, provider)
+
+
+def read_prompt(request: Received) -> str:
+    found = [m for m in messages(request) if m.role == "user"]
+    return found[-1].text
+
+
+def write_items(home: Home, *rows: Any, name: str = "data.jsonl") -> str:
+    file = home.work / name
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(file)
+
+
+def read_lines(home: Home, file: str, run: str = "data") -> list[dict[str, Any]]:
+    path = home.path / "batch" / run / file
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_statistics(home: Home, run: str = "data") -> dict[str, Any]:
+    return dict(json.loads((home.path / "batch" / run / "statistics.json").read_text()))
+
+
+async def test_every_item_is_answered_in_its_own_workspace(home: Home, provider: Provider) -> None:
+    def answer(request: Received) -> Reply:
+        if messages(request)[-1].results:
+            return think("it is there") + say("done")
+        return call(("c1", "terminal", {"command": "echo the file says; cat a/x.txt; ls"}))
+
+    provider.then = answer
+    file = write_items(
+        home,
+        *(
+            {"id": f"i{n}", "prompt": "read it", "files": {"a/x.txt": f"text {n}"}}
+            for n in range(6)
+        ),
+    )
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "terminal"], home)
+    assert ran.rc == 0, ran
+    lines = read_lines(home, "trajectories.jsonl")
+    assert [line["prompt_index"] for line in lines] == list(range(6))
+    for number, line in enumerate(lines):
+        head, human, first, tool, last = line["conversations"]
+        assert (head["from"], human["value"]) == ("system", "read it")
+        assert '"name": "terminal"' in head["value"]
+        assert first["value"].startswith('<think>\n</think>\n<tool_call>\n{"name": "terminal", ')
+        assert f"text {number}" in tool["value"] and tool["from"] == "tool"
+        assert last["value"] == "<think>\nit is there\n</think>\ndone"
+        assert line["completed"] is True and line["partial"] is False and line["api_calls"] == 2
+        assert line["toolsets_used"] == ["terminal"]
+        assert line["tool_stats"]["terminal"] == {"count": 1, "success": 1, "failure": 0}
+    found = read_statistics(home)
+    assert found["items"] == 6 and found["states"] == {"done": 6} and found["abandoned"] == 0
+    assert found["tools"]["terminal"]["count"] == 6
+    assert found["reasoning"] == {"with": 6, "without": 6}
+    assert read_lines(home, "failed.jsonl") == []
+    assert not list(home.work.glob("a*"))
+    status_line = await run_hermes(["batch", "status", "data", "--json"], home)
+    assert status_line.rc == 0, status_line
+    assert status_line.json["states"] == {"done": 6} and status_line.json["running"] is None
+
+
+async def test_a_second_run_of_the_same_name_repeats_nothing(
+    home: Home, provider: Provider
+) -> None:
+    file = write_items(home, {"prompt": "one"}, {"prompt": "one"})
+    assert (await run_hermes(["batch", "run", file, "--toolsets", "none"], home)).rc == 0
+    assert len(provider.requests) == 2
+    assert (await run_hermes(["batch", "run", file, "--toolsets", "none"], home)).rc == 0
+    assert (await run_hermes(["batch", "resume", "data"], home)).rc == 0
+    assert len(provider.requests) == 2
+    write_items(home, {"prompt": "two"})
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    assert ran.rc == 2 and "another dataset" in ran.stderr
+    write_items(home, {"prompt": "one"}, {"prompt": "one"}, {"prompt": "three"})
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none", "--extend"], home)
+    assert ran.rc == 0 and len(provider.requests) == 3
+    assert len(read_lines(home, "trajectories.jsonl")) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (['{"prompt": "a"}', "{nonsense"], "line 2: "),
+        (['{"prompt": "a", "id": "x"}', '{"prompt": "b", "id": "x"}'], 'line 2: the id "x"'),
+        (['{"text": "a"}'], "line 1: it needs either `prompt` or `messages`"),
+        (['{"prompt": "  "}'], "line 1: the prompt is empty"),
+        (['{"prompt": "a", "files": {"../x": "y"}}'], "line 1: the path '../x' is outside"),
+        (['{"prompt": "a", "files": {"/x": "y"}}'], "line 1: the path '/x' is outside"),
+        (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
+        ([""], "has no items"),
+    ],
+)
+async def test_a_bad_dataset_is_named_before_anything_runs(
+    home: Home, provider: Provider, rows: list[str], said: str
+) -> None:
+    file = write_items(home, *rows)
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    assert ran.rc == 2 and said in ran.stderr and "Nothing was started" in ran.stderr
+    assert not provider.requests and not (home.path / "batch" / "data").exists()
+
+
+async def test_what_editors_leave_in_a_file_is_fine(home: Home, provider: Provider) -> None:
+    file = home.work / "data.jsonl"
+    big = "x" * 1_000_000
+    rows = [json.dumps({"prompt": "one"}), "", json.dumps({"prompt": big}), "{bad"]
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(rows).encode())
+    ran = await run_hermes(["batch", "run", str(file), "--toolsets", "none", "--skip-bad"], home)
+    assert ran.rc == 0 and "1 bad lines" in ran.stderr
+    assert len(read_lines(home, "trajectories.jsonl")) == 2
+    assert {len(read_prompt(request)) for request in provider.requests} == {3, 1_000_000}
+
+
+async def test_failures_are_listed_and_the_rest_goes_on(home: Home, provider: Provider) -> None:
+    provider.then = lambda request: (
+        status(400, "no") if "bad" in read_prompt(request) else say("fine")
+    )
+    file = write_items(home, {"prompt": "good"}, {"prompt": "bad"}, {"prompt": "good"})
+    args = ["batch", "run", file, "--toolsets", "none", "--retries", "1"]
+    ran = await run_hermes(args, home)
+    assert ran.rc == 3
+    (failed,) = read_lines(home, "failed.jsonl")
+    assert failed["id"] == "2" and failed["state"] == "failed" and failed["error"]["message"]
+    found = read_statistics(home)
+    assert found["states"] == {"done": 2, "failed": 1}
+    assert found["errors"] == {failed["error"]["code"]: 1} and found["abandoned"] == 1
+    assert [line["prompt_index"] for line in read_lines(home, "trajectories.jsonl")] == [0, 2]
+
+
+async def test_answers_without_reasoning_are_filtered_not_dropped(
+    home: Home, provider: Provider
+) -> None:
+    provider.then = lambda request: (
+        think("hm") + say("yes") if "think" in read_prompt(request) else say("no")
+    )
+    file = write_items(home, {"prompt": "think"}, {"prompt": "talk"})
+    args = ["batch", "run", file, "--toolsets", "none", "--require-reasoning"]
+    assert (await run_hermes(args, home)).rc == 0
+    assert len(read_lines(home, "trajectories.jsonl")) == 1
+    assert [row["state"] for row in read_lines(home, "failed.jsonl")] == ["filtered"]
+    assert read_statistics(home)["states"] == {"done": 1, "filtered": 1}
+
+
+async def test_a_history_a_system_text_and_a_prefill_reach_the_model(
+    home: Home, provider: Provider
+) -> None:
+    (home.work / "system.txt").write_text("Speak in rhymes.")
+    (home.work / "prefill.json").write_text(
+        json.dumps([{"role": "user", "content": "p1"}, {"role": "assistant", "content": "p2"}])
+    )
+    past = [
+        {"role": "system", "content": "You are a pirate."},
+        {"role": "user", "content": "m1"},
+        {"role": "assistant", "content": "m2"},
+        {"role": "user", "content": "m3"},
+    ]
+    file = write_items(home, {"messages": past, "metadata": {"level": 3}})
+    args = ["--toolsets", "none", "--system", "system.txt", "--prefill", "prefill.json"]
+    ran = await run_hermes(
+        ["batch", "run", file, *args, "--format", "hermes,openai,sharegpt"], home
+    )
+    assert ran.rc == 0, ran
+    sent = provider.last.json["messages"]
+    assert [m["content"] for m in sent[1:]] == ["p1", "p2", "m1", "m2", "m3"]
+    assert "Speak in rhymes." in sent[0]["content"] and "You are a pirate." in sent[0]["content"]
+    (line,) = read_lines(home, "trajectories.openai.jsonl")
+    assert line["metadata"] == {"id": "1", "level": 3} and line["tools"] == []
+    assert [m["role"] for m in line["messages"]] == [
+        *("system", "user", "assistant", "user", "assistant", "user", "assistant")
+    ]
+    (line,) = read_lines(home, "trajectories.sharegpt.jsonl")
+    assert line["conversations"][-1] == {"from": "gpt", "value": "answer to m3"}
+    shown = await run_hermes(["batch", "export", "data", "--format", "raw"], home)
+    assert json.loads(shown.stdout)["metadata"] == {"level": 3}
+
+
+async def test_the_first_signal_takes_no_further_items(home: Home, provider: Provider) -> None:
+    gate = Gate()
+    provider.then = lambda request: say("late").hold(gate)
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(5)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "2"]
+    process = await start_hermes(args, home)
+    await gate.reached()
+    stopped = await run_hermes(["batch", "stop", "data"], home)
+    assert stopped.rc == 0, stopped
+    gate.open()
+    _, said = await process.communicate()
+    assert process.returncode == 3 and b"hermes batch resume data goes on" in said
+    begun = len(read_lines(home, "trajectories.jsonl"))
+    assert 1 <= begun <= 2
+    provider.then = say("now")
+    assert (await run_hermes(["batch", "resume", "data"], home)).rc == 0
+    assert len(read_lines(home, "trajectories.jsonl")) == 5
+
+
+async def test_two_runners_of_one_run_are_refused(home: Home, provider: Provider) -> None:
+    gate = Gate()
+    provider.then = lambda request: say("late").hold(gate)
+    file = write_items(home, {"prompt": "p"})
+    process = await start_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    await gate.reached()
+    ran = await run_hermes(["batch", "resume", "data"], home)
+    assert ran.rc == 2 and f"pid {process.pid}" in ran.stderr
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    gate.open()
+    await process.communicate()
+
+
+async def test_an_item_that_takes_too_long_ends_with_its_processes(
+    home: Home, provider: Provider
+) -> None:
+    provider.then = call(("c1", "terminal", {"command": "echo $$ > pid; sleep 1000"}))
+    file = write_items(home, {"prompt": "wait"})
+    args = ["--toolsets", "terminal", "--item-seconds", "3", "--retries", "0"]
+    ran = await run_hermes(["batch", "run", file, *args], home)
+    assert ran.rc == 1
+    (failed,) = read_lines(home, "failed.jsonl")
+    assert failed["error"]["code"] == "timeout"
+
+
+async def test_a_distribution_gives_the_same_toolsets_every_time(
+    home: Home, provider: Provider
+) -> None:
+    home.configure(batch={"distributions": {"half": {"terminal": 50, "file": 50}}})
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(12)))
+    args = ["batch", "run", file, "--distribution", "half", "--seed", "7"]
+    assert (await run_hermes([*args, "--name", "a"], home)).rc == 0
+    assert (await run_hermes([*args, "--name", "b"], home)).rc == 0
+    first, second = (
+        [line["toolsets_used"] for line in read_lines(home, "trajectories.jsonl", run)]
+        for run in ("a", "b")
+    )
+    assert first == second and {len(toolsets) for toolsets in first} == {1, 2}
+    ran = await run_hermes(["batch", "run", file, "--distribution", "hlaf", "--name", "c"], home)
+    assert ran.rc == 2 and "did you mean half?" in ran.stderr
+
+
+async def test_the_budget_of_a_run_stops_it_and_a_resume_goes_on(
+    home: Home, provider: Provider
+) -> None:
+    price = {"input": 10.0, "output": 100.0, "cache_read": 1.0}
+    models = {"kit-model": {"price": price, "max_tokens": 1000}}
+    home.configure(providers={"custom": {"models": models}})
+    provider.then = say("fine").usage(Tokens(1000, 1000))  # $0.11 each
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(8)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "1", "--max-usd", "0.5"]
+    ran = await run_hermes(args, home)
+    assert ran.rc == 3 and "--max-usd X goes on" in ran.stderr
+    spent = read_statistics(home)
+    assert 0.3 < spent["cost_usd"] <= 0.5 and spent["states"]["todo"] >= 4
+    ran = await run_hermes(["batch", "resume", "data", "--max-usd", "5"], home)
+    assert ran.rc == 0, ran
+    found = read_statistics(home)
+    assert found["states"] == {"done": 8} and found["cost_usd"] == pytest.approx(8 * 0.11)
+    assert len(provider.requests) == 8

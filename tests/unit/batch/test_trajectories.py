@@ -1,0 +1,108 @@
+"""The formats of training data, from messages to lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hermes.batch.distributions import BUILT_IN, choose_toolsets
+from hermes.batch.trajectories import Format, Trajectory, format_trajectory
+from hermes.core.message import (
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+    user_message,
+)
+
+MESSAGES = (
+    user_message("list it"),
+    Message(
+        "assistant",
+        (
+            Thinking("two calls"),
+            Text("Looking."),
+            ToolCall("a", "terminal", '{"command": "ls"}'),
+            ToolCall("b", "read_file", '{"path": "ä"}'),
+        ),
+    ),
+    Message("tool", (ToolReturn("a", "terminal", (Text('{"exit": 0}'),)),)),
+    Message("tool", (ToolReturn("b", "read_file", (Text("{no json"),), error=True),)),
+    user_message("faster", kind="steer"),
+    Message("assistant", (Text(" Done. "),)),
+)
+
+
+def write_line(form: Format, messages: tuple[Message, ...] = MESSAGES) -> dict[str, Any]:
+    found = Trajectory(3, "x", "done", messages, "be brief", "m", "2026-01-01", toolsets=("file",))
+    line = format_trajectory(found, form, ["terminal", "patch"])
+    assert b"\n" not in line
+    return dict(json.loads(line))
+
+
+def test_the_originals_format() -> None:
+    line = write_line("hermes")
+    turns = [(turn["from"], turn["value"]) for turn in line["conversations"]]
+    assert turns[1:] == [
+        ("human", "list it"),
+        (
+            "gpt",
+            "<think>\ntwo calls\n</think>\nLooking.\n"
+            '<tool_call>\n{"name": "terminal", "arguments": {"command": "ls"}}\n</tool_call>\n'
+            '<tool_call>\n{"name": "read_file", "arguments": {"path": "ä"}}\n</tool_call>',
+        ),
+        (
+            "tool",
+            '<tool_response>\n{"tool_call_id": "a", "name": "terminal", "content": {"exit": 0}}\n'
+            "</tool_response>\n"
+            '<tool_response>\n{"tool_call_id": "b", "name": "read_file", "content": "{no json"}\n'
+            "</tool_response>",
+        ),
+        ("human", "faster"),
+        ("gpt", "<think>\n</think>\n Done."),
+    ]
+    assert line["prompt_index"] == 3 and line["api_calls"] == 2 and line["completed"]
+    assert line["metadata"] == {"batch_num": 0, "timestamp": "2026-01-01", "model": "m"}
+    assert line["tool_stats"] == {
+        "patch": {"count": 0, "success": 0, "failure": 0},
+        "read_file": {"count": 1, "success": 0, "failure": 1},
+        "terminal": {"count": 1, "success": 1, "failure": 0},
+    }
+    assert line["tool_error_counts"] == {"patch": 0, "read_file": 1, "terminal": 0}
+
+
+def test_the_openai_format() -> None:
+    rows = write_line("openai")["messages"]
+    assert [row["role"] for row in rows] == [
+        *("system", "user", "assistant", "tool", "tool", "user", "assistant")
+    ]
+    assert rows[2]["reasoning_content"] == "two calls"
+    assert rows[2]["tool_calls"][1]["function"] == {
+        "name": "read_file",
+        "arguments": '{"path": "ä"}',
+    }
+    assert rows[4] == {"role": "tool", "content": "{no json", "tool_call_id": "b"}
+
+
+def test_the_sharegpt_format() -> None:
+    turns = write_line("sharegpt")["conversations"]
+    assert [turn["from"] for turn in turns] == [
+        *("system", "human", "gpt", "function_call", "function_call"),
+        *("observation", "observation", "human", "gpt"),
+    ]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_toolset_comes_as_often_as_its_chance_says(name: str) -> None:
+    chances = {tool: chance for tool, chance in BUILT_IN[name].items() if tool != "moa"}
+    if not chances:
+        return
+    drawn = [choose_toolsets(chances, set(chances), 0, str(n)) for n in range(2000)]
+    likeliest = max(chances, key=lambda tool: chances[tool])
+    for tool, chance in chances.items():
+        share = 100 * sum(tool in chosen for chosen in drawn) / len(drawn)
+        assert share >= chance - 4 and (tool == likeliest or share <= chance + 4)
+    assert all(drawn)
