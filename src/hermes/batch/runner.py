@@ -61,8 +61,9 @@ class ItemRunner:
         place: Path,
         claim: Callable[[BatchItem], Awaitable[bool]] | None = None,
     ) -> None:
-        self._setup = confine_setup(setup)
+        self.setup = confine_setup(setup)
         self._settings = settings
+        self.name = settings.name
         self._store = store
         self._place = place
         self._claim = claim
@@ -103,6 +104,10 @@ class ItemRunner:
             self.progress.over_budget = True
             self.stopping.set()
             return
+        await self.record_item(record)
+
+    async def record_item(self, record: ItemRecord) -> None:
+        """Note how the item ended; from here on it is not done again."""
         await self._results.record_end(record)
         if record.state == "failed":
             self.progress.failed += 1
@@ -115,10 +120,10 @@ class ItemRunner:
         toolsets = self._choose_toolsets(item)
         try:
             cwd = await asyncio.to_thread(prepare_workspace, self._place, item, attempt)
-            runtime = await self._get_runtime(item.image or self._settings.image)
+            runtime = await self.get_runtime(item.image or self._settings.image)
             async with self._open_session(runtime, item, toolsets, cwd) as session:
                 await self._results.note_attempt(session.id)
-                result = await self._answer(session, item)
+                result = await self.answer_item(session, item)
                 if result.error_code == "budget" and not await self._is_item_cap(item):
                     return None
                 return await self._describe_end(item, session, result, toolsets, began)
@@ -130,10 +135,14 @@ class ItemRunner:
         finally:
             await asyncio.to_thread(remove_workspace, self._place, item, attempt)
 
-    async def _answer(self, session: Session, item: BatchItem) -> TurnResult:
+    async def answer_item(self, session: Session, item: BatchItem) -> TurnResult:
+        """Put the item's prompt to the model."""
+        return await self.submit_prompt(session, user_message(item.prompt))
+
+    async def submit_prompt(self, session: Session, message: Message) -> TurnResult:
         try:
             async with asyncio.timeout(self._settings.item_seconds):
-                result = await session.submit(user_message(item.prompt))
+                result = await session.submit(message)
         except TimeoutError:
             text = f"The item took longer than {self._settings.item_seconds:g} s."
             return TurnResult("failed", error=text, error_code="timeout")
@@ -228,15 +237,15 @@ class ItemRunner:
             return item.toolsets
         if not self._settings.distribution:
             return self._settings.toolsets
-        configured = self._setup.config.batch.distributions
+        configured = self.setup.config.batch.distributions
         chances = find_distribution(self._settings.distribution, configured)
         words = list_toolset_words()
         return choose_toolsets(chances, words, self._settings.seed, item.id) or ("none",)
 
-    async def _get_runtime(self, image: str) -> Runtime:
+    async def get_runtime(self, image: str) -> Runtime:
         """Commands of sessions with the same image run under one runtime."""
         if image not in self._runtimes:
-            setup = use_container(self._setup, image) if image else self._setup
+            setup = use_container(self.setup, image) if image else self.setup
             opened = Runtime.open(setup, store=self._store)
             runtime = await self._stack.enter_async_context(opened)
             if self._limit is not None:

@@ -1,0 +1,140 @@
+"""`hermes eval` as a process: every kind of expectation passes and fails as it should."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say
+from tests.kit.bodies import messages
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with Provider([], then=rename_it) as p:
+        yield p
+
+
+@pytest.fixture
+def home(tmp_path: Path, provider: Provider) -> Home:
+    return Home.of(tmp_path, provider)
+
+
+def rename_it(request: Received) -> Reply:
+    seen = messages(request)
+    if "Judge an answer" in seen[-1].text:
+        return say("4" if "rubric one" in seen[-1].text else "2")
+    if seen[-1].results:
+        return say("It was renamed to b.txt.")
+    return call(("c1", "terminal", {"command": "mv a.txt b.txt"}))
+
+
+def write_cases(home: Home, *cases: dict[str, Any], **defaults: Any) -> str:
+    file = home.work / "cases.yaml"
+    found = {"defaults": {"toolsets": ["terminal"], **defaults}, "cases": list(cases)}
+    file.write_text(yaml.safe_dump(found))
+    return str(file)
+
+
+def make_case(name: str, **expect: Any) -> dict[str, Any]:
+    return {"name": name, "prompt": "Rename it.", "files": {"a.txt": "one"}, "expect": expect}
+
+
+async def test_every_kind_of_expectation(home: Home, provider: Provider) -> None:
+    file = write_cases(
+        home,
+        make_case(
+            "good",
+            text={"contains": ["b.txt"], "not": ["sorry"], "regex": "re[n]amed"},
+            tools={"used": ["terminal"], "unused": ["web_search"], "max": 1, "errors": 0},
+            files={"b.txt": {"equals": "one"}, "a.txt": "absent"},
+            command={"run": "test -f b.txt", "exit": 0},
+            judge={"rubric": "rubric one", "min": 4},
+        ),
+        make_case("contains", text={"contains": ["c.txt"]}),
+        make_case("not", text={"not": ["renamed"]}),
+        make_case("regex", text={"regex": "^never"}),
+        make_case("used", tools={"used": ["read_file"]}),
+        make_case("unused", tools={"unused": ["terminal"]}),
+        make_case("max", tools={"max": 0}),
+        make_case("equals", files={"b.txt": {"equals": "two"}}),
+        make_case("absent", files={"b.txt": "absent"}),
+        make_case("command", command={"run": "grep two b.txt"}),
+        make_case("judge", judge={"rubric": "rubric two"}),
+        make_case("cost", cost_usd=0.5),
+    )
+    ran = await run_hermes(["eval", file, "--json", "--junit", "report.xml"], home)
+    assert ran.rc == 1, ran
+    found = {row["name"]: row["failed"] for row in ran.json["results"]}
+    assert found == {
+        "good": [],
+        "contains": ["text.contains"],
+        "not": ["text.not"],
+        "regex": ["text.regex"],
+        "used": ["tools.used"],
+        "unused": ["tools.unused"],
+        "max": ["tools.max"],
+        "equals": ["files.b.txt"],
+        "absent": ["files.b.txt"],
+        "command": ["command"],
+        "judge": ["judge"],
+        "cost": ["cost_usd"],
+    }
+    report = ElementTree.parse(home.work / "report.xml").getroot()
+    assert (report.get("tests"), report.get("failures")) == ("12", "11")
+    assert [case.get("name") for case in report if case.find("failure") is None] == ["good[1]"]
+
+
+async def test_repeats_give_a_rate_and_an_interval_that_holds_it(
+    home: Home, provider: Provider
+) -> None:
+    answers = iter([*["right"] * 7, *["wrong"] * 3] * 2)
+    provider.then = lambda request: say(next(answers))
+    case = {"name": "coin", "prompt": "Toss.", "expect": {"text": {"contains": ["right"]}}}
+    file = write_cases(home, case, toolsets=["none"])
+    ran = await run_hermes(["eval", file, "--repeat", "20", "--json"], home)
+    assert ran.rc == 1
+    (rate,) = ran.json["rates"]
+    assert (rate["passed"], rate["of"]) == (14, 20)
+    assert 0.45 < rate["low"] < 0.7 < rate["high"] < 0.9
+
+
+async def test_a_longer_conversation_and_what_people_see(home: Home, provider: Provider) -> None:
+    provider.then = lambda request: say(f"{len(messages(request))} messages")
+    case = {
+        "name": "talk",
+        "turns": ["one", "two"],
+        "expect": {"text": {"contains": ["3 messages"]}},
+    }
+    file = write_cases(home, case, toolsets=["none"])
+    ran = await run_hermes(["eval", file], home)
+    assert ran.rc == 0 and "pass  talk  1/1" in ran.stdout, ran
+    assert "1 of 1 passed" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cases: [", "line 1"),
+        ("cases: []", "it needs `cases`"),
+        ("cases:\n  - name: a\n    prompt: x\n  - name: b\n", "line 4: a case needs either"),
+        ("cases:\n  - name: a\n    prompt: x\n    expcet: {}\n", "line 2: "),
+        ("cases:\n  - {name: a, prompt: x}\n  - {name: a, prompt: y}\n", "line 3: the name 'a'"),
+        ("cases:\n  - {name: a, prompt: x, files: {../y: z}}\n", "line 2: the path '../y'"),
+    ],
+)
+async def test_a_bad_file_is_named_by_its_line(
+    home: Home, provider: Provider, text: str, said: str
+) -> None:
+    (home.work / "cases.yaml").write_text(text)
+    ran = await run_hermes(["eval", "cases.yaml", "--json"], home)
+    assert ran.rc == 2 and said in ran.stderr and "Nothing was run." in ran.stderr
+    assert not provider.requests and json.dumps(ran.stdout) == '""'
