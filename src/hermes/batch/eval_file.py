@@ -64,7 +64,7 @@ class Defaults(_Strict, frozen=True):
     files: dict[str, str] = {}
 
 
-class Case(_Strict, frozen=True):
+class EvalCase(_Strict, frozen=True):
     name: str
     prompt: str = ""
     turns: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Case(_Strict, frozen=True):
 
 
 class EvalFile(_Strict, frozen=True):
-    cases: tuple[Case, ...]
+    cases: tuple[EvalCase, ...]
     defaults: Defaults = Defaults()
 
 
@@ -108,17 +108,17 @@ def read_eval_file(file: Path) -> EvalFile:
         raise ConfigError(f"{file}, defaults: {error}. Nothing was run.") from None
     if unknown := set(raw) - {"cases", "defaults"}:
         raise ConfigError(f"{file}: unknown key {sorted(unknown)[0]}. Nothing was run.")
-    cases: list[Case] = []
+    cases: list[EvalCase] = []
     for index, row in enumerate(raw["cases"]):
         where = f"{file}, line {lines[index] if index < len(lines) else '?'}"
         try:
-            cases.append(_check_case(msgspec.convert(row, Case), cases))
+            cases.append(_check_case(msgspec.convert(row, EvalCase), cases))
         except (msgspec.ValidationError, ValueError, re.error) as error:
             raise ConfigError(f"{where}: {error}. Nothing was run.") from None
     return EvalFile(tuple(cases), defaults)
 
 
-def _check_case(case: Case, before: list[Case]) -> Case:
+def _check_case(case: EvalCase, before: list[EvalCase]) -> EvalCase:
     if not case.name.strip():
         raise ValueError("a case needs a name")
     if any(case.name == other.name for other in before):

@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from hermes.app.agents import Options
 from hermes.app.session import Session
 from hermes.batch.dataset import BatchItem
-from hermes.batch.eval_file import Case, EvalFile, JudgeCheck
-from hermes.batch.expectations import Outcome, find_failures
+from hermes.batch.eval_file import EvalCase, EvalFile, JudgeCheck
+from hermes.batch.expectations import CaseOutcome, find_failures
 from hermes.batch.results import ItemRecord
 from hermes.batch.run_folder import RunFolder, RunSettings
 from hermes.batch.runner import ItemRunner
@@ -119,7 +119,7 @@ async def run_evaluation(
     return Evaluation(results, tuple(_list_rates(results)), round(cost, 6))
 
 
-def _make_item(number: int, id: str, case: Case, model: str, found: EvalFile) -> BatchItem:
+def _make_item(number: int, id: str, case: EvalCase, model: str, found: EvalFile) -> BatchItem:
     defaults = found.defaults
     toolsets = case.toolsets if case.toolsets is not None else defaults.toolsets
     return BatchItem(
@@ -149,7 +149,7 @@ class CaseRunner(ItemRunner):
 
     def __init__(self, setup: Setup, settings: RunSettings, store: Store, place: Path) -> None:
         super().__init__(setup, settings, store, place)
-        self.plan: dict[str, tuple[Case, str, int]] = {}
+        self.plan: dict[str, tuple[EvalCase, str, int]] = {}
         self.results: dict[str, CaseResult] = {}
 
     async def answer_item(self, session: Session, item: BatchItem) -> TurnResult:
@@ -166,7 +166,7 @@ class CaseRunner(ItemRunner):
             cost = None if cost is None else cost + (result.usage.cost or 0.0)
         failed: list[str] = []
         if result.status == "completed":
-            outcome = Outcome(result.text, messages, session.host.workspace.cwd, cost)
+            outcome = CaseOutcome(result.text, messages, session.host.workspace.cwd, cost)
 
             async def run_check(command: str) -> int | None:
                 return await self._run_confined(session, command)
@@ -223,7 +223,7 @@ class CaseRunner(ItemRunner):
             output.close()
 
     async def _ask_judge(
-        self, session: Session, case: Case, judge: JudgeCheck, text: str
+        self, session: Session, case: EvalCase, judge: JudgeCheck, text: str
     ) -> float | None:
         """The judge's score from 1 to 5; None: it gave none."""
         configured = self.setup.config.auxiliary.get("judge")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.batch.eval_file import Case, FileCheck, JudgeCheck
+from hermes.batch.eval_file import EvalCase, FileCheck, JudgeCheck
 from hermes.batch.trajectories import count_calls
 from hermes.core.message import Message
 
 _MAX_FILE = 10 * 2**20
 
 
-class Outcome(Struct, frozen=True):
+class CaseOutcome(Struct, frozen=True):
     """What came of a case."""
 
     text: str
@@ -29,7 +29,7 @@ AskJudge = Callable[[JudgeCheck, str], Awaitable[float | None]]
 
 
 async def find_failures(
-    case: Case, outcome: Outcome, run_command: RunCommand, ask_judge: AskJudge
+    case: EvalCase, outcome: CaseOutcome, run_command: RunCommand, ask_judge: AskJudge
 ) -> list[str]:
     """The expectations that do not hold, by their names; the judge is asked when all others do."""
     failed = [*_check_text(case, outcome), *_check_tools(case, outcome)]
@@ -50,7 +50,7 @@ async def find_failures(
     return failed
 
 
-def _check_text(case: Case, outcome: Outcome) -> Iterator[str]:
+def _check_text(case: EvalCase, outcome: CaseOutcome) -> Iterator[str]:
     wanted = case.expect.text
     if wanted is None:
         return
@@ -62,7 +62,7 @@ def _check_text(case: Case, outcome: Outcome) -> Iterator[str]:
         yield "text.regex"
 
 
-def _check_tools(case: Case, outcome: Outcome) -> Iterator[str]:
+def _check_tools(case: EvalCase, outcome: CaseOutcome) -> Iterator[str]:
     wanted = case.expect.tools
     if wanted is None:
         return
