@@ -178,6 +178,14 @@ class Receiver(Protocol):
 
     async def move_chat(self, old: str, new: str) -> None: ...
 
+    async def list_chats(self) -> tuple[str, ...]:
+        """The chats that have conversations."""
+
+    async def load_cursor(self) -> str:
+        """How far the platform had received, as it saved it; empty: nothing was saved."""
+
+    async def save_cursor(self, cursor: str) -> None: ...
+
 
 class Platform(Protocol):
     """One connection to a messenger."""

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct, structs
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 STALE_SECONDS = 1.0
 """How long old messages of a chat are counted before it is told about them."""
+_CURSORS = "gateway_cursor"
 GONE = "This is no longer open."
 
 
@@ -316,6 +318,19 @@ class Router:
         is_admin = role == "admin"
         answered = await self._hub.questions.answer(asked, index, name, is_admin=is_admin)
         return "" if answered else GONE
+
+    async def list_chats(self, platform: str) -> tuple[str, ...]:
+        """The chats of a platform that have conversations."""
+        keys = [key.split(":") for key in await self._hub.mailbox.list_keys("agent:")]
+        chats = [unquote(parts[4]) for parts in keys if parts[2] == platform]
+        return tuple(dict.fromkeys(chats))
+
+    async def load_cursor(self, platform: str) -> str:
+        found = await self._hub.runtime.store.objects.get(_CURSORS, platform, owner="")
+        return found.body.decode() if found is not None else ""
+
+    async def save_cursor(self, platform: str, cursor: str) -> None:
+        await self._hub.runtime.store.objects.put(_CURSORS, platform, cursor.encode())
 
 
 def list_visible_commands(role: Role) -> list[Command]:

@@ -98,3 +98,15 @@ class Supervisor:
     async def move_chat(self, old: str, new: str) -> None:
         if self.on_move is not None:
             await self.on_move(self.name, old, new)
+
+    async def list_chats(self) -> tuple[str, ...]:
+        assert self.router is not None
+        return await self.router.list_chats(self.name)
+
+    async def load_cursor(self) -> str:
+        assert self.router is not None
+        return await self.router.load_cursor(self.name)
+
+    async def save_cursor(self, cursor: str) -> None:
+        assert self.router is not None
+        await self.router.save_cursor(self.name, cursor)
