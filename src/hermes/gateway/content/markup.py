@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_INLINE = {"strong": "b", "em": "i", "s": "s"}
+Emphasis: TypeAlias = Literal["strong", "em", "s"]
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
-
-
-def render_html(text: str) -> str:
-    """HTML with the few tags that Telegram knows: b, i, s, code, pre, a, blockquote."""
-    return _HtmlWriter().write_blocks(_load_parser().parse(text))
 
 
 @cache
@@ -30,32 +25,70 @@ def _load_parser() -> MarkdownIt:
     return parser.enable("strikethrough")
 
 
-class _HtmlWriter:
-    """Writes blocks with the white space between them; a list item begins with its mark."""
+class MarkupWriter:
+    """Writes blocks with the white space between them; a list item begins with its mark. A dialect
+    says how text is escaped and how each kind of markup is written."""
+
+    bullet = "• "
+    schemes: frozenset[str] = frozenset({"http", "https", "mailto"})
+    """Links to these are links; others are text."""
 
     def __init__(self) -> None:
         self._out: list[str] = []
         self._gap = ""
         """White space before the next text."""
         self._list_depth = 0
-        self._quotes = 0
+        self._outer: list[list[str]] = []
+        """What was written before the quotes that are open."""
+        self._heading = 0
+        """The level of the heading that is being written."""
 
-    def write_blocks(self, tokens: list[Token]) -> str:
-        for token in tokens:
+    def render(self, text: str) -> str:
+        for token in _load_parser().parse(text):
             self._write_block(token)
         return "".join(self._out)
+
+    def escape_text(self, text: str) -> str:
+        return escape(text, quote=False)
+
+    def wrap_emphasis(self, kind: Emphasis, text: str) -> str:
+        raise NotImplementedError
+
+    def write_inline_code(self, code: str) -> str:
+        raise NotImplementedError
+
+    def write_code(self, code: str, language: str) -> str:
+        raise NotImplementedError
+
+    def wrap_heading(self, text: str, level: int) -> str:
+        return self.wrap_emphasis("strong", text)
+
+    def wrap_quote(self, text: str) -> str:
+        return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+
+    def wrap_link(self, target: str, text: str) -> str:
+        raise NotImplementedError
+
+    def write_number(self, number: str, mark: str) -> str:
+        return f"{number}{mark} "
+
+    def join_inline(self, pieces: list[str]) -> str:
+        return "".join(pieces)
 
     def _write_block(self, token: Token) -> None:
         match token.type:
             case "inline":
-                self._put(self._write_inline(token.children or []))
+                text = self._write_inline(token.children or [])
+                self._put(self.wrap_heading(text, self._heading) if self._heading else text)
             case "fence" | "code_block":
-                self._put(_write_code(token))
+                language = _LANGUAGE.match(token.info.strip())
+                code = token.content.rstrip("\n")
+                self._put(self.write_code(code, language[0] if language else ""))
                 self._gap = "\n\n"
             case "heading_open":
-                self._put("<b>")
+                self._heading = int(token.tag[1:])
             case "heading_close":
-                self._out.append("</b>")
+                self._heading = 0
                 self._gap = "\n\n"
             case "paragraph_close":
                 self._gap = "\n" if token.hidden else "\n\n"
@@ -74,15 +107,16 @@ class _HtmlWriter:
                 self._list_depth -= 1
                 self._gap = "\n" if self._list_depth else "\n\n"
             case "list_item_open":
-                self._begin_item(token)
+                # With the number that the text has, not the one that would follow.
+                mark = self.write_number(token.info, token.markup) if token.info else self.bullet
+                self._put("  " * (self._list_depth - 1) + mark)
             case "blockquote_open":
-                self._quotes += 1
-                if self._quotes == 1:
-                    self._put("<blockquote>")
+                self._put("")
+                self._outer.append(self._out)
+                self._out = []
             case "blockquote_close":
-                self._quotes -= 1
-                if not self._quotes:
-                    self._out.append("</blockquote>")
+                text, self._out = "".join(self._out), self._outer.pop()
+                self._out.append(text if self._outer else self.wrap_quote(text))
                 self._gap = "\n\n"
 
     def _put(self, text: str) -> None:
@@ -91,54 +125,69 @@ class _HtmlWriter:
         self._gap = ""
         self._out.append(text)
 
-    def _begin_item(self, token: Token) -> None:
-        """With the number that the text has, not the one that would follow."""
-        mark = f"{token.info}{token.markup} " if token.info else "• "
-        self._put("  " * (self._list_depth - 1) + mark)
-
     def _write_inline(self, tokens: list[Token]) -> str:
-        out: list[str] = []
-        links: list[bool] = []
+        stack: list[list[str]] = [[]]
+        targets: list[str] = []
         for token in tokens:
-            kind, _, end = token.type.rpartition("_")
             match token.type:
-                case "text":
-                    out.append(escape(token.content, quote=False))
                 case "code_inline":
-                    out.append(f"<code>{escape(token.content, quote=False)}</code>")
+                    stack[-1].append(self.write_inline_code(token.content))
                 case "softbreak" | "hardbreak":
-                    out.append("\n")
+                    stack[-1].append("\n")
                 case "image":
-                    out.append(_write_link(str(token.attrGet("src") or ""), token.content))
+                    target = str(token.attrGet("src") or "")
+                    text = self.escape_text(token.content or target)
+                    stack[-1].append(self._write_link(target, text))
                 case "link_open":
-                    target = str(token.attrGet("href") or "")
-                    links.append(_is_linkable(target))
-                    out.append(f'<a href="{escape(target)}">' if links[-1] else "")
+                    targets.append(str(token.attrGet("href") or ""))
+                    stack.append([])
                 case "link_close":
-                    out.append("</a>" if links.pop() else "")
-                case _ if kind in _INLINE:
-                    out.append(f"<{'/' if end == 'close' else ''}{_INLINE[kind]}>")
+                    text = self.join_inline(stack.pop())
+                    stack[-1].append(self._write_link(targets.pop(), text))
+                case "strong_open" | "em_open" | "s_open":
+                    stack.append([])
+                case "strong_close" | "em_close" | "s_close":
+                    kind: Emphasis = "em"
+                    if token.type != "em_close":
+                        kind = "strong" if token.type == "strong_close" else "s"
+                    text = self.join_inline(stack.pop())
+                    stack[-1].append(self.wrap_emphasis(kind, text))
                 case _:
-                    out.append(escape(token.content, quote=False))
-        return "".join(out)
+                    stack[-1].append(self.escape_text(token.content))
+        return self.join_inline(stack[0])
+
+    def _write_link(self, target: str, text: str) -> str:
+        """A picture from elsewhere is a link too: nothing is fetched before somebody follows it."""
+        try:
+            is_linkable = urlsplit(target).scheme in self.schemes
+        except ValueError:
+            is_linkable = False
+        return self.wrap_link(target, text) if is_linkable else text
 
 
-def _write_code(token: Token) -> str:
-    content = escape(token.content.rstrip("\n"), quote=False)
-    language = _LANGUAGE.match(token.info.strip())
-    if language is None:
-        return f"<pre>{content}</pre>"
-    return f'<pre><code class="language-{escape(language[0])}">{content}</code></pre>'
+class _HtmlWriter(MarkupWriter):
+    schemes = frozenset({"http", "https", "mailto", "tg"})
+    _TAGS: dict[Emphasis, str] = {"strong": "b", "em": "i", "s": "s"}
+
+    def wrap_emphasis(self, kind: Emphasis, text: str) -> str:
+        return f"<{self._TAGS[kind]}>{text}</{self._TAGS[kind]}>"
+
+    def write_inline_code(self, code: str) -> str:
+        return f"<code>{escape(code, quote=False)}</code>"
+
+    def write_code(self, code: str, language: str) -> str:
+        content = escape(code, quote=False)
+        if not language:
+            return f"<pre>{content}</pre>"
+        return f'<pre><code class="language-{escape(language)}">{content}</code></pre>'
+
+    def wrap_quote(self, text: str) -> str:
+        return f"<blockquote>{text}</blockquote>"
+
+    def wrap_link(self, target: str, text: str) -> str:
+        return f'<a href="{escape(target)}">{text}</a>'
 
 
-def _write_link(target: str, text: str) -> str:
-    """A picture from elsewhere as a link: nothing is fetched before somebody follows it."""
-    shown = escape(text or target, quote=False)
-    return f'<a href="{escape(target)}">{shown}</a>' if _is_linkable(target) else shown
-
-
-def _is_linkable(target: str) -> bool:
-    try:
-        return urlsplit(target).scheme in ("http", "https", "mailto", "tg")
-    except ValueError:
-        return False
+def render_html(text: str) -> str:
+    """HTML with the few tags that Telegram knows: b, i, s, code, pre, a, blockquote."""
+    return _HtmlWriter().render(text)
