@@ -48,7 +48,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 sys.addaudithook(_audit)
 
 _REAL = re.compile(
-    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain",
+    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain"
+    r"|ngircd",
     re.I,
 )
 """What the reasons of such skips speak of."""
@@ -104,6 +105,7 @@ _LONGEST = (
     "flow/test_backend_docker",
     "wire/test_other_fuzz",
     "gateway/test_gateway_kills",
+    "gateway/test_irc_ngircd",
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
     "e2e/test_batch_kills",

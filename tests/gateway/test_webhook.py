@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from hermes.gateway.platforms.webhook import fill_prompt, is_signed
 from tests.gateway.gateways import LiveGateway, gateway, live_gateway
+from tests.gateway.platform_gateways import free_port
 from tests.kit import run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.telegram import OWNER
@@ -77,12 +77,6 @@ def test_g9_only_the_holder_of_the_secret_signs() -> None:
 def test_a_prompt_is_filled_from_the_payload(template: str, filled: str) -> None:
     payload = {"pull": {"title": "Fix", "people": ["ann"], "number": 7, "nested": {"x": 1}}}
     assert fill_prompt(template, payload, "RAW") == filled
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def post(port: int, route: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
 TOKEN = "123456789:AAkit-telegram-token-0123456789abcdefgh"
@@ -92,6 +93,8 @@ class Telegram:
         self.files: dict[str, bytes] = {}
         self.url = ""
         self.token = TOKEN
+        self.webhook: dict[str, Any] = {}
+        self._poster: asyncio.Task[None] | None = None
         self._ids = itertools.count(100)
         self._update_ids = itertools.count(5000)
         self._changed = asyncio.Condition()
@@ -198,8 +201,15 @@ class Telegram:
         match method:
             case "getMe":
                 return _ok(BOT)
+            case "getUpdates" if self.webhook:
+                return _error(409, "Conflict: can't use getUpdates while webhook is active")
             case "getUpdates":
                 return _ok(await self._poll(params))
+            case "setWebhook" | "deleteWebhook":
+                self._set_webhook(params if params.get("url") else {})
+                return _ok(True)
+            case "getWebhookInfo":
+                return _ok({"url": self.webhook.get("url", "")})
             case "sendMessage" | "editMessageText":
                 return await self._write(method, params)
             case "deleteMessage":
@@ -213,6 +223,36 @@ class Telegram:
                 return _ok({"file_path": params["file_id"], "file_size": size})
             case _:
                 return _ok(True)
+
+    def _set_webhook(self, webhook: dict[str, Any]) -> None:
+        self.webhook = webhook
+        self.stop()
+        if webhook:
+            self._poster = asyncio.create_task(self._post_updates(webhook))
+
+    def stop(self) -> None:
+        if self._poster is not None:
+            self._poster.cancel()
+
+    async def _post_updates(self, webhook: dict[str, Any]) -> None:
+        """In order; an update that is not answered with 200 is posted again."""
+        headers = {"X-Telegram-Bot-Api-Secret-Token": webhook["secret_token"]}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            while True:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self.updates)
+                    update = self.updates[0]
+                try:
+                    async with session.post(webhook["url"], json=update) as answer:
+                        taken = answer.status == 200
+                except aiohttp.ClientError:
+                    taken = False
+                if taken:
+                    async with self._changed:
+                        self.updates.remove(update)
+                        self._changed.notify_all()
+                else:
+                    await asyncio.sleep(0.05)
 
     async def _poll(self, params: dict[str, Any]) -> list[dict[str, Any]]:
         offset = params.get("offset") or 0
@@ -297,4 +337,5 @@ async def telegram() -> AsyncIterator[Telegram]:
     try:
         yield fake
     finally:
+        fake.stop()
         await runner.cleanup()

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from hermes.app.session import Session
 from hermes.config.schema import GatewaySection
 from hermes.core.errors import HermesError, StoreError
-from hermes.core.events import Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
+from hermes.core.events import Answer, Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
 from hermes.gateway import texts
@@ -20,6 +20,7 @@ from hermes.gateway.access import is_per_user, name_sender
 from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.render import count_units
 from hermes.gateway.hub import Hub, Item, OpenPlatform
+from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.outbox import Reply
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -107,6 +108,8 @@ class ConversationActor:
         """Answer a message, now or when its turn comes."""
         self.last_used = time.monotonic()
         if await self._answer_question(item):
+            return
+        if await answer_approval(self._hub, self.session, self._requester[0], item):
             return
         if self._groups and self._groups[-1].accepts(item):
             self._groups[-1].items.append(item)
@@ -336,6 +339,23 @@ class ConversationActor:
             and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )
+
+
+async def answer_approval(hub: Hub, session: Session | None, requester: str, item: Item) -> bool:
+    """Whether the message was the yes or no of the requester, where there are no buttons."""
+    word = item.message.text.strip().lower()
+    capabilities = hub.platforms[item.platform].platform.capabilities
+    if session is None or capabilities.buttons or word not in ("yes", "no"):
+        return False
+    pending = session.interactions.pending_approvals
+    if not pending or item.message.user != requester:
+        return False
+    answer: Answer = "once" if word == "yes" else "deny"
+    session.interactions.answer_approval(pending[0].id, answer)
+    name = name_sender(item.message.user_name) or item.message.user
+    await hub.questions.close_answered(session, describe_answer(answer, name))
+    await hub.mailbox.set_state([item.n], "done")
+    return True
 
 
 async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> Message:

@@ -214,7 +214,15 @@ class Outbox:
             await self._mailbox.unblock_chat(platform, chat)
 
     async def revise(self, reply: Reply, content: Content) -> None:
-        """Change what a reply says, also when it is delivered already."""
+        """Change what a reply says, also when it is delivered already. Where messages cannot be
+        changed, what was added is a message of its own."""
+        platform = self._platforms.get(reply.platform)
+        if platform is not None and not platform.capabilities.edits and reply.progress.ids:
+            added = content.text.removeprefix(reply.content.text).strip()
+            if added:
+                content = structs.replace(content, text=added, reply_to="", files=())
+                await self.post(reply.platform, reply.chat, content)
+            return
         reply.content, reply.state = content, "pending"
         await self.save(reply)
         lane = self._open_lane(reply.platform, reply.chat)

@@ -7,39 +7,77 @@ from hermes.cli.auth.secret_input import read_key
 from hermes.cli.startup import load_checked_setup
 from hermes.config import update
 from hermes.config.dotenv import set_variable
-from hermes.config.platforms import read_platform
+from hermes.config.platforms import PlatformSettings, read_platform
+from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError
-from hermes.gateway.platforms import list_names, load_platform, require_known
+from hermes.gateway.adapter import PlatformSpec
+from hermes.gateway.platforms import DEFAULT, list_names, load_platform, require_known
+
+_MAX_INPUT = 16 * 1024
 
 
 async def set_up_platform(profile: str, name: str) -> str:
     """Ask, try the token with one real call, and write it to .env; returns what to say."""
     setup = load_checked_setup(profile)
     checkable = [n for n in list_names() if load_platform(n).check is not None]
-    name = require_known(name or checkable[0])
+    name = require_known(name or DEFAULT)
     if name not in checkable:
         raise ConfigError(
             f"{name} has no token to try. Its settings are described in docs/gateway.md."
         )
     spec = load_platform(name)
     assert spec.check is not None
-    token = read_key(f"Token of the {name} bot", "")
-    secrets = setup.secrets.with_variable(spec.variable, token)
+    values = _ask_variables(spec)
+    secrets = setup.secrets
+    for variable, value in values.items():
+        secrets = secrets.with_variable(variable, value)
     settings = read_platform(name, spec.settings, setup.config, secrets)
     who = await spec.check(settings, secrets)
-    set_variable(setup.home, spec.variable, token)
+    for variable, value in values.items():
+        set_variable(setup.home, variable, value)
     users = _ask_users(name) if not settings.allowed_users else ""
     changes: dict[str, object] = {f"platforms.{name}.enabled": True}
     if users:
         ids = [part.strip() for part in users.split(",") if part.strip()]
         changes[f"platforms.{name}.allowed_users"] = ids
     update.apply_changes(setup.home, changes)
-    access = (
-        f"Allowed: {users}."
-        if users
-        else "Nobody may talk to it yet: write to it, then approve your code with hermes pairing."
-    )
-    return f"The token works: {who}. {access} Start with: hermes gateway run"
+    pairs = spec.open(settings, secrets).capabilities.pairs
+    tested = "settings work" if spec.more_variables else "token works"
+    access = _describe_access(name, users, settings, pairs=pairs)
+    return f"The {tested}: {who}. {access} Start with: hermes gateway run"
+
+
+def _describe_access(name: str, users: str, settings: PlatformSettings, *, pairs: bool) -> str:
+    if users or settings.allowed_users:
+        return f"Allowed: {users or ', '.join(map(str, settings.allowed_users))}."
+    if pairs:
+        return "Nobody may talk to it yet: write to it, then approve your code with hermes pairing."
+    return f"Nobody may talk to it yet: list people in platforms.{name}.allowed_users."
+
+
+def _ask_variables(spec: PlatformSpec) -> dict[str, str]:
+    """The values of a platform's variables. Where nobody can be asked, standard input has a line
+    for each."""
+    if not spec.more_variables:
+        return {spec.variable: read_key(f"Token of the {spec.name} bot", "")}
+    names = (spec.variable, *spec.more_variables)
+    if not os.isatty(0):
+        lines = [line.strip() for line in sys.stdin.read(_MAX_INPUT).splitlines()]
+        found = dict(zip(names, lines, strict=False))
+    else:
+        found = {name: _ask_value(name) for name in names}
+    if not found.get(spec.variable):
+        raise ConfigError(f"{spec.variable} was not given; nothing was changed.")
+    return {name: value for name, value in found.items() if value}
+
+
+def _ask_value(name: str) -> str:
+    from getpass import getpass
+
+    if is_secret_name(name):
+        return getpass(f"{name} (it is not shown; empty: none): ", sys.stderr).strip()
+    print(f"{name} (empty: none): ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 def _ask_users(name: str) -> str:

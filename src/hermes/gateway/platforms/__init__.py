@@ -10,6 +10,9 @@ from hermes.gateway.adapter import PlatformSpec
 HOSTED = ("api_server",)
 """Surfaces of their own that the gateway's process can host."""
 
+DEFAULT = "telegram"
+"""What `setup` sets up when no platform is named."""
+
 
 @cache
 def list_names() -> tuple[str, ...]:

@@ -1,15 +1,19 @@
-"""Telegram: the Bot API, received by long polling."""
+"""Telegram: the Bot API, received by long polling or by a webhook."""
 
 import asyncio
+import hmac
 import logging
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
-from hermes.config.env import find_proxy
 from hermes.config.platforms import PlatformSettings, is_safe_address
+from hermes.config.schema import Address
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import (
@@ -27,16 +31,22 @@ from hermes.gateway.adapter import (
     Target,
 )
 from hermes.gateway.content.markup import render_html
+from hermes.gateway.platforms._api_client import CALL_SECONDS, ApiClient, Unanswered
+from hermes.gateway.platforms._listener import open_listener
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
 
 _API = "https://api.telegram.org"
 _VARIABLE = "TELEGRAM_BOT_TOKEN"
+_WEBHOOK_VARIABLE = "TELEGRAM_WEBHOOK_SECRET"
+_WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_WEBHOOK_HEADER = "X-Telegram-Bot-Api-Secret-Token"
+WEBHOOK_CHECK_SECONDS = 60.0
+"""How often Telegram is asked whether it still posts to us."""
 POLL_SECONDS = 50
 DEAD_SECONDS = 90.0
 """A poll without an answer for so long is dead."""
-CALL_SECONDS = 30.0
 _FIRST_CONFLICT_WAIT = 5.0
 _LONGEST_CONFLICT_WAIT = 60.0
 _UPDATES = ("message", "edited_message", "channel_post", "callback_query")
@@ -61,7 +71,29 @@ _FAILURES: tuple[tuple[str, FailureKind], ...] = (
 
 
 class TelegramSettings(PlatformSettings, frozen=True):
-    pass
+    webhook_url: Address = ""
+    """Where Telegram posts updates, through a TLS proxy of ours; empty: they are polled."""
+    webhook_host: str = "127.0.0.1"
+    webhook_port: int = 8443
+
+
+class WebhookAddress(Struct, frozen=True):
+    """Where Telegram posts updates, where they arrive, and the secret that proves their origin."""
+
+    url: str
+    host: str
+    port: int
+    secret: str
+
+    def find_problem(self) -> str:
+        """Why Telegram would not accept it; empty: it would."""
+        if not is_safe_address(self.url):
+            return "webhook_url is plain http to another machine; use https"
+        if not self.secret:
+            return f"{_WEBHOOK_VARIABLE} is not set; webhook_url needs it"
+        if not _WEBHOOK_SECRET.fullmatch(self.secret):
+            return f"{_WEBHOOK_VARIABLE} may have 1 to 256 of A-Z, a-z, 0-9, _ and -"
+        return ""
 
 
 class TelegramError(Exception):
@@ -76,22 +108,13 @@ class TelegramError(Exception):
         super().__init__(f"Telegram answered {status}: {self.description}")
 
 
-class _Unanswered(Exception):
-    """A call without a usable answer. `sent`: whether the request may have arrived."""
-
-    def __init__(self, text: str, *, sent: bool) -> None:
-        super().__init__(text)
-        self.sent = sent
-
-
 class BotApi:
     """Calls the Bot API. The token is part of every address, so no address is ever shown."""
 
     def __init__(self, token: str, base_url: str, proxy: str) -> None:
         self._root = f"{base_url}/bot{token}"
         self._files = f"{base_url}/file/bot{token}"
-        self._proxy = proxy or find_proxy(base_url) or None
-        self._session: Any = None
+        self._client = ApiClient("Telegram", base_url, proxy)
 
     async def call(self, method: str, *, seconds: float = CALL_SECONDS, **fields: Any) -> Any:
         """The result of a method; fields that are None are left out."""
@@ -114,61 +137,29 @@ class BotApi:
         return await self._post(method, 2 * CALL_SECONDS, data=form)
 
     async def _post(self, method: str, seconds: float, **options: Any) -> Any:
-        aiohttp = load_aiohttp()
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10)
-        try:
-            async with self._open_session().post(
-                f"{self._root}/{method}", timeout=timeout, proxy=self._proxy, **options
-            ) as response:
-                status, body = response.status, await response.read()
-        except aiohttp.ClientConnectorError:
-            raise _Unanswered("Telegram cannot be reached", sent=False) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            text = f"the connection to Telegram broke ({type(error).__name__})"
-            raise _Unanswered(text, sent=True) from None
+        url = f"{self._root}/{method}"
+        status, body = await self._client.request("POST", url, seconds=seconds, **options)
         try:
             answer = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status >= 500:
                 raise TelegramError(status, {"description": "server error"}) from None
             text = f"Telegram answered {status} without JSON"
-            raise _Unanswered(text, sent=True) from None
+            raise Unanswered(text, sent=True) from None
         if not answer.get("ok"):
             raise TelegramError(status if status >= 400 else 500, answer)
         return answer.get("result")
 
     async def download(self, path: str, write: Callable[[bytes], None]) -> None:
-        aiohttp = load_aiohttp()
-        try:
-            async with self._open_session().get(
-                f"{self._files}/{path}",
-                timeout=aiohttp.ClientTimeout(total=300, sock_read=30),
-                proxy=self._proxy,
-                allow_redirects=False,
-            ) as response:
-                if response.status != 200:
-                    text = f"Telegram answered {response.status}"
-                    raise SendFailure("rejected", text)
-                async for piece in response.content.iter_any():
-                    write(piece)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            text = f"the connection to Telegram broke ({type(error).__name__})"
-            raise SendFailure("certain", text) from None
-
-    def _open_session(self) -> Any:
-        if self._session is None:
-            aiohttp = load_aiohttp()
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-        return self._session
+        await self._client.download(f"{self._files}/{path}", write)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._client.close()
 
 
 class TelegramPlatform:
-    """One bot. Updates are confirmed by the offset of the next poll, after they were stored."""
+    """One bot. Updates are confirmed after they were stored: by the offset of the next poll, or by
+    the answer to the delivery."""
 
     capabilities = Capabilities(
         longest_part=4096,
@@ -180,9 +171,10 @@ class TelegramPlatform:
         buttons=True,
     )
 
-    def __init__(self, api: BotApi, base_url: str) -> None:
+    def __init__(self, api: BotApi, base_url: str, webhook: WebhookAddress | None) -> None:
         self._api = api
         self._base_url = base_url
+        self._webhook = webhook
         self._me: dict[str, Any] = {}
         self._conflict_wait = 0.0
 
@@ -190,22 +182,31 @@ class TelegramPlatform:
         if not is_safe_address(self._base_url):
             text = "base_url is plain http to another machine; use https"
             raise ConnectionFailure("unconfigured", text, fatal=True)
+        if self._webhook is not None and (problem := self._webhook.find_problem()):
+            raise ConnectionFailure("unconfigured", problem, fatal=True)
         try:
-            await self._connect()
-            offset: int | None = None
-            updates = await self._poll(offset, 0)  # at once: is anybody else polling?
-            receiver.report_connected()
-            while True:
-                for update in updates:
-                    await self._receive_update(receiver, update)
-                    offset = update["update_id"] + 1
-                updates = await self._poll(offset, POLL_SECONDS)
+            self._me = await self._api.call("getMe")
+            if self._webhook is None:
+                await self._poll_updates(receiver)
+            else:
+                await self._serve_webhook(receiver, self._webhook)
         except TelegramError as error:
             await self._api.close()
             raise self._explain_refusal(error) from None
-        except _Unanswered as error:
+        except Unanswered as error:
             await self._api.close()
             raise ConnectionFailure("unreachable", str(error)) from None
+
+    async def _poll_updates(self, receiver: Receiver) -> None:
+        await self._api.call("deleteWebhook", drop_pending_updates=False)
+        offset: int | None = None
+        updates = await self._poll(offset, 0)  # at once: is anybody else polling?
+        receiver.report_connected()
+        while True:
+            for update in updates:
+                await self._receive_update(receiver, update)
+                offset = update["update_id"] + 1
+            updates = await self._poll(offset, POLL_SECONDS)
 
     async def _poll(self, offset: int | None, seconds: int) -> list[dict[str, Any]]:
         updates: list[dict[str, Any]] = await self._api.call(
@@ -218,20 +219,51 @@ class TelegramPlatform:
         self._conflict_wait = 0.0
         return updates
 
-    async def _connect(self) -> None:
-        self._me = await self._api.call("getMe")
-        await self._api.call("deleteWebhook", drop_pending_updates=False)
+    async def _serve_webhook(self, receiver: Receiver, webhook: WebhookAddress) -> None:
+        from aiohttp import web
+
+        async def handle_delivery(request: web.Request) -> web.Response:
+            given = request.headers.get(_WEBHOOK_HEADER, "").encode()
+            if not hmac.compare_digest(given, webhook.secret.encode()):
+                return web.Response(status=401)
+            try:
+                update = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return web.Response(status=400)
+            await self._receive_update(receiver, update)
+            return web.Response()
+
+        routes = {("POST", urlsplit(webhook.url).path or "/"): handle_delivery}
+        async with open_listener(webhook.host, webhook.port, routes):
+            await self._api.call(
+                "setWebhook",
+                url=webhook.url,
+                secret_token=webhook.secret,
+                allowed_updates=_UPDATES,
+                max_connections=1,  # one after the other, so that messages keep their order
+                drop_pending_updates=False,
+            )
+            receiver.report_connected()
+            while True:
+                await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
+                found = await self._api.call("getWebhookInfo")
+                if found.get("url") != webhook.url:
+                    raise self._explain_conflict("another program receives with this token")
+                self._conflict_wait = 0.0
 
     def _explain_refusal(self, error: TelegramError) -> ConnectionFailure:
         if error.status in (401, 404):
             text = "Telegram refused the token; get a new one from @BotFather"
             return ConnectionFailure("unauthorized", text, fatal=True)
         if error.status == 409:
-            longer = max(_FIRST_CONFLICT_WAIT, self._conflict_wait * 2)
-            self._conflict_wait = min(_LONGEST_CONFLICT_WAIT, longer)
-            text = "another program polls with this token; stop it or use another bot"
-            return ConnectionFailure("conflict", text, wait=self._conflict_wait)
+            return self._explain_conflict("another program polls with this token")
         return ConnectionFailure("unreachable", str(error), wait=error.retry_after or None)
+
+    def _explain_conflict(self, text: str) -> ConnectionFailure:
+        longer = max(_FIRST_CONFLICT_WAIT, self._conflict_wait * 2)
+        self._conflict_wait = min(_LONGEST_CONFLICT_WAIT, longer)
+        text = f"{text}; stop it or use another bot"
+        return ConnectionFailure("conflict", text, wait=self._conflict_wait)
 
     async def _receive_update(self, receiver: Receiver, update: Mapping[str, Any]) -> None:
         try:
@@ -270,7 +302,7 @@ class TelegramPlatform:
             await self._api.call(
                 "answerCallbackQuery", callback_query_id=query["id"], text=text[:200] or None
             )
-        except (TelegramError, _Unanswered) as error:
+        except (TelegramError, Unanswered) as error:
             log.info("a button press was not confirmed: %s", error)
 
     async def send_part(self, target: Target, part: Part) -> str:
@@ -304,7 +336,7 @@ class TelegramPlatform:
                 chat_id=target.chat,
                 message_thread_id=target.thread or None,
             )
-        except (TelegramError, _Unanswered) as error:
+        except (TelegramError, Unanswered) as error:
             raise _explain_failure(error) from None
         return str(result["message_id"])
 
@@ -339,13 +371,13 @@ class TelegramPlatform:
             if "message is not modified" in error.description.lower():
                 return {}
             raise _explain_failure(error) from None
-        except _Unanswered as error:
+        except Unanswered as error:
             raise _explain_failure(error) from None
 
 
-def _explain_failure(error: TelegramError | _Unanswered) -> SendFailure:
-    if isinstance(error, _Unanswered):
-        return SendFailure("ambiguous" if error.sent else "certain", str(error))
+def _explain_failure(error: TelegramError | Unanswered) -> SendFailure:
+    if isinstance(error, Unanswered):
+        return error.failure
     description = error.description.lower()
     if error.new_chat:
         return SendFailure("moved", str(error), chat=error.new_chat)
@@ -476,7 +508,12 @@ def _make_api(settings: TelegramSettings, secrets: Secrets) -> tuple[BotApi, str
 
 
 def _open_platform(settings: TelegramSettings, secrets: Secrets) -> TelegramPlatform:
-    return TelegramPlatform(*_make_api(settings, secrets))
+    webhook = None
+    if settings.webhook_url:
+        secret = secrets.get(_WEBHOOK_VARIABLE) or ""
+        host, port = settings.webhook_host, settings.webhook_port
+        webhook = WebhookAddress(settings.webhook_url, host, port, secret)
+    return TelegramPlatform(*_make_api(settings, secrets), webhook)
 
 
 async def check_token(settings: TelegramSettings, secrets: Secrets) -> str:
@@ -486,7 +523,7 @@ async def check_token(settings: TelegramSettings, secrets: Secrets) -> str:
         me = await api.call("getMe")
     except TelegramError as error:
         raise ConfigError(f"{error}. Nothing was saved. Copy the token from @BotFather.") from None
-    except _Unanswered as error:
+    except Unanswered as error:
         raise ConfigError(f"{error}. Nothing was saved. Check the network and try again.") from None
     finally:
         await api.close()

@@ -3,13 +3,12 @@
 import asyncio
 import base64
 import binascii
-import errno
 import hashlib
 import hmac
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +17,6 @@ from hermes.config.platforms import PlatformSettings
 from hermes.config.schema import Count, EnvName, Section
 from hermes.config.secrets import Secrets
 from hermes.gateway.adapter import (
-    Attachment,
     Capabilities,
     ConnectionFailure,
     Inbound,
@@ -28,6 +26,8 @@ from hermes.gateway.adapter import (
     SendFailure,
     Target,
 )
+from hermes.gateway.platforms._listener import open_listener
+from hermes.gateway.platforms._plain_platform import PlainPlatform
 
 _VARIABLE = "WEBHOOK_SECRET"
 MAX_AGE = 300.0
@@ -133,7 +133,7 @@ def fill_prompt(template: str, payload: Any, raw: str) -> str:
     return _FIELD.sub(find_field, template)
 
 
-class WebhookPlatform:
+class WebhookPlatform(PlainPlatform):
     capabilities = Capabilities(
         pairs=False, commands=False, attended=False, authenticates=True, longest_part=1_000_000
     )
@@ -145,28 +145,18 @@ class WebhookPlatform:
         self._receiver: Receiver | None = None
 
     async def run(self, receiver: Receiver) -> None:
-        from aiohttp import web
-
         missing = [name for name, secret in self._secrets.items() if not secret]
         if missing:
             text = f"the route {missing[0]} has no secret; set {_VARIABLE} or its secret_env"
             raise ConnectionFailure("unconfigured", text, fatal=True)
         self._receiver = receiver
-        app = web.Application(client_max_size=self._settings.max_body_bytes)
-        app.router.add_post("/webhooks/{route}", self._handle_request)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._settings.host, self._settings.port).start()
+        routes = {("POST", "/webhooks/{route}"): self._handle_request}
+        settings = self._settings
+        async with open_listener(
+            settings.host, settings.port, routes, max_body_bytes=settings.max_body_bytes
+        ):
             receiver.report_connected()
             await asyncio.Event().wait()
-        except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            place = f"{self._settings.host}:{self._settings.port}"
-            text = f"cannot listen on {place}: {error.strerror}"
-            raise ConnectionFailure("port_in_use" if taken else "error", text) from None
-        finally:
-            await runner.cleanup()
 
     async def _handle_request(self, request: Any) -> Any:
         from aiohttp import web
@@ -229,29 +219,6 @@ class WebhookPlatform:
 
     async def send_part(self, target: Target, part: Part) -> str:
         raise SendFailure("rejected", "webhooks cannot be answered")
-
-    async def edit_part(self, target: Target, id: str, part: Part) -> None:
-        raise SendFailure("rejected", "webhooks cannot be answered")
-
-    async def delete_part(self, target: Target, id: str) -> None:
-        return None
-
-    async def send_file(self, target: Target, path: str, name: str) -> str:
-        raise SendFailure("rejected", "webhooks cannot be answered")
-
-    async def show_typing(self, target: Target) -> None:
-        return None
-
-    async def fetch_attachment(
-        self, attachment: Attachment, write: Callable[[bytes], None], limit: int
-    ) -> None:
-        raise SendFailure("rejected", "webhooks have no attachments")
-
-    async def publish_commands(self, commands: tuple[tuple[str, str], ...]) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
 
 
 def _parse_payload(body: bytes) -> Any:
