@@ -20,8 +20,9 @@ from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
-from hermes.app.egress_proxy import SharedEgressProxy
+from hermes.app.approvals.egress_proxy import SharedEgressProxy
 from hermes.app.knowledge.session_knowledge import Knowledge
+from hermes.app.meter import Meter
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import (
@@ -40,8 +41,10 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.escalation import PACKAGES
 from hermes.core.history import History
+from hermes.core.hooks import HookTable
+from hermes.core.ledger import Account
 from hermes.core.lifecycle import hold_closers, release_closers
-from hermes.core.message import Message
+from hermes.core.message import Message, user_message
 from hermes.core.services import Services
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
@@ -61,6 +64,7 @@ from hermes.tools._services import (
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
+    from hermes.app.extensions.plugins import Plugins
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
@@ -101,6 +105,8 @@ class Runtime:
             setup, store, self.open_session, self.background_commands
         )
         self.claims = SessionClaims(setup.home)
+        self.plugins: Plugins | None = None
+        """None: no plugin is enabled."""
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -113,6 +119,8 @@ class Runtime:
             sleep=sleep,
             say_once=self.say_once,
             spawn_task=self.spawn_task,
+            hooks=HookTable(),
+            notices=[],
         )
 
     @classmethod
@@ -130,12 +138,35 @@ class Runtime:
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
         try:
+            if setup.config.plugins.enabled or setup.config.hooks:
+                await runtime._load_extensions()
             yield runtime
         finally:
             await runtime._shut_down()
             await transport.close()
             if own_store is not None:
                 await own_store.close()
+
+    async def _load_extensions(self) -> None:
+        """Load the plugins and shell hooks that the operator has enabled."""
+        from hermes.app.extensions.plugins import Plugins
+        from hermes.app.extensions.shell_hooks import add_shell_hooks
+
+        hooks = self.services.hooks
+        self.plugins = Plugins(self.setup, self._answer_plugin)
+        self.services.notices.extend(await self.plugins.load_all(hooks))
+        self.agents.deferred_tools = self.plugins.tools
+        self.knowledge.plugin_skills = tuple(self.plugins.skills)
+        add_shell_hooks(hooks, self.setup.config.hooks, self._child_env)
+
+    async def _answer_plugin(self, prompt: str) -> str:
+        """Answer a question of a plugin, outside every conversation."""
+        services, account = self.services, Account(purpose="auxiliary/plugin")
+        meter = Meter(self.store, services.budget, account, lambda event: None, self.say_once)
+        agent = self.agents.get_agent(Options(), "cli")
+        return await services.auxiliary.ask_model(
+            "plugin", user_message(prompt), main=agent, meter=meter
+        )
 
     @property
     def working_folder(self) -> Path:
@@ -271,6 +302,8 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
+        if self.plugins is not None:
+            self.plugins.close()
         await self.background_commands.close()
         await self.backends.close()
         self.claims.release_all()

@@ -188,6 +188,14 @@ def _list_rows() -> list[tuple[str, str, str]]:
     ]
 
 
+def is_turned_off(name: str, toolset: str, settings: Settings, platform: str) -> bool:
+    """Whether the configuration turns a tool off."""
+    on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
+    if on_platform is None:
+        on_platform = _find_setting(name, toolset, settings)
+    return on_platform is False
+
+
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
     is_foreign = name in _LOCAL_TOOLS and platform not in _LOCAL_PLATFORMS
