@@ -113,14 +113,7 @@ class SessionHost:
             cwd=workspace.cwd,
             home=workspace.home,
             book=shared.rulebook,
-            seams=ApprovalSeams(
-                interactions.request_approval,
-                lambda: interactions.user_present,
-                self._has_seen,
-                self,
-                partial(_preview_change, self),
-                self.emit_notice,
-            ),
+            seams=_make_seams(self, interactions, self._has_seen),
             backend=services.get(BACKEND),
         )
         self._seen_urls = SeenUrls()
@@ -302,6 +295,19 @@ class SessionHost:
 
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
+
+
+def _make_seams(
+    host: SessionHost, interactions: Interactions, has_seen: Callable[[str], bool]
+) -> ApprovalSeams:
+    return ApprovalSeams(
+        interactions.request_approval,
+        lambda: interactions.user_present,
+        has_seen,
+        host,
+        partial(_preview_change, host),
+        host.emit_notice,
+    )
 
 
 def _make_hooks(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from msgspec import Struct
 
-from hermes.app.commands import find_command
 from hermes.app.extensions.plugin_thread import PluginThread
 from hermes.app.extensions.plugin_tool import PluginTool, make_plugin_tool
 from hermes.config.paths import make_private_folder
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.skills.skill import Skill
 
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+_COMMANDS_FOLDER = Path(__file__).parents[1] / "commands"
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
@@ -143,7 +143,7 @@ class PluginApi:
         if not _COMMAND_NAME.match(name):
             raise ValueError(f"{name!r} cannot be the name of a command")
         own = {command.name for command in self.registered.commands}
-        if find_command(name) or name in own or name in self._around.taken_commands:
+        if name in own or name in self._around.taken_commands or _is_builtin_command(name):
             raise ValueError(f"there is a command /{name} already")
 
         async def run(args: str) -> Any:
@@ -180,3 +180,8 @@ class PluginApi:
 
     def register_memory_provider(self, provider: Any) -> None:
         self.registered.memory_providers.append(provider)
+
+
+def _is_builtin_command(name: str) -> bool:
+    """Whether /name has a module; what is an alias of one takes precedence anyway."""
+    return (_COMMANDS_FOLDER / f"{name}.py").is_file()
