@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from hermes.agent.system_prompt import PromptExtras
 from hermes.agent.turn import Agent
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
+from hermes.app.approvals.egress_proxy import SharedEgressProxy
 from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
-from hermes.app.approvals.egress_proxy import SharedEgressProxy
+from hermes.app.extensions.delegations import SUBAGENT, Delegations
 from hermes.app.knowledge.session_knowledge import Knowledge
 from hermes.app.meter import Meter
 from hermes.app.session import Session
@@ -61,6 +63,7 @@ from hermes.tools._services import (
     STORE,
     RefusedHost,
 )
+from hermes.tools.registry import list_tool_names
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
@@ -107,6 +110,13 @@ class Runtime:
         self.claims = SessionClaims(setup.home)
         self.plugins: Plugins | None = None
         """None: no plugin is enabled."""
+        self.delegations = Delegations(
+            setup.config.delegation,
+            store,
+            self.open_child_session,
+            self.background_commands,
+            self.spawn_task,
+        )
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -262,6 +272,27 @@ class Runtime:
         session.host.compress_late()
         return session
 
+    async def open_child_session(
+        self, parent: Session, options: Options, absent: frozenset[str]
+    ) -> Session:
+        """A new session that works for another: in its folder, with its tools or fewer, on its
+        budget, and with what it has read."""
+        meta, cwd = parent.transcript.meta, parent.host.workspace.cwd
+        known = list_tool_names() | set(self.agents.deferred_tools)
+        absent |= known - set(parent.agent.tools)
+        agent = self.agents.get_agent(options, meta.source, absent)
+        settings = SessionSettings(options, agent, self._resolve_safety(options, agent))
+        made = await self._create_meta(settings, cwd, (SUBAGENT, meta.key), None, plain=True)
+        taint = parent.transcript.taint
+        child = await self._build_session(
+            structs.replace(made, parent=parent.id, taint=taint), cwd, settings
+        )
+        child.host.account = structs.replace(
+            parent.host.account, session=child.id, purpose=SUBAGENT
+        )
+        child.host.budget = parent.host.budget
+        return child
+
     def adapt_session(self, session: Session, options: Options) -> None:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
@@ -336,12 +367,16 @@ class Runtime:
         scope: MemoryScope | None,
         *,
         notes: bool = True,
+        plain: bool = False,
     ) -> SessionMeta:
+        """`plain`: without memory and skills."""
         agent, safety = settings.agent, settings.safety
         place = self.backends.description or await describe_sandbox(
             safety, agent.tools, paths.cache_folder(self.setup.home)
         )
-        extras = await self.knowledge.build_extras(place, agent, cwd, scope)
+        extras = PromptExtras(place)
+        if not plain:
+            extras = await self.knowledge.build_extras(place, agent, cwd, scope)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(
@@ -376,6 +411,7 @@ class Runtime:
         transcript = Transcript(self.store, self.background_commands, meta, history)
         services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
         session = Session(self.services, settings, transcript, workspace, services)
+        self.delegations.connect_session(session, services, is_resumed=history is not None)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
         return session

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -41,6 +41,15 @@ _PURPOSES = frozenset({"cron", "subagent"})
 
 Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
 """When a conversation may be looked back at."""
+
+
+class TurnNews(Protocol):
+    """What a conversation is told with its next message."""
+
+    async def add_news(self, message: Message) -> Message: ...
+
+    async def settle_news(self) -> None:
+        """Called when the message has become part of the conversation."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -101,6 +110,9 @@ class SessionHost:
         self.emit = interactions.emit
         self.turn_count = 0
         """Turns begun since the session was opened."""
+        self.depth = int(meta.source == "subagent")
+        """How many sessions delegated to this one."""
+        self.news: TurnNews | None = None
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript

@@ -173,6 +173,11 @@ def describe_unknown_name(name: str) -> str:
     return f"There is no toolset or tool {name!r}. {hint}"
 
 
+def list_tool_names() -> frozenset[str]:
+    """The names of all tools that there are without plugins; imports none of them."""
+    return frozenset(name for name, _, _ in _list_rows())
+
+
 def list_unknown_names(settings: Settings) -> list[str]:
     """Names in the configuration that are neither a toolset nor a tool."""
     known = {name for toolset, tools in list_toolsets().items() for name in (toolset, *tools)}

@@ -15,7 +15,7 @@ from hermes.config.paths import make_private_folder
 from hermes.core.errors import ConfigError
 from hermes.core.hooks import HOOK_KEYWORDS
 from hermes.core.tool import Risk, ToolContext
-from hermes.tools.registry import list_toolsets
+from hermes.tools.registry import list_tool_names
 
 if TYPE_CHECKING:
     from hermes.llm.provider_spec import ProviderSpec
@@ -110,9 +110,8 @@ class PluginApi:
         here; without a variable of `requires_env` it cannot."""
         if not _TOOL_NAME.match(name):
             raise ValueError(f"{name!r} cannot be the name of a tool")
-        known = {tool for tools in list_toolsets().values() for tool in tools}
         own = {tool.name for tool in self.registered.tools}
-        if name in known or name in own or name in self._around.taken_tools:
+        if name in list_tool_names() or name in own or name in self._around.taken_tools:
             raise ValueError(f"there is a tool {name} already")
         if risk not in get_args(Risk):
             raise ValueError(f"risk must be one of {', '.join(get_args(Risk))}, not {risk!r}")
