@@ -175,7 +175,7 @@ def test_a_record_names_the_session_whose_turn_it_was(tmp_path: Path) -> None:
     import logging
 
     from hermes.cli.log_file import LogFile
-    from hermes.core.log_context import SESSION
+    from hermes.core.redaction.log_context import SESSION
 
     file = tmp_path / "logs" / "hermes.log"
     handler = LogFile(file, lambda text: text)

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from hermes.agent.continuation import OverlapFilter, strip_overlap
 from hermes.agent.endpoint_lessons import learn_calling, probe_own_server
@@ -22,6 +23,7 @@ from hermes.agent.tool_names import resolve_name
 from hermes.agent.turn import Agent, CallTicket, ModelClient, Turn
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
+from hermes.core.hooks import SessionHooks
 from hermes.core.ledger import OverBudget
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user_message
@@ -100,7 +102,10 @@ class _Step:
             if turn.compressor is not None:
                 await turn.compressor.before_call(agent, turn)
             answer = self.answer = ResponseBuilder()
-            failure = await self._stream_answer(answer)
+            if turn.host.hooks is None:
+                failure = await self._stream_answer(answer)
+            else:
+                failure = await self._stream_hooked(answer, turn.host.hooks)
             message = self._settle_usage(answer, failure.kind.value if failure else "")
             if failure is None:
                 failure = _find_anomaly(message, answer)
@@ -153,6 +158,16 @@ class _Step:
             begun = bool(self.pieces or turn.calls)
             raise TurnStopped("budget", str(error), kept, partial=begun) from None
         return self.ticket.request
+
+    async def _stream_hooked(self, answer: ResponseBuilder, hooks: SessionHooks) -> Failure | None:
+        target, began = self.provider.target, time.monotonic()
+        about = {"model": target.model, "provider": target.provider}
+        await hooks.notify("pre_api_request", **about)
+        failure = await self._stream_answer(answer)
+        usage = to_builtins(answer.usage)
+        duration = round((time.monotonic() - began) * 1000)
+        await hooks.notify("post_api_request", **about, usage=usage, duration_ms=duration)
+        return failure
 
     async def _stream_answer(self, answer: ResponseBuilder) -> Failure | None:
         """Send one request and emit its events as they arrive, without what a continuation

@@ -12,11 +12,13 @@ from msgspec import Struct, structs
 
 from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.agent.loop_guard import LoopGuard
+from hermes.agent.tool_hooks import HookedCall
 from hermes.agent.tool_names import resolve_name
 from hermes.agent.tool_output import output_path, prepare_result
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
+from hermes.core.hooks import HookFailure
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.tool import Invoker, Tool, Toolbox, ToolContext, ToolResult
@@ -181,6 +183,40 @@ class ToolBatch:
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> ToolResult:
         """Run a plan and turn every failure into a result: a tool never ends the turn."""
+        if (hooks := self._turn.host.hooks) is None:
+            return self._prepare_result(plan, await self._attempt_plan(plan, toolbox, progress))
+        hooked = HookedCall(hooks, plan.inner)
+        try:
+            result = await self._attempt_hooked(plan, hooked, toolbox, progress)
+        except (ToolError, HookFailure) as error:
+            result = ToolResult(str(error), error=True)
+        prepared = self._prepare_result(plan, result)
+        began = self._began.get(plan.call.id, time.monotonic())
+        await hooked.report_result(prepared, began=began)
+        return prepared
+
+    async def _attempt_hooked(
+        self,
+        plan: _Plan,
+        hooked: HookedCall,
+        toolbox: Toolbox,
+        progress: Callable[[str], None],
+    ) -> ToolResult | str:
+        """Run a plan unless a hook or the person it asks forbids it."""
+        if why := await hooked.check_call():
+            return _refuse(_DENIAL.format(why=why))
+        self._began[plan.call.id] = time.monotonic()
+        result = await self._attempt_plan(plan, toolbox, progress)
+        return await hooked.transform_result(result, began=self._began[plan.call.id])
+
+    def _prepare_result(self, plan: _Plan, result: Any) -> ToolResult:
+        host = self._turn.host
+        whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
+        return prepare_result(result, self._agent.limits.result_chars, self._agent.redactor, whole)
+
+    async def _attempt_plan(
+        self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
+    ) -> ToolResult | str:
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
@@ -190,17 +226,15 @@ class ToolBatch:
                 return _refuse(_DENIAL.format(why=why.rstrip(".")))
             context = host.tool_context(plan.inner, verdict, toolbox, progress)
             result = _add_note(await self._run_tool(plan, context), verdict.reason)
-            result = _add_note(result, plan.note)
+            return _add_note(result, plan.note)
         except ToolError as error:
-            result = _add_note(ToolResult(str(error), error=True), plan.note)
+            return _add_note(ToolResult(str(error), error=True), plan.note)
         except TimeoutError:
-            result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
+            return ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
         except Exception as error:
             log.exception("tool %s crashed", tool.name)
             text = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
-            result = ToolResult(text, error=True)
-        whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
-        return prepare_result(result, self._agent.limits.result_chars, self._agent.redactor, whole)
+            return ToolResult(text, error=True)
 
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):

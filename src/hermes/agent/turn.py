@@ -8,6 +8,7 @@ from msgspec import Struct
 from hermes.core.errors import Failure
 from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
+from hermes.core.hooks import SessionHooks
 from hermes.core.ledger import Cap, Entry
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Target, ToolCall, Usage
@@ -158,6 +159,10 @@ class TurnHost(Protocol):
 
     @property
     def workspace(self) -> Workspace: ...
+
+    @property
+    def hooks(self) -> SessionHooks | None:
+        """None: there are none."""
 
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]

@@ -93,6 +93,7 @@ class SideHost:
 
     session_id: str
     workspace: Workspace
+    hooks = None
 
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep

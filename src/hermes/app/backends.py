@@ -25,6 +25,11 @@ class Backends:
         self._open: dict[str, CommandBackend] = {}
 
     @property
+    def name(self) -> str:
+        """Where commands run: local, docker or ssh."""
+        return self._setup.config.terminal.backend
+
+    @property
     def has_remote_files(self) -> bool:
         """Whether commands see other files than the file tools do."""
         return self._setup.config.terminal.backend == "ssh"

@@ -16,6 +16,9 @@ ProcessAccess: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOw
 _LOCAL_SOURCE = "cli"
 """Sessions of the user at this machine see each other's commands."""
 
+_SUBAGENT_SOURCE = "subagent"
+"""A subagent's commands end with it, and nobody else's."""
+
 
 class BackgroundCommands:
     """Costs nothing until it is used: most sessions leave nothing running."""
@@ -39,7 +42,7 @@ class BackgroundCommands:
         channel, the part of the key after its owner."""
         scope = meta.source if meta.source == _LOCAL_SOURCE else ""
         owner, slash, channel = meta.key.partition("/")
-        if channel or (owner and not slash):
+        if meta.source != _SUBAGENT_SOURCE and (channel or (owner and not slash)):
             scope = f"{meta.source} {meta.key}"
 
         def open_processes(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from hermes.config.schema import BusyMode
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
+from hermes.core.hooks import SessionHooks
 
 APPROVAL_SECONDS = 300.0
 """A request that nobody answers in this time is denied."""
@@ -66,6 +67,7 @@ class Interactions:
         self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
         """Code that answers instead of a person; the events are then for information only."""
         self.emit = emit
+        self.hooks: SessionHooks | None = None
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
         self._questions: PendingQuestions[Question, str] = PendingQuestions()
         self._question_count = 0
@@ -82,6 +84,15 @@ class Interactions:
         """The user's answer; None when nobody is present or answers in time."""
         if not self.user_present:
             return None
+        if self.hooks is None:
+            return await self._await_approval(question)
+        command = question.command or question.call.name
+        await self.hooks.notify("pre_approval_request", command=command)
+        answer = await self._await_approval(question)
+        await self.hooks.notify("post_approval_response", command=command, choice=answer or "deny")
+        return answer
+
+    async def _await_approval(self, question: Approval) -> Answer | None:
         question = structs.replace(question, id=self._approvals.make_unique_id(question.id))
         if self.on_approval is not None:
             self.emit(question)

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from hermes.agent.system_prompt import PromptExtras
 from hermes.agent.turn import Agent
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
+from hermes.app.approvals.egress_proxy import SharedEgressProxy
 from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
-from hermes.app.egress_proxy import SharedEgressProxy
+from hermes.app.extensions.delegations import SUBAGENT, Delegations
 from hermes.app.knowledge.session_knowledge import Knowledge
+from hermes.app.meter import Meter
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import (
@@ -40,8 +43,10 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.escalation import PACKAGES
 from hermes.core.history import History
+from hermes.core.hooks import HookTable
+from hermes.core.ledger import Account
 from hermes.core.lifecycle import hold_closers, release_closers
-from hermes.core.message import Message
+from hermes.core.message import Message, user_message
 from hermes.core.services import Services
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
@@ -58,9 +63,11 @@ from hermes.tools._services import (
     STORE,
     RefusedHost,
 )
+from hermes.tools.registry import list_tool_names
 from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
+    from hermes.app.extensions.plugins import Plugins
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
@@ -102,6 +109,15 @@ class Runtime:
             setup, store, self.open_session, self.background_commands
         )
         self.claims = SessionClaims(setup.home)
+        self.plugins: Plugins | None = None
+        """None: no plugin is enabled."""
+        self.delegations = Delegations(
+            setup.config.delegation,
+            store,
+            self.open_child_session,
+            self.background_commands,
+            self.spawn_task,
+        )
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -114,6 +130,8 @@ class Runtime:
             sleep=sleep,
             say_once=self.say_once,
             spawn_task=self.spawn_task,
+            hooks=HookTable(),
+            notices=[],
         )
 
     @classmethod
@@ -131,12 +149,35 @@ class Runtime:
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
         try:
+            if setup.config.plugins.enabled or setup.config.hooks:
+                await runtime._load_extensions()
             yield runtime
         finally:
             await runtime._shut_down()
             await transport.close()
             if own_store is not None:
                 await own_store.close()
+
+    async def _load_extensions(self) -> None:
+        """Load the plugins and shell hooks that the operator has enabled."""
+        from hermes.app.extensions.plugins import Plugins
+        from hermes.app.extensions.shell_hooks import add_shell_hooks
+
+        hooks = self.services.hooks
+        self.plugins = Plugins(self.setup, self._answer_plugin)
+        self.services.notices.extend(await self.plugins.load_all(hooks))
+        self.agents.deferred_tools = self.plugins.tools
+        self.knowledge.plugin_skills = tuple(self.plugins.skills)
+        add_shell_hooks(hooks, self.setup.config.hooks, self._child_env)
+
+    async def _answer_plugin(self, prompt: str) -> str:
+        """Answer a question of a plugin, outside every conversation."""
+        services, account = self.services, Account(purpose="auxiliary/plugin")
+        meter = Meter(self.store, services.budget, account, lambda event: None, self.say_once)
+        agent = self.agents.get_agent(Options(), "cli")
+        return await services.auxiliary.ask_model(
+            "plugin", user_message(prompt), main=agent, meter=meter
+        )
 
     @property
     def working_folder(self) -> Path:
@@ -233,6 +274,27 @@ class Runtime:
         session.host.compress_late()
         return session
 
+    async def open_child_session(
+        self, parent: Session, options: Options, absent: frozenset[str]
+    ) -> Session:
+        """A new session that works for another: in its folder, with its tools or fewer, on its
+        budget, and with what it has read."""
+        meta, cwd = parent.transcript.meta, parent.host.workspace.cwd
+        known = list_tool_names() | set(self.agents.deferred_tools)
+        absent |= known - set(parent.agent.tools)
+        agent = self.agents.get_agent(options, meta.source, absent)
+        settings = SessionSettings(options, agent, self._resolve_safety(options, agent))
+        made = await self._create_meta(settings, cwd, (SUBAGENT, meta.key), None, plain=True)
+        taint = parent.transcript.taint
+        child = await self._build_session(
+            structs.replace(made, parent=parent.id, taint=taint), cwd, settings
+        )
+        child.host.account = structs.replace(
+            parent.host.account, session=child.id, purpose=SUBAGENT
+        )
+        child.host.budget = parent.host.budget
+        return child
+
     def adapt_session(self, session: Session, options: Options) -> None:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
@@ -273,6 +335,8 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
+        if self.plugins is not None:
+            self.plugins.close()
         await self.background_commands.close()
         await self.backends.close()
         self.claims.release_all()
@@ -305,12 +369,16 @@ class Runtime:
         scope: MemoryScope | None,
         *,
         notes: bool = True,
+        plain: bool = False,
     ) -> SessionMeta:
+        """`plain`: without memory and skills."""
         agent, safety = settings.agent, settings.safety
         place = self.backends.description or await describe_sandbox(
             safety, agent.tools, paths.cache_folder(self.setup.home)
         )
-        extras = await self.knowledge.build_extras(place, agent, cwd, scope)
+        extras = PromptExtras(place)
+        if not plain:
+            extras = await self.knowledge.build_extras(place, agent, cwd, scope)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(
@@ -345,6 +413,7 @@ class Runtime:
         transcript = Transcript(self.store, self.background_commands, meta, history)
         services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
         session = Session(self.services, settings, transcript, workspace, services)
+        self.delegations.connect_session(session, services, is_resumed=history is not None)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
         return session

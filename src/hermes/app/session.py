@@ -14,8 +14,9 @@ from hermes.app.transcript import Transcript, note_plan_mode
 from hermes.config.schema import BusyMode
 from hermes.core.channel import Broadcast, Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
-from hermes.core.log_context import SESSION
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Media, Message, clean_message, user_message
+from hermes.core.redaction.log_context import SESSION
 from hermes.core.services import Services
 from hermes.core.tool import Workspace
 
@@ -198,9 +199,25 @@ class Session:
             self._worker = None
 
     async def _answer_message(self, message: Message | None) -> TurnResult:
-        turn = self.host.begin_turn(message)
         recorded = message is not None and self.transcript.ends_with(message)
-        return await run_turn(self.agent, turn, message, recorded=recorded)
+        if message is None or recorded:
+            turn = self.host.begin_turn(message)
+            return await run_turn(self.agent, turn, message, recorded=recorded)
+        news, hooks = self.host.news, self.host.hooks
+        hooked = None
+        if hooks is not None:
+            from hermes.app.extensions.turn_hooks import HookedTurn
+
+            hooked = HookedTurn(hooks, self.agent, message.text)
+            message = await hooked.begin_turn(message, is_first=not self.transcript.stored)
+        if news is not None:
+            message = await news.add_news(message)
+        result = await run_turn(self.agent, self.host.begin_turn(message), message)
+        if news is not None:
+            await run_shielded(news.settle_news())
+        if hooked is not None:  # it has ended and cannot be interrupted
+            await run_shielded(hooked.end_turn(result))
+        return result
 
     async def _run_turn(self, message: Message | None) -> TurnResult:
         SESSION.set(self.id)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -25,6 +25,7 @@ from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError
 from hermes.core.events import Approval, Notice
 from hermes.core.history import History
+from hermes.core.hooks import HookedSession, HookTable, SessionHooks
 from hermes.core.ledger import Account
 from hermes.core.message import Message, Text, ToolCall
 from hermes.core.services import Services
@@ -40,6 +41,15 @@ _PURPOSES = frozenset({"cron", "subagent"})
 
 Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
 """When a conversation may be looked back at."""
+
+
+class TurnNews(Protocol):
+    """What a conversation is told with its next message."""
+
+    async def add_news(self, message: Message) -> Message: ...
+
+    async def settle_news(self) -> None:
+        """Called when the message has become part of the conversation."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -58,6 +68,9 @@ class SharedServices(Struct, frozen=True):
     say_once: Callable[[str], str]
     """The text, or nothing if this process has already said it."""
     spawn_task: SpawnTask
+    hooks: HookTable
+    notices: list[str]
+    """What the people of the first turn should know about this process."""
 
 
 class SessionSettings(Struct, frozen=True):
@@ -95,7 +108,13 @@ class SessionHost:
         """Called after each turn, before and after a compression (then with the number of messages
         that the conversation continues with), and at the end."""
         self.emit = interactions.emit
-        self._shared = shared
+        self.turn_count = 0
+        """Turns begun since the session was opened."""
+        self.depth = int(meta.source == "subagent")
+        """How many sessions delegated to this one."""
+        self.news: TurnNews | None = None
+        self.shared = shared
+        self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
         self._services = services
         self._user = UserAccess(
@@ -106,14 +125,7 @@ class SessionHost:
             cwd=workspace.cwd,
             home=workspace.home,
             book=shared.rulebook,
-            seams=ApprovalSeams(
-                interactions.request_approval,
-                lambda: interactions.user_present,
-                self._has_seen,
-                self,
-                partial(_preview_change, self),
-                self.emit_notice,
-            ),
+            seams=_make_seams(self, interactions, self._has_seen),
             backend=services.get(BACKEND),
         )
         self._seen_urls = SeenUrls()
@@ -123,23 +135,26 @@ class SessionHost:
         self._focus = ""
         """What a summary must keep above all."""
         self._turn_running = False
-        self._checkpoint_saved = False
+        self.checkpoint_saved = False
         """Whether this turn's checkpoint was saved."""
-        self._turn_start = ("", meta.id, 0)
+        self.turn_start = ("", meta.id, 0)
         """The first words of this turn's message, its session and its index there."""
         services.models = self
         transcript.on_first_answer = partial(_start_title, shared, transcript, self)
 
     def begin_turn(self, message: Message | None) -> Turn:
         """The turn that answers this message; None: the last one, again."""
-        self._turn_running, self._checkpoint_saved = True, False
+        self._turn_running, self.checkpoint_saved = True, False
+        self.turn_count += 1
+        for text in filter(None, map(self.shared.say_once, self.shared.notices)):
+            self.emit_notice("plugin", text)
         messages = self._transcript.history.messages
         index = len(messages)
         if message is None:
             index = find_turn_starts(messages)[-1]
             message = messages[index]
         words = take_first_words(message)
-        self._turn_start = (words, self.session_id, index)
+        self.turn_start = (words, self.session_id, index)
         return self._new_turn()
 
     def end_turn(self) -> None:
@@ -171,7 +186,7 @@ class SessionHost:
         self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()
-        await self._shared.backends.release_backend(backend)
+        await self.shared.backends.release_backend(backend)
         # These refer back to the host; without them a closed session's memory is freed at once.
         del self.approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
@@ -198,10 +213,8 @@ class SessionHost:
         taint = self._transcript.taint
         self.approvals.readable = self.workspace.readable
         verdict = await self.approvals.check(call, tool, params, keys, taint)
-        if verdict.allowed and verdict.changes and not self._checkpoint_saved:
-            self._checkpoint_saved = True
-            if not self._shared.backends.has_remote_files:
-                await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
+        if verdict.allowed and verdict.changes:
+            await save_turn_checkpoint(self)
         return verdict
 
     def tool_context(
@@ -222,17 +235,17 @@ class SessionHost:
         self._transcript.absorb_taint(sources)
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        return self._shared.sleep(seconds)
+        return self.shared.sleep(seconds)
 
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
-        self._shared.agents.remember_limits(client, context, output)
+        self.shared.agents.remember_limits(client, context, output)
 
     def remember_calling(self, client: ModelClient, calling: str) -> None:
-        self._shared.agents.remember_calling(client, calling)
+        self.shared.agents.remember_calling(client, calling)
 
     @property
     def sees_images(self) -> bool:
-        return sees_images(self.agent.providers[0], self._shared.agents.learned)
+        return sees_images(self.agent.providers[0], self.shared.agents.learned)
 
     async def consult(
         self,
@@ -245,7 +258,7 @@ class SessionHost:
     ) -> str:
         """`budget_share`: how much of each cap may be used when this is asked."""
         meter = self._new_meter(budget_share).for_purpose(f"auxiliary/{job}")
-        return await self._shared.auxiliary.ask_model(
+        return await self.shared.auxiliary.ask_model(
             job, prompt, main=self.agent, system=system, max_output=max_output, meter=meter
         )
 
@@ -256,7 +269,7 @@ class SessionHost:
             system="\n\n".join(filter(None, (stored, self.instructions))),
             history=self._transcript.history,
             host=self,
-            learned=self._shared.agents.learned,
+            learned=self.shared.agents.learned,
             compressor=self._compressor,
             meter=self._new_meter(),
         )
@@ -267,10 +280,10 @@ class SessionHost:
             caps = structs.asdict(budget)
             budget = BudgetSection(**{name: cap and cap * share for name, cap in caps.items()})
         account = structs.replace(self.account, session=self.session_id)
-        return Meter(self._shared.store, budget, account, self.emit, self._shared.say_once)
+        return Meter(self.shared.store, budget, account, self.emit, self.shared.say_once)
 
     def _new_summarizer(self) -> Summarizer:
-        window = self._shared.auxiliary.models.find_window("compression", self.agent)
+        window = self.shared.auxiliary.models.find_window("compression", self.agent)
         return Summarizer(self._write_summary, window)
 
     async def _write_summary(
@@ -294,6 +307,46 @@ class SessionHost:
 
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
+
+
+def _make_seams(
+    host: SessionHost, interactions: Interactions, has_seen: Callable[[str], bool]
+) -> ApprovalSeams:
+    return ApprovalSeams(
+        interactions.request_approval,
+        lambda: interactions.user_present,
+        has_seen,
+        host,
+        partial(_preview_change, host),
+        host.emit_notice,
+    )
+
+
+def _make_hooks(
+    host: SessionHost, transcript: Transcript, interactions: Interactions
+) -> SessionHooks | None:
+    """The hooks of a session; None: there are none."""
+    shared = host.shared
+    if not shared.hooks:
+        return None
+    session = HookedSession(
+        transcript.meta.source,
+        host.workspace.cwd,
+        shared.backends.name,
+        lambda: transcript.id,
+        host.emit_notice,
+        partial(_confirm_change, host, interactions),
+    )
+    return SessionHooks(shared.hooks, session)
+
+
+async def save_turn_checkpoint(host: SessionHost) -> None:
+    """Save the files before the first change that the running turn makes."""
+    if host.checkpoint_saved:
+        return
+    host.checkpoint_saved = True
+    if not host.shared.backends.has_remote_files:
+        await save_checkpoint(host.workspace.cwd, host.workspace.home, *host.turn_start)
 
 
 def _start_title(

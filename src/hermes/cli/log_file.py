@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from hermes.config import paths
-from hermes.core.log_context import SESSION
+from hermes.core.redaction.log_context import SESSION
 from hermes.core.redaction.redactor import Redactor
 
 MAX_BYTES = 4 << 20

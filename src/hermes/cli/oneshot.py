@@ -75,6 +75,7 @@ class OneShot:
         try:
             async with Runtime.open(self._setup) as runtime:
                 runtime.knowledge.learns = False
+                runtime.delegations.is_single = True
                 known = find_command(command[0]) if command else None
                 needs_model = known is None or known.needs_model
                 session = await self._open_session(runtime, folder, needs_model=needs_model)

@@ -36,6 +36,10 @@ def skills_folder(home: Path) -> Path:
     return home / "skills"
 
 
+def plugins_folder(home: Path) -> Path:
+    return home / "plugins"
+
+
 def config_file(home: Path) -> Path:
     return home / "config.yaml"
 

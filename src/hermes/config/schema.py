@@ -355,6 +355,43 @@ class SkillsSection(Section, frozen=True):
     """Bytes of the list of skills in a prompt; 0: no list."""
 
 
+class PluginsSection(Section, frozen=True):
+    """Code of others that runs inside this program."""
+
+    enabled: tuple[str, ...] = ()
+    """In the order in which their hooks are called; nothing else is imported."""
+    disabled: tuple[str, ...] = ()
+    """Takes precedence over `enabled`."""
+    entries: dict[str, dict[str, Any]] = {}
+    """Settings of each plugin; `required: true`: no tool runs when its hooks fail."""
+    hook_timeout_seconds: Annotated[float, Meta(gt=0)] = 5
+
+
+class ShellHook(Section, frozen=True):
+    """A command that is run at an event."""
+
+    command: Annotated[str, Meta(min_length=1)]
+    """A program and its arguments; no shell reads it."""
+    matcher: str = ""
+    """A regular expression for the names of tools; empty: all."""
+    timeout: Annotated[float, Meta(gt=0)] = 10
+
+
+class DelegationSection(Section, frozen=True):
+    """The subagents that a session starts."""
+
+    model: str = ""
+    """Their model; empty: that of the session."""
+    provider: str = ""
+    max_concurrent_children: Count = 3
+    """How many of a session run at once; others wait."""
+    max_spawn_depth: Count = 1
+    """1: subagents start none themselves."""
+    max_iterations: Count = 50
+    """Model calls of each."""
+    child_timeout_seconds: Annotated[float, Meta(gt=0)] = 900
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -379,6 +416,10 @@ class Config(Section, frozen=True):
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()
+    plugins: PluginsSection = PluginsSection()
+    hooks: dict[str, tuple[ShellHook, ...]] = {}
+    """Event -> the commands that are run at it."""
+    delegation: DelegationSection = DelegationSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
     mcp_servers: dict[str, dict[str, Any]] = {}

@@ -40,10 +40,13 @@ class _Cache(Struct, omit_defaults=True):
 
 
 class SkillLibrary:
-    """The skills of some roots; the first of a name wins."""
+    """The skills of some roots; the first of a name wins. `added`: single skills of plugins."""
 
-    def __init__(self, roots: Sequence[SkillRoot], cache_file: Path) -> None:
+    def __init__(
+        self, roots: Sequence[SkillRoot], cache_file: Path, added: Sequence[Skill] = ()
+    ) -> None:
         self._roots = roots
+        self._added = added
         self._cache_file = cache_file
 
     def list_skills(self) -> list[Skill]:
@@ -51,6 +54,7 @@ class SkillLibrary:
         cache = self._read_cache()
         found: dict[str, Skill] = {}
         changed = False
+        found.update({skill.name: skill for skill in self._added})
         for root in self._roots:
             cached = cache.roots.get(root.path)
             if cached is None or not _is_current(cached):

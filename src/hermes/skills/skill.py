@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.services import ServiceKey
 
@@ -19,7 +19,7 @@ SKILLS: ServiceKey[Callable[[], SessionSkills]] = ServiceKey("skills")
 """Opens the skills of the session."""
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
-SkillSource: TypeAlias = Literal["project", "home", "user", "external", "builtin"]
+SkillSource: TypeAlias = Literal["project", "home", "user", "external", "plugin", "builtin"]
 _PLATFORMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 _FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _CONDITIONS = ("platforms", "requires-tools", "requires-commands", "requires-env")
@@ -95,6 +95,16 @@ def read_skill(folder: str, source: SkillSource, changed: int, size: int) -> Ski
         *(name, " ".join(description.split()), folder, source, changed, size),
         conditions=_read_conditions(fields),
     )
+
+
+def read_plugin_skill(folder: Path, name: str) -> Skill:
+    """A skill that a plugin offers under this name."""
+    try:
+        status = (folder / SKILL_FILE).stat()
+    except OSError:
+        return Skill(name, "", str(folder), "plugin", problem="it has no SKILL.md")
+    found = read_skill(str(folder), "plugin", status.st_mtime_ns, status.st_size)
+    return structs.replace(found, name=name)
 
 
 def _with_problem(skill: Skill, problem: str) -> Skill:

@@ -179,6 +179,11 @@ def describe_unknown_name(name: str) -> str:
     return f"There is no toolset or tool {name!r}. {hint}"
 
 
+def list_tool_names() -> frozenset[str]:
+    """The names of all tools that there are without plugins; imports none of them."""
+    return frozenset(name for name, _, _ in _list_rows())
+
+
 def list_unknown_names(settings: Settings) -> list[str]:
     """Names in the configuration that are neither a toolset nor a tool."""
     known = {name for toolset, tools in list_toolsets().items() for name in (toolset, *tools)}
@@ -192,6 +197,14 @@ def _list_rows() -> list[tuple[str, str, str]]:
     return [
         (name, s, module) for s, tools in list_toolsets().items() for name, module in tools.items()
     ]
+
+
+def is_turned_off(name: str, toolset: str, settings: Settings, platform: str) -> bool:
+    """Whether the configuration turns a tool off."""
+    on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
+    if on_platform is None:
+        on_platform = _find_setting(name, toolset, settings)
+    return on_platform is False
 
 
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:

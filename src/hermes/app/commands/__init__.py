@@ -17,6 +17,7 @@ from hermes.core.message import user_message
 
 if TYPE_CHECKING:
     from hermes.app.commands._own import OwnCommand
+    from hermes.app.extensions.plugin_api import PluginCommand
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.core.message import Message
@@ -139,6 +140,9 @@ def require_command(name: str, hint: str = "") -> Command:
 
 async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
+    plugins = ctx.runtime.plugins
+    if find_command(name) is None and plugins is not None and name in plugins.commands:
+        return await _run_plugin_command(plugins.commands[name], args)
     if find_command(name) is None and (own := await _find_own_command(ctx, name)):
         return await _run_own_command(ctx, own, args)
     if find_command(name) is None and (
@@ -156,6 +160,14 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
             "see `hermes chat --help`."
         )
     return await command.run(ctx, args)
+
+
+async def _run_plugin_command(command: PluginCommand, args: str) -> Reply:
+    try:
+        text = await command.run(args)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others
+        raise ConfigError(f"/{command.name} failed: {type(error).__name__}: {error}") from None
+    return Reply("" if text is None else str(text))
 
 
 async def _find_own_command(ctx: CommandContext, name: str) -> OwnCommand | None:

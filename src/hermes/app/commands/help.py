@@ -36,6 +36,8 @@ async def show_help(ctx: CommandContext, args: str) -> Reply:
     own = await asyncio.to_thread(list_own_commands, home, folder)
     rows = [(c.name, c.help) for c in commands]
     rows += [(c.name, f"{c.help} (your own)") for c in own.values()]
+    if ctx.runtime.plugins is not None:
+        rows += [(c.name, f"{c.help} (plugin)") for c in ctx.runtime.plugins.commands.values()]
     width = max(len(name) for name, _ in rows)
     return Reply("\n".join(f"/{name.ljust(width)}  {text}" for name, text in rows))
 

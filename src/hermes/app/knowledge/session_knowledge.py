@@ -17,7 +17,7 @@ from hermes.config.load import Setup
 from hermes.config.paths import skills_folder
 from hermes.core.store import Store
 from hermes.memory.scope import MEMORY, MemoryScope, choose_scope, has_memory
-from hermes.skills.skill import SKILLS
+from hermes.skills.skill import SKILLS, Skill
 
 if TYPE_CHECKING:
     from hermes.app.knowledge.review import Reviews
@@ -38,6 +38,7 @@ class Knowledge:
     def __init__(self, setup: Setup, store: Store, spawn: SpawnTask) -> None:
         self.learns = setup.config.memory.review
         """Whether conversations are reviewed; not for single prompts."""
+        self.plugin_skills: tuple[Skill, ...] = ()
         self._spawn = spawn
         self._reviews: Reviews | None = None
         self._setup = setup
@@ -70,7 +71,7 @@ class Knowledge:
         if not limit or "skill_view" not in agent.tools:
             return ""
         roots = list_own_roots(self._setup, cwd)
-        if not roots:
+        if not roots and not self.plugin_skills:
             return ""
         from hermes.skills.index_block import build_skills_block
         from hermes.skills.session_skills import SkillUses
@@ -79,7 +80,7 @@ class Knowledge:
         needs = make_needs(self._setup, agent.tools)
         found = [
             skill
-            for skill in open_library(self._setup, roots).list_skills()
+            for skill in open_library(self._setup, roots, self.plugin_skills).list_skills()
             if not skill.problem and skill.name not in disabled and not needs.find_unmet(skill)
         ]
         if all(skill.source == "builtin" for skill in found):
@@ -150,7 +151,7 @@ class Knowledge:
         installer = SkillInstaller(skills_folder(setup.home), refuse_download)
         roots = list_own_roots(setup, session.host.workspace.cwd)
         return SessionSkills(
-            open_library(setup, roots),
+            open_library(setup, roots, self.plugin_skills),
             make_needs(setup, session.agent.tools),
             setup.config.skills.disabled,
             installer,

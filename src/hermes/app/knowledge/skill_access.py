@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from hermes.app.knowledge.context_files import find_skill_folders
@@ -10,7 +10,7 @@ from hermes.config.env import get_environment
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
 from hermes.skills.library import BUILTIN_ROOT, SkillLibrary, SkillRoot, find_roots
-from hermes.skills.skill import SkillNeeds
+from hermes.skills.skill import Skill, SkillNeeds
 
 
 def list_own_roots(setup: Setup, cwd: Path) -> list[SkillRoot]:
@@ -20,9 +20,10 @@ def list_own_roots(setup: Setup, cwd: Path) -> list[SkillRoot]:
     return find_roots(setup.home, user_home, setup.config.skills.external_dirs, project)
 
 
-def open_library(setup: Setup, roots: list[SkillRoot]) -> SkillLibrary:
-    """The skills of these roots and the built-in ones."""
-    return SkillLibrary([*roots, BUILTIN_ROOT], cache_folder(setup.home) / "skills.msgpack")
+def open_library(setup: Setup, roots: list[SkillRoot], added: Sequence[Skill] = ()) -> SkillLibrary:
+    """The skills of these roots, those of plugins and the built-in ones."""
+    cache_file = cache_folder(setup.home) / "skills.msgpack"
+    return SkillLibrary([*roots, BUILTIN_ROOT], cache_file, added)
 
 
 def make_needs(setup: Setup, tools: Collection[str]) -> SkillNeeds:

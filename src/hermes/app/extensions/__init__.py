@@ -1,0 +1,1 @@
+"""What others add to the agent: plugins, hooks, and subagents it starts itself."""

@@ -1,0 +1,101 @@
+"""Runs the code of a plugin beside the event loop, so that nothing it does holds the loop up."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+
+class PluginThread:
+    """The threads of one plugin. They are daemons: one that never returns keeps nobody from
+    exiting. Its coroutines share one event loop of their own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, or what the coroutine it returns does. Cancelling this stops
+        a coroutine, but not a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await self._run_coroutine(function(*args, **kwargs))
+        value = await run_detached(partial(function, *args, **kwargs), self._name)
+        return await self._run_coroutine(value) if inspect.iscoroutine(value) else value
+
+    async def _run_coroutine(self, work: Coroutine[Any, Any, Any]) -> Any:
+        guarded = _await_guarded(work)
+        running = asyncio.run_coroutine_threadsafe(guarded, self._open_loop())
+        return await asyncio.wrap_future(running)
+
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            _start_daemon(partial(_run_loop, self._loop), f"{self._name} loop")
+        return self._loop
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(_cancel_others())
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _await_guarded(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await work
+    except SystemExit as error:  # it would end the loop
+        raise RuntimeError(repr(error)) from None
+
+
+def run_detached(function: Callable[[], Any], name: str) -> "asyncio.Future[Any]":
+    """Run a function in a thread that nobody waits for at the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        value: Any = None
+        error: Exception | None = None
+        try:
+            value = context.run(function)
+        except StopIteration as stop:  # a future cannot hold one
+            error = RuntimeError(f"StopIteration: {stop}")
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - raised where it is awaited
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(_settle_future, future, value, error)
+
+    _start_daemon(work, name)
+    return future
+
+
+def _start_daemon(work: Callable[[], None], name: str) -> None:
+    # The executors of asyncio join their threads at the end: a plugin that hangs would stay.
+    threading.Thread(target=work, name=name, daemon=True).start()  # noqa: TID251
+
+
+def _settle_future(future: "asyncio.Future[Any]", value: Any, error: Exception | None) -> None:
+    if future.done():  # nobody waited so long
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
