@@ -117,7 +117,8 @@ def explain_influence(path: Path, workspace: Path, user_home: Path) -> str:
     for effect, reason in _match_rules(parts, user_home):
         if effect == "ask":
             return reason
-    below = parts[len(workspace.parts) - 1 :] if path.is_relative_to(workspace) else ()
+    depth = len(workspace.parts)
+    below = parts[depth - 1 :] if path.parts[:depth] == workspace.parts else ()
     return next((reason for _, reason in _match_at(below, 0, "top")), "")
 
 
