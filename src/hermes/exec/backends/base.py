@@ -22,6 +22,10 @@ class BackendSession(Struct, frozen=True):
     client_env: Mapping[str, str]
     """Environment of the client program (docker, ssh): no secrets, but the sockets it uses."""
 
+    @property
+    def outputs(self) -> Path:
+        return self.home / "outputs"
+
 
 class CommandBackend(Protocol):
     """A container or host that runs commands. Nothing is started before the first command, and
