@@ -15,13 +15,7 @@ from typing import Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import (
-    GRACE_SECONDS,
-    HEADER,
-    SESSION_SIZE,
-    RefusedAddress,
-    SetupInstructions,
-)
+from hermes.exec.launcher import protocol
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
@@ -50,7 +44,7 @@ class CommandResult(Struct, frozen=True):
     """Processes killed for want of memory, and those that could not be started."""
     stopped: int = 0
     """Processes it had started that were ended with it, as always in namespaces."""
-    refused: tuple[RefusedAddress, ...] = ()
+    refused: tuple[protocol.RefusedAddress, ...] = ()
     """Where it could not connect to because of the sandbox."""
 
 
@@ -116,11 +110,11 @@ async def stop_left_running() -> None:
         await child.end(include_left=True)
 
 
-def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> bytes:
+def build_request(command: CommandSpec, **more: Unpack[protocol.SetupInstructions]) -> bytes:
     """The request to a supervisor; `more` are additional instructions."""
     argv: Sequence[str] = _build_argv(command.text)
     env = dict(command.env)
-    setup: SetupInstructions | None = None
+    setup: protocol.SetupInstructions | None = None
     if command.pty:
         env = {"TERM": "xterm", **env}
     if command.policy and command.policy.mode != "full-access":
@@ -139,7 +133,7 @@ def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> by
     # Bubblewrap changes to the folder inside, where it may be one that we cannot see.
     cwd = "/" if setup and setup.get("wrapped") else command.cwd
     body = marshal.dumps((parts, os.fsencode(cwd), names, instructions))
-    return HEADER.pack(len(body)) + body
+    return protocol.HEADER.pack(len(body)) + body
 
 
 @cache
@@ -218,7 +212,7 @@ class _RunningCommand:
         ):
             return
         self.connection.hang_up()
-        await asyncio.wait([self.connection.closed], timeout=GRACE_SECONDS + 1)
+        await asyncio.wait([self.connection.closed], timeout=protocol.GRACE_SECONDS + 1)
 
     @property
     def _left_count(self) -> int:
@@ -295,7 +289,7 @@ class _LauncherProcess:
         """Send what belongs to one command: the supervisor's end of its socket, and streams."""
         session = _first_sessions.get(session, session)
         name = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest() if session else ""
-        frame = name[:SESSION_SIZE].ljust(SESSION_SIZE).encode()
+        frame = name[: protocol.SESSION_SIZE].ljust(protocol.SESSION_SIZE).encode()
         try:
             self._try_send(fds, frame)
         except ConnectionError:  # somebody killed it

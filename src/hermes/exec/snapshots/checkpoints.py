@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.exec.snapshots.file_index import update_index
+from hermes.exec.snapshots.safe_git import find_git
 from hermes.exec.snapshots.safe_restore import SafeTree
-from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository, find_git
+from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository
 
 KEEP_COUNT = 50
 KEEP_DAYS = 30.0
@@ -282,12 +283,12 @@ class _Rollback:
 def _open_repository(workspace: Path, home: Path) -> ShadowRepository:
     if why := explain_unsuitable(workspace, home):
         raise ShadowError(f"{why}.")
-    return ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    return ShadowRepository(workspace.resolve(), home.resolve())
 
 
 def _find_repository(workspace: Path, home: Path) -> ShadowRepository | None:
     """The repository of a workspace, which itself may no longer exist; None when there is none."""
-    found = ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    found = ShadowRepository(workspace.resolve(), home.resolve())
     return found if find_git() and (found.repository / "info").is_dir() else None
 
 
