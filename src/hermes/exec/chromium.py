@@ -120,9 +120,8 @@ def _remove_orphans() -> None:
 async def run_browser(
     executable: str, home: Path, *, env: Mapping[str, str], policy: SandboxPolicy | None
 ) -> AsyncIterator[BrowserPipe]:
-    """Run a browser with its profile in `home` until the block ends. It has no network of its own:
-    each context is given a proxy. The policy confines it where it cannot confine itself, as when it
-    runs as root."""
+    """Run a browser with its profile in `home` until the block ends. The policy confines it where
+    it cannot confine itself, as when it runs as root."""
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
     printed = _LastOutput(home)

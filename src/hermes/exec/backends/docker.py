@@ -9,17 +9,17 @@ from typing_extensions import override
 from hermes.config.schema import DockerSection as DockerSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends import remote
-from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.docker_container import DockerContainer
-from hermes.exec.backends.remote import RemoteBackend
+from hermes.exec.backends.remote import CommandBackend
 from hermes.exec.backends.remote_scripts import END_MARKED
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import MAX_COMMAND, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
 _RECREATED = b"[the container was gone and was made anew: only the workspace is kept]\n"
 
 
-class DockerBackend(RemoteBackend):
+class DockerBackend(CommandBackend):
     """Runs, watches and ends commands in the session's container."""
 
     gone_pattern = "no such container|is not running"
@@ -40,13 +40,16 @@ class DockerBackend(RemoteBackend):
         return f"in a container of {self._settings.image}"
 
     @property
+    @override
     def start_folder(self) -> Path:
         return self._site.workspace
 
     @property
+    @override
     def workspace(self) -> Path:
         return self._site.workspace
 
+    @override
     async def is_confined(self) -> bool:
         return await self._container.is_confined()
 
@@ -61,6 +64,7 @@ class DockerBackend(RemoteBackend):
             await self._container.disconnect()
         return not self._container.is_external
 
+    @override
     async def check_access(self) -> str:
         await self._container.remove_orphans()
         await self._container.ensure_running()
@@ -71,6 +75,7 @@ class DockerBackend(RemoteBackend):
             facts += [network, f"{settings.memory} memory", f"{settings.pids} processes"]
         return f"commands run {self.location} ({', '.join(filter(None, facts))})"
 
+    @override
     async def close(self) -> None:
         await self._clients.close()
         await self._container.close()

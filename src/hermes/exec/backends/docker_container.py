@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
 from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import CommandSpec
 from hermes.exec.sandbox import SandboxPolicy, build_policy
 from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
@@ -224,8 +224,7 @@ def _format_field(name: str, value: str) -> str:
 
 
 def machine_label() -> str:
-    """Identifies this machine and its PID namespace, outside of which a process number means
-    nothing."""
+    """Identifies this machine and its PID namespace, in which process numbers hold."""
     facts = [os.uname().nodename, str(os.getuid()), "", ""]
     with suppress(OSError, ValueError):
         facts[2] = Path("/etc/machine-id").read_text(encoding="ascii")

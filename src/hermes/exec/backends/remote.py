@@ -9,16 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import structs
 
 from hermes.core.errors import ToolError
 from hermes.core.text import WordLists
-from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote_scripts import RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import wait_first
 
 UNLIMITED_SECONDS = 10.0**8
 """As long as the agent runs."""
@@ -183,11 +184,6 @@ async def stop_client(
             await task
 
 
-async def _wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
-    """Wait until one of them is done."""
-    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-
-
 async def _finish_despite_cancel(work: Awaitable[None]) -> None:
     """Finish `work` even when we are cancelled meanwhile."""
     task = asyncio.ensure_future(work)
@@ -231,7 +227,7 @@ class Lifeline:
         client = structs.replace(client, stdin=self._reader)
         self._task = loop.create_task(run_command(client, out, err))
         try:
-            await _wait_first(self._task, greeted, timeout=seconds)
+            await wait_first(self._task, greeted, timeout=seconds)
             if not greeted.done():
                 late = not self._task.done()
                 await self.close()
@@ -270,8 +266,9 @@ async def run_client(client: CommandSpec, spill: Path, seconds: float = 30) -> t
     return status, out.text().strip(), err.text().strip()
 
 
-class RemoteBackend(ABC):
-    """Runs, watches and ends commands through a client program, which a subclass knows."""
+class CommandBackend(ABC):
+    """A container or host that runs commands, through a client program that a subclass knows.
+    Nothing is started before the first command, and nothing outlives `close` or the agent."""
 
     gone_pattern: str
     """Complaints of the client that mean: the backend has vanished, and nothing was run."""
@@ -289,9 +286,33 @@ class RemoteBackend(ABC):
 
     @property
     @abstractmethod
-    def location(self) -> str: ...
+    def location(self) -> str:
+        """Completes the sentence "commands run …"."""
+
+    @property
+    @abstractmethod
+    def start_folder(self) -> Path:
+        """The folder in which commands start, as a path on the backend."""
+
+    @property
+    @abstractmethod
+    def workspace(self) -> Path:
+        """The same as an absolute path, for judging what a command changes."""
+
+    @abstractmethod
+    async def is_confined(self) -> bool:
+        """Whether commands can reach nothing but the workspace."""
+
+    @abstractmethod
+    async def check_access(self) -> str:
+        """Try the backend and describe it in a sentence; raises ToolError when it does not work."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
 
     async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        """As `exec.process.local.run_command`: when it times out or is cancelled, every process of
+        the command has ended when it returns. Only a few harmless variables are forwarded."""
         await self._connect(out)
         try:
             return await self._run_once(command, out)
@@ -315,12 +336,12 @@ class RemoteBackend(ABC):
         task = self._clients.start(client, tap, reports.capture)
         try:
             async with asyncio.timeout(command.timeout):
-                await _wait_first(task, reports.ended)
+                await wait_first(task, reports.ended)
                 if not reports.ended.done() or not reports.root:
                     task.cancel()
                     raise self._build_failure(task, reports, command.cwd)
                 status, left = reports.ended.result()
-                await _wait_first(task, tap.complete)
+                await wait_first(task, tap.complete)
             if not left:
                 task.cancel()
             return CommandResult(status, left)
@@ -351,11 +372,14 @@ class RemoteBackend(ABC):
         )
 
     async def build_client(self, command: CommandSpec) -> CommandSpec:
+        """The command on this machine that runs `command` on the backend with its input, for
+        background commands. It must be ended by `end_command` with this very value."""
         await self._connect(None)
         options = self.terminal_options if command.pty else self.input_options
         return self._build_session(options, RUN_BARE, self._next_mark(), command)
 
     async def end_command(self, client: CommandSpec) -> None:
+        """End everything that was started through `client`: TERM, KILL after 1.5 s."""
         if found := re.search(rf"{self._agent}\.\d+\.", " ".join(client.text)):
             await self._end_marked(found[0], 0)
 

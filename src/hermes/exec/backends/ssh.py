@@ -15,14 +15,13 @@ from hermes.config.paths import make_private_folder
 from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends import remote, remote_scripts
-from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import Lifeline, NotRun, RemoteBackend
+from hermes.exec.backends.remote import CommandBackend, Lifeline, NotRun
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import MAX_COMMAND, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
 _MAX_SOCKET_PATH = 80
-"""Most bytes in the path of the control socket: the system allows about 100, and ssh temporarily
-appends 17."""
+"""Most bytes in the path of the control socket: of about 100, ssh needs 17 for itself."""
 _FIXED_OPTIONS = """
     BatchMode=yes ClearAllForwardings=yes ForwardAgent=no ForwardX11=no PermitLocalCommand=no
     RemoteCommand=none EscapeChar=none Tunnel=no LogLevel=ERROR
@@ -30,7 +29,7 @@ _FIXED_OPTIONS = """
 _KEEPALIVE_OPTIONS = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
 
 
-class SshBackend(RemoteBackend):
+class SshBackend(CommandBackend):
     """Connects for the first command, and again when the connection was lost. Everything that
     commands started ends with the connection, for whatever reason that ends."""
 
@@ -54,22 +53,27 @@ class SshBackend(RemoteBackend):
         return f"on {user}{self._settings.host} over ssh"
 
     @property
+    @override
     def start_folder(self) -> Path:
         return Path(self._settings.cwd)
 
     @property
+    @override
     def workspace(self) -> Path:
         """Resolved as if the remote home were ours, because `~` in a command is judged that way."""
         cwd = self._settings.cwd
         return self._site.user_home / (cwd.removeprefix("~").lstrip("/") if cwd[:1] == "~" else cwd)
 
+    @override
     async def is_confined(self) -> bool:
         return False
 
+    @override
     async def check_access(self) -> str:
         await self._connect()
         return f"commands run {self.location} ({self._lifeline.greeting})"
 
+    @override
     async def close(self) -> None:
         await self._clients.close()
         await self._lifeline.close()
@@ -99,8 +103,7 @@ class SshBackend(RemoteBackend):
         return True
 
     def _choose_socket_path(self) -> None:
-        """Create a private folder for the socket: in the agent's home unless that path is too
-        long."""
+        """Create a private folder for the socket, in the agent's home if the path is short."""
         if self._socket_folder:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
         parent = self._site.home / "run" / "ssh"

@@ -130,8 +130,7 @@ def _explain_write_error(error: OSError) -> str:
 
 
 def _find_changes(copy: GitOverlay) -> tuple[dict[str, bytes], list[str]]:
-    """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
-    may not be merged."""
+    """Name -> new content, and the names that were removed, all of which may be merged."""
     for name in overlay.UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
             raise ChangesRejected(
@@ -258,8 +257,7 @@ def _run_git(
     location: Mapping[str, str] | None = None,
     accepted: int = 0,
 ) -> bytes:
-    """Run git on the repository itself, with everything disabled that runs other programs.
-    `accepted`: an exit status that is no failure."""
+    """Run git on the repository itself. `accepted`: an exit status that is no failure."""
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     return run_safe_git(
@@ -294,15 +292,13 @@ def _copy_objects(copy: GitOverlay) -> Path:
 
 
 def _check_objects(copy: GitOverlay, incoming: Path) -> None:
-    """Check that every object is what its name says and is well-formed. What it refers to may be in
-    the repository itself."""
+    """Check that every object is what its name says, and well-formed."""
     words = ("fsck", "--full", "--no-dangling", "--no-progress")
     _run_git(copy, *words, location={"GIT_DIR": str(incoming)}, accepted=_MISSING_LINKS)
 
 
 def _store_objects(copy: GitOverlay, incoming: Path) -> None:
-    """Existing objects are never replaced. The index of a pack comes last, because git finds packs
-    by it."""
+    """Existing objects are never replaced. Git finds packs by their index, which comes last."""
     found = [path for path in (incoming / "objects").glob("*/*") if path.is_file()]
     for number, path in enumerate(sorted(found, key=lambda path: path.suffix == ".idx")):
         target = copy.git / "objects" / path.relative_to(incoming / "objects")
@@ -340,8 +336,7 @@ def _check_connectivity(copy: GitOverlay, new: Mapping[str, bytes], incoming: Pa
 
 
 def _replace_files(copy: GitOverlay, new: Mapping[str, bytes], removed: list[str]) -> None:
-    """Replace all or nothing, as far as files allow: lock every name as git does, check that nobody
-    else has changed it since the copy was made, and only then write."""
+    """Lock every name as git does, check that nobody else has changed it, and only then write."""
     locks: dict[str, Path] = {}
     try:
         for name in sorted({*new, *removed}):

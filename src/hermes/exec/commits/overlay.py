@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
-from hermes.exec.launcher.placeholders import PLACEHOLDER
+from hermes.exec.launcher.placeholders import is_free
 from hermes.exec.sandbox.planted_files import find_git_references
 from hermes.exec.sandbox.policy import PathOverlay
 from hermes.exec.snapshots.safe_git import find_git
@@ -24,8 +24,7 @@ MAX_BYTES = 256 << 20
 COPIED_TREES = ("refs", "logs")
 """Folders that are copied completely."""
 UNFINISHED_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
-"""Names that exist while git is in the middle of an operation. Plans of a rebase contain
-commands."""
+"""Names that exist in the middle of an operation. Plans of a rebase contain commands."""
 _READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
 """Shown from the repository itself, read-only."""
 _OBJECTS_NAME = "objects-of-the-repository"
@@ -56,8 +55,7 @@ class GitOverlay(Struct, frozen=True):
 
     @property
     def mounts(self) -> tuple[PathOverlay, ...]:
-        """For `SandboxPolicy.overlays`: the copy in place of .git, and inside it the parts of the
-        repository that are shown."""
+        """The copy in place of .git, and inside it the parts of the repository that are shown."""
         git = self.git
         whole = PathOverlay(git, self.folder, writable=True)
         if self.is_new_repository:
@@ -86,7 +84,7 @@ def create_overlay(workspace: Path, home: Path, env: Mapping[str, str]) -> GitOv
 def _create_copy(workspace: Path, home: Path) -> GitOverlay:
     workspace = Path(os.path.realpath(workspace))
     git = workspace / ".git"
-    if find_git() and is_missing(git):
+    if find_git() and is_free(os.fsencode(git)):
         copy = _create_folder(home) / "git"
         copy.mkdir(mode=0o700)
         return GitOverlay(copy, git, workspace, {}, is_new_repository=True)
@@ -116,16 +114,6 @@ def _create_copy(workspace: Path, home: Path) -> GitOverlay:
         reason = f"the repository cannot be copied ({error.strerror})"
         raise OverlayUnavailable(reason) from None
     return GitOverlay(copy, git, workspace, before)
-
-
-def is_missing(git: Path) -> bool:
-    """Whether nothing is there but a placeholder that exists while a command runs."""
-    try:
-        return os.lstat(git).st_mode == PLACEHOLDER
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
 
 
 def _check_ordinary(git: Path) -> None:
@@ -220,9 +208,8 @@ def _prepare_folders(copy: Path, git: Path) -> None:
 
 
 def _write_identity(copy: GitOverlay, env: Mapping[str, str]) -> None:
-    """Copy the user's name and the like from settings that are hidden from the command. Names that
-    the sandbox holds while it runs, so that nobody creates them, are ignored: git cannot add
-    them."""
+    """Copy the user's name and the like from settings that are hidden from the command.
+    Placeholders are ignored: git cannot add them."""
     found = dict(_DEFAULT_IDENTITY)
     argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _COPIED_SETTINGS]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):

@@ -71,8 +71,7 @@ class ChildSetup:
 
     @property
     def controls_terminal(self) -> bool:
-        """Whether the process we start controls its terminal. With bubblewrap the command inside
-        does, or keys would end bubblewrap."""
+        """Whether the process we start controls its terminal; keys must not end bubblewrap."""
         return bool(self._instructions.get("pty")) and not self.is_wrapped
 
     def prepare(self) -> None:
@@ -235,8 +234,7 @@ class ChildSetup:
 
 
 def _overlay_folders(folders: list[tuple[bytes, int]], size: int) -> None:
-    """Mount an overlay in memory on each folder, above what is open there. Where the kernel
-    refuses, the folder is empty."""
+    """Mount an overlay in memory on each folder; where the kernel refuses, the folder is empty."""
     mount = libc.load_libc().mount
     for folder, lower in folders:
         libc.check_result(mount(b"tmpfs", folder, b"tmpfs", 0, b"mode=0755,size=%d" % size))

@@ -21,16 +21,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hermes.exec.launcher.libc import AT_FDCWD, make_syscall
+from hermes.exec.launcher.syscalls import CALL_GROUPS
 
-FILE_CALLS: dict[str, tuple[int, int]] = {
-    "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
-    "mkdir": (83, -1), "mkdirat": (258, 34),
-    "rename": (82, -1), "renameat": (264, 38), "renameat2": (316, 276),
-    "unlink": (87, -1), "unlinkat": (263, 35), "rmdir": (84, -1),
-    "link": (86, -1), "linkat": (265, 37),
-    "symlink": (88, -1), "symlinkat": (266, 36),
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
+FILE_CALLS = CALL_GROUPS["files"]
 _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW = 0x200, 0x400
 _TMPFILE = 0o20000000
 _RENAME_FLAGS = 3
@@ -87,8 +80,7 @@ class SyscallCaller:
             os.close(fd)
 
     def open_path(self, base: int, path: bytes, how: int) -> int:
-        """Open a path as it would find it, relative to one of its descriptors; an empty path is
-        what that leads to."""
+        """Open a path as it would find it, relative to one of its descriptors, or that itself."""
         base &= 0xFFFFFFFF
         if path.startswith(b"/"):
             return os.open(path, how | os.O_CLOEXEC)
@@ -119,8 +111,7 @@ class WorkspaceArea(NamedTuple):
         )
 
     def forget_path(self, path: bytes) -> None:
-        """Called after a path was moved or removed: Landlock opened what was there, and not what
-        may be created there under the same name."""
+        """Called after a path was moved or removed: Landlock does not open what takes its place."""
         self.landlock_writable[:] = [
             r for r in self.landlock_writable if r != path and not r.startswith(path + b"/")
         ]
@@ -139,8 +130,7 @@ class WorkspaceArea(NamedTuple):
 
 
 def perform_call(name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea) -> int:
-    """Perform the call and return its result. Raises OSError when it fails, and LeaveToKernel
-    when it is not ours to perform."""
+    """The result of the call. Raises OSError when it fails, LeaveToKernel when it is not ours."""
     has_folder = "at" in name and name != "creat"
     words = args if has_folder else [AT_FDCWD, *args]
     match name:
@@ -228,8 +218,7 @@ def _open_file(
 def _open_existing(
     caller: SyscallCaller, area: WorkspaceArea, entry: FolderEntry, flags: int
 ) -> int:
-    """Open a regular file, following links; what is checked is what is opened. -1: it does not
-    exist."""
+    """Open exactly the regular file that was checked, following links; -1: it does not exist."""
     how = os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW
     try:
         found = os.open(entry.last, how, dir_fd=entry.folder)

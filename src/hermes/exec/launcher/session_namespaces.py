@@ -44,8 +44,7 @@ def open_namespaces() -> list[int]:
 
 
 def create_namespaces() -> None:
-    """Enter a new user namespace, a new network namespace, and a new mount namespace in which
-    SESSION_FOLDER holds private files."""
+    """Enter new namespaces of users, of the network, and of mounts with a SESSION_FOLDER."""
     uid, gid = os.getuid(), os.getgid()
     libc.check_result(libc.load_libc().unshare(_NEWUSER | _NEWNET | _NEWNS))
     for name, line in (
@@ -77,13 +76,9 @@ def enter_own_mounts() -> None:
 
 
 def limit_tmp(size: int, names: Sequence[bytes]) -> None:
-    """Limit the session's /tmp to this many bytes. `names` are the folders in it that hold what is
-    mounted for the command; where they are not those of the session's first command, the command
-    gets a /tmp of its own.
-
-    Every command that shares a /tmp has the same names covered, so none of them can put a link
-    there, which would lead the mounts of the next command elsewhere.
-    """
+    """Limit the session's /tmp to this many bytes. `names` in it hold what is mounted for the
+    command; where the session's first command had others, this one gets a /tmp of its own. So no
+    command can put a link there, which would lead the mounts of the next one elsewhere."""
     options = b"size=%d" % size
     with contextlib.suppress(OSError):  # more than that is in use
         _mount_memory(SESSION_FOLDER, options, _MS_REMOUNT)
@@ -102,8 +97,7 @@ def limit_tmp(size: int, names: Sequence[bytes]) -> None:
 
 
 def bind_granted(paths: Sequence[bytes]) -> None:
-    """Bind each path to its number in GRANTED_FOLDER. Whoever exchanges a path afterwards changes
-    nothing."""
+    """Bind each path to its number in GRANTED_FOLDER: exchanging it afterwards changes nothing."""
     if paths:
         _mount_memory(GRANTED_FOLDER, b"mode=0755")
     for number, path in enumerate(paths):
@@ -118,8 +112,7 @@ def bind_granted(paths: Sequence[bytes]) -> None:
 
 
 def open_granted(path: bytes) -> int:
-    """A descriptor of exactly this path; raises GrantReplaced when a link is on the way or nothing
-    is there."""
+    """A descriptor of exactly this path; raises GrantReplaced when it leads elsewhere."""
     try:
         return open_without_links(path)
     except OSError as error:

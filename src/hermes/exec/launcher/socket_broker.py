@@ -21,10 +21,6 @@ from hermes.exec.launcher.process_tree import list_descendants, list_processes
 from hermes.exec.launcher.protocol import RefusedAddress
 from hermes.exec.launcher.session_namespaces import open_diagnosis
 
-SOCKET_CALLS: dict[str, tuple[int, int]] = {
-    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64."""
 _PIDFD_GETFD = 438
 _FAMILY = struct.Struct("=H")
 _MAX_ADDRESS = 128
@@ -79,8 +75,7 @@ class SocketGrants:
             self.refused.append(address)
 
     def check_file(self, caller: file_broker.SyscallCaller, fd: int) -> None:
-        """Raise ConnectionRefusedError unless the socket that is bound to the file open at `fd` is
-        the session's, or the proxy's."""
+        """Raise ConnectionRefusedError unless the session, or the proxy, listens there."""
         found = os.fstat(fd)
         if isinstance(self.proxy, bytes):
             with contextlib.suppress(FileNotFoundError):
@@ -92,8 +87,7 @@ class SocketGrants:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
     def check_port(self, port: int) -> None:
-        """Raise ConnectionRefusedError unless the session, and nobody else, listens on this port of
-        the machine."""
+        """Raise ConnectionRefusedError unless the session, and nobody else, listens there."""
         self._diagnosis = self._diagnosis or open_diagnosis()
         listeners = _find_listeners(self._diagnosis, port)
         if not listeners or not self._session_holds(listeners):
@@ -191,8 +185,7 @@ def _connect_in_namespace(theirs: socket.socket, raw: bytes, grants: SocketGrant
 
 
 def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False) -> None:
-    """Connect. Only a socket that does not block, and need not be connected completely, is left
-    while that goes on."""
+    """Connect, and wait for it unless the socket does not block."""
     fd = theirs.fileno()
     blocking = os.get_blocking(fd)
     until = time.monotonic() + _CONNECT_SECONDS
@@ -343,8 +336,7 @@ def _open_in_root(pid: int, path: bytes) -> Iterator[int]:
 
 
 def _identify_file(pid: int, fd: int) -> tuple[int, int]:
-    """The inode and device of an open file as the kernel counts them, which stat does not tell on
-    every file system."""
+    """The inode and device of an open file as the kernel counts them, unlike stat sometimes."""
     with open(f"/proc/self/fdinfo/{fd}") as file:
         facts = dict(line.split(":", 1) for line in file.read().splitlines())
     inode = int(facts.get("ino") or os.fstat(fd).st_ino)

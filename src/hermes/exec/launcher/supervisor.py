@@ -155,8 +155,7 @@ def _watch_command(
     setup: ChildSetup,
     background: BackgroundSupervisor | None,
 ) -> None:
-    """Report the end of the command, end everything when the agent hangs up, and return when no
-    process is left."""
+    """Report the end, end everything when the agent hangs up, return when no process is left."""
     hung_up_at = 0.0
     signalled: set[int] = set()
     while True:

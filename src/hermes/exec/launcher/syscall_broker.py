@@ -16,6 +16,7 @@ import struct
 from typing import NamedTuple
 
 from hermes.exec.launcher import file_broker, ipc_broker, libc, socket_broker
+from hermes.exec.launcher.syscalls import CALL_GROUPS, CALL_NUMBERS
 
 _NOTIF_RECV, _NOTIF_SEND, _SET_SYNC_WAKEUP = 0xC0502100, 0xC0182101, 0x40082104
 _REQUEST = struct.Struct("=QIIiIQ6Q")
@@ -23,34 +24,9 @@ _RESPONSE = struct.Struct("=QqiI")
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _TIMES_SIZE = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
 """Size of the structure that holds the new times."""
-ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
-    "chmod": (90, -1, 0),
-    "fchmod": (91, 52, 0),
-    "fchmodat": (268, 53, 1),
-    "fchmodat2": (452, 452, 1),
-    "utime": (132, -1, 0),
-    "utimes": (235, -1, 0),
-    "futimesat": (261, -1, 1),
-    "utimensat": (280, 88, 1),
-    "chown": (92, -1, 0),
-    "fchown": (93, 55, 0),
-    "lchown": (94, -1, 0),
-    "fchownat": (260, 54, 1),
-}
-"""Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
 _FLAGS_POSITION = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
 _DESCRIPTOR_PATH = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
-BROKERED_CALLS = file_broker.FILE_CALLS | socket_broker.SOCKET_CALLS | ipc_broker.IPC_CALLS
-"""Name -> number on x86_64 and on aarch64 (-1: none)."""
-_CALL_NAMES = [
-    {
-        number[which]: name
-        for calls in (ATTRIBUTE_CALLS, BROKERED_CALLS)
-        for name, number in calls.items()
-        if number[which] >= 0
-    }
-    for which in (0, 1)
-]
+_CALL_NAMES = [{numbers[which]: name for name, numbers in CALL_NUMBERS.items()} for which in (0, 1)]
 _CONTINUE = 1
 """Lets the kernel continue the call and decide."""
 _ARCHITECTURES = {0xC000003E: 0, 0xC00000B7: 1}
@@ -94,11 +70,11 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
     value = failure = flags = 0
     caller = file_broker.SyscallCaller(listener, ident, pid, machine)
     try:
-        if name in file_broker.FILE_CALLS:
+        if name in CALL_GROUPS["files"]:
             value = file_broker.perform_call(name, args, caller, grants.area)
-        elif name in socket_broker.SOCKET_CALLS:
+        elif name in CALL_GROUPS["sockets"]:
             socket_broker.perform_call(name, args, caller, grants.area, grants.sockets)
-        elif name in ipc_broker.IPC_CALLS:
+        elif name in CALL_GROUPS["segments"]:
             value = grants.segments.perform_call(name, args)
         else:
             fd = _open_target(name, caller, args)
@@ -118,9 +94,14 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
     return True
 
 
+def _find_path(name: str) -> int:
+    """The position of the path among the arguments."""
+    return 1 if "at" in name else 0
+
+
 def _open_target(name: str, caller: file_broker.SyscallCaller, args: list[int]) -> int:
     """Open the file that the call refers to, as the caller would find it."""
-    position = ATTRIBUTE_CALLS[name][2]
+    position = _find_path(name)
     if name in ("fchmod", "fchown"):
         return os.open(f"/proc/{caller.pid}/fd/{args[0] & 0xFFFFFFFF}", os.O_PATH | os.O_CLOEXEC)
     base = args[0] if position else libc.AT_FDCWD
@@ -149,7 +130,7 @@ def _is_granted(fd: int, area: file_broker.WorkspaceArea) -> bool:
 def _change_attributes(
     name: str, caller: file_broker.SyscallCaller, args: list[int], fd: int
 ) -> None:
-    position = ATTRIBUTE_CALLS[name][2]
+    position = _find_path(name)
     path = f"/proc/self/fd/{fd}"
     if "chown" in name:
         found = os.fstat(fd)

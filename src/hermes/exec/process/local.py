@@ -73,12 +73,9 @@ class CommandSpec(Struct, frozen=True):
 async def run_command(
     command: CommandSpec, out: OutputCapture, err: OutputCapture | None = None
 ) -> CommandResult:
-    """Run a command to its end and feed its output to `out` (and to `err`; without it both streams
-    are one).
-
-    Raises ToolError when nothing could be started. When it is cancelled or times out, every process
-    of the command has ended when this returns: TERM first, KILL after 1.5 s.
-    """
+    """Run a command to its end; without `err` both of its streams go to `out`. Raises ToolError
+    when nothing could be started. When it is cancelled or times out, every process of the command
+    has ended when this returns: TERM first, KILL after 1.5 s."""
     request = build_request(command)
     child = _RunningCommand([out] if err is None or command.pty else [out, err])
     try:
@@ -138,8 +135,7 @@ def build_request(command: CommandSpec, **more: Unpack[protocol.SetupInstruction
 
 @cache
 def _find_setsid() -> tuple[str, ...]:
-    """The setsid program, which makes a command inside bubblewrap the leader of a session, so that
-    the keys of its terminal reach it. Without it everything but the keys works."""
+    """The program through which the keys of a terminal reach a command inside bubblewrap."""
     found = next((p for p in ("/usr/bin/setsid", "/bin/setsid") if os.access(p, os.X_OK)), "")
     return (found, "-c") if found else ()
 
@@ -174,7 +170,6 @@ class _RunningCommand:
         self._readers: dict[int, OutputCapture | None] = {}
 
     async def start(self, request: bytes, command: CommandSpec) -> None:
-        ours, theirs = socket.socketpair()
         lent: list[int] = []
         try:
             for capture in self._captures:
@@ -184,16 +179,10 @@ class _RunningCommand:
                 lent.append(writer)
                 if command.pty and isinstance(command.text, str):
                     os.write(reader, END_OF_INPUT)  # nobody types anything
-            given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-            send_descriptors([theirs.fileno(), *lent, *given], command.session)
-        except OSError:
-            ours.close()
-            raise
+            self.connection = connect_supervisor(command, lent)
         finally:
-            theirs.close()
             for writer in lent:
                 os.close(writer)
-        self.connection = SupervisorConnection(ours)
         self._started = True
         for reader in self._readers:
             self._loop.add_reader(reader, self._on_output, reader)
@@ -267,21 +256,31 @@ class _RunningCommand:
             self._output_ended.set_result(None)
 
 
+def connect_supervisor(command: CommandSpec, lent: Sequence[int] = ()) -> SupervisorConnection:
+    """A connection to a new supervisor, which is given these outputs and the command's input."""
+    given = [command.stdin] if command.stdin >= 0 and not command.pty else []
+    ours, theirs = socket.socketpair()
+    try:
+        _launcher.send_descriptors([theirs.fileno(), *lent, *given], command.session)
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return SupervisorConnection(ours)
+
+
 _left_running: set[_RunningCommand] = set()
 
 
 class _LauncherProcess:
-    """The launcher of this process, started with the first command.
-
-    It costs about 20 ms and 10 MB once, and each command about 3 ms, of which this process spends
-    0.4. Starting commands from here would be no cheaper (a larger process forks more slowly) and
-    could not end the orphans of a killed agent: a death signal reaches only direct children.
-    """
+    """The launcher of this process, started with the first command. Starting commands from here
+    would be no cheaper (a larger process forks more slowly), and nobody would end the orphans of a
+    killed agent."""
 
     def __init__(self) -> None:
         self._requests = -1
-        """Our end of its socket: a plain descriptor, so that only the end of this process closes
-        it."""
+        """Our end of its socket: a plain descriptor, which nothing closes before we end."""
         self._pid = 0
         self._owner = 0
 
@@ -338,9 +337,8 @@ _first_sessions: dict[str, str] = {}
 
 
 def continue_session(session: str, child: str) -> None:
-    """Let the commands of a child session share limits and loopback with those of the session that
-    it continues."""
+    """Let the commands of a child session share what those of the continued session share."""
     _first_sessions[child] = _first_sessions.get(session, session)
 
 
-send_descriptors = _LauncherProcess().send_descriptors
+_launcher = _LauncherProcess()

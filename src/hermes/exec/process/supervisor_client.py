@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 from collections import deque
+from typing import Any
 
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import protocol
@@ -48,8 +49,7 @@ class SupervisorConnection:
                 await self._loop.sock_sendall(self._control, data)
 
     async def request_operation(self, kind: bytes, body: bytes = b"") -> tuple[int, int]:
-        """Request an operation on a background command. Returns an errno or 0, and the number of
-        bytes of input the command has not read."""
+        """Request an operation: an errno or 0, and how many bytes of input are not read yet."""
         answer: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         if self.closed.done() or not self._control:
             raise ToolError(CONTACT_LOST)
@@ -132,6 +132,11 @@ class SupervisorConnection:
                 answer.exception()
         self._answers.clear()
         self.closed.set_result(None)
+
+
+async def wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+    """Wait until one of them is done, or the time is over."""
+    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _parse_refusal(line: str) -> protocol.RefusedAddress:

@@ -110,8 +110,7 @@ def _guard_instructions(
 
 
 def _socket_instructions(policy: SandboxPolicy) -> protocol.SetupInstructions:
-    """Connections are reported to the supervisor, which keeps them inside or leads them to the
-    proxy."""
+    """Connections are made by the supervisor: inside, or to the proxy."""
     table, number = seccomp.MACHINES[os.uname().machine]
     found: protocol.SetupInstructions = {}
     if seccomp.can_broker_sockets():
@@ -171,8 +170,7 @@ def _cover_names(mounts: dict[str, MountKind]) -> list[str]:
 def _list_home_links(
     policy: SandboxPolicy, home: str, mounts: Mapping[str, MountKind]
 ) -> Iterator[tuple[str, str]]:
-    """Names in a home that is a scratch folder, and the visible paths elsewhere to which they
-    lead."""
+    """Names in a home that is a scratch folder, and the visible paths that they stand for."""
     if mounts.get(home) != "scratch":
         return
     names = {f"{home}/{name}": str(path) for name, path in policy.home_links}

@@ -6,11 +6,9 @@ import re
 import struct
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Literal, TypeAlias
 
-from hermes.core.text import WordLists
-from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS, BROKERED_CALLS
+from hermes.exec.launcher.syscalls import CALL_GROUPS, CALL_NUMBERS
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 MACHINES: dict[str, tuple[Machine, int]] = {
@@ -40,6 +38,7 @@ _FASTOPEN_OPTIONS = (23, 30, 34)
 """Options of TCP with which data, and not connect, opens a connection."""
 _SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect a socket, and the position of their flags."""
+_BROKERED = ("files", "sockets", "segments", "attributes")
 _FILTERED_CALLS = ("open", "openat", "creat", "socket")
 """Calls whose arguments decide whether the broker is notified."""
 _IOCTLS = {
@@ -50,24 +49,6 @@ _IOCTLS = {
     "FS_IOC_SETVERSION": 0x40087602,
 }
 
-
-def _load_calls() -> dict[str, dict[str, tuple[int, int]]]:
-    """The groups of `syscalls.txt`: name of a call -> its number on x86_64 and on aarch64."""
-    lists = WordLists(Path(__file__).with_name("syscalls.txt"))
-    groups: dict[str, dict[str, tuple[int, int]]] = {}
-    for title, lines in lists.list_tables():
-        rows = (word.split(":") for word in " ".join(lines).split())
-        groups[title] = {name: (int(x86), int(arm)) for name, x86, arm in rows}
-    return groups
-
-
-_CALLS = _load_calls()
-CALL_NUMBERS: dict[str, tuple[int, int]] = {
-    **{name: numbers for group in _CALLS.values() for name, numbers in group.items()},
-    **BROKERED_CALLS,
-    **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()},
-}
-"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
 
 FilterCode: TypeAlias = list[tuple[int, int, int, int]]
 
@@ -95,20 +76,19 @@ def build_namespace_filter(machine: Machine) -> bytes:
         blocks.append((name, _refuse_bits(1, _SET_ID)))
     for name in ("fchmodat", "fchmodat2"):
         blocks.append((name, _refuse_bits(2, _SET_ID)))
-    return _assemble_program(machine, _CALLS["forbidden"], blocks + _common_blocks(), notified=())
+    return _assemble_program(
+        machine, CALL_GROUPS["forbidden"], blocks + _common_blocks(), notified=()
+    )
 
 
 @cache
 def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
     """The filter for a command that only Landlock confines: the broker is notified before sockets
-    are bound or connected, and before anything is written, created, moved, removed or changed.
-
-    `truncation`: whether Landlock controls it; if not, the filter refuses truncation that needs no
-    write permission.
-    """
+    are bound or connected, and before files are changed. `truncation`: whether Landlock controls
+    it; if not, the filter refuses truncation that needs no write permission."""
     blocks = _socket_blocks(only_tcp=True)
-    notified = [name for name in BROKERED_CALLS if name not in _FILTERED_CALLS]
-    notified += ATTRIBUTE_CALLS
+    brokered = (name for group in _BROKERED for name in CALL_GROUPS[group])
+    notified = [name for name in brokered if name not in _FILTERED_CALLS]
     blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
     options: FilterCode = [_load_argument(1), (_EQUAL, 1, 0, _TCP), _RETURN_ALLOW]
     options.append(_load_argument(2))
@@ -121,8 +101,10 @@ def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
             [_load_argument(0), (_EQUAL, 1, 0, 0), _return_errno(errno.EPERM), _RETURN_ALLOW],
         )
     )
-    blocks += [(name, [_return_errno(errno.EOPNOTSUPP)]) for name in _CALLS["extended attributes"]]
-    forbidden = [*_CALLS["forbidden"], *_CALLS["forbidden without namespaces"]]
+    blocks += [
+        (name, [_return_errno(errno.EOPNOTSUPP)]) for name in CALL_GROUPS["extended attributes"]
+    ]
+    forbidden = [*CALL_GROUPS["forbidden"], *CALL_GROUPS["forbidden without namespaces"]]
     if not truncation:
         forbidden.append("truncate")
     common = _common_blocks(truncation=truncation, brokered=True)
@@ -224,7 +206,7 @@ def _assemble_program(
     ]
     code += [(_LOAD, 0, 0, 0), (_ABOVE, 0, 1, _LAST_CALL), _return_errno(errno.ENOSYS)]  # and x32
     answers: list[tuple[str, FilterCode]] = [
-        (name, [_return_errno(errno.ENOSYS)]) for name in _CALLS["unsupported"]
+        (name, [_return_errno(errno.ENOSYS)]) for name in CALL_GROUPS["unsupported"]
     ]
     answers += [(name, [_return_errno(errno.EPERM)]) for name in forbidden]
     answers += [(name, [_RETURN_NOTIFY]) for name in notified]

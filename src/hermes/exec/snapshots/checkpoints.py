@@ -91,8 +91,7 @@ def explain_unsuitable(workspace: Path, home: Path) -> str:
 
 
 def _in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make it run in a thread, to its end even when its caller is cancelled: it waits for git and
-    for the disk."""
+    """Make it run in a thread, to its end even when its caller is cancelled."""
 
     @wraps(work)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -143,8 +142,7 @@ def list_workspaces(home: Path) -> list[Path]:
 def diff_checkpoint(
     workspace: Path, home: Path, id: str, paths: Sequence[str] = (), *, reverse: bool = False
 ) -> str:
-    """The changes in the workspace since the checkpoint, as a unified diff; with `reverse`, the
-    changes that restoring it would make."""
+    """The changes since the checkpoint; with `reverse`, those that restoring it would make."""
     repository = _open_repository(workspace, home)
     with repository.hold_lock():
         commit, _ = _find_commit(repository, id)

@@ -63,8 +63,7 @@ class ShadowRepository:
         env: Mapping[str, str] | None = None,
         bare: bool = False,
     ) -> bytes:
-        """Run a git command and return its output. Raises ShadowError unless its exit status is in
-        `accepted`."""
+        """The output of a git command. Raises ShadowError unless its status is in `accepted`."""
         excludes = self.workspace / ".git" / "info" / "exclude"
         tree = {} if bare else {"GIT_WORK_TREE": str(self.workspace)}
         return run_safe_git(
