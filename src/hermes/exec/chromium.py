@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.text import WordLists
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.sandbox import SandboxPolicy
@@ -44,29 +45,7 @@ _UNLIMITED_SECONDS = 7 * 24 * 3600.0
 _MAX_MESSAGE = 256 * 1024 * 1024
 """Most bytes in one message of the protocol."""
 _MAX_OUTPUT = 2000
-_FLAGS = """
-    --headless=new --remote-debugging-pipe --no-startup-window --no-first-run
-    --no-default-browser-check
-    --disable-background-networking --disable-component-update --disable-default-apps
-    --disable-sync --disable-domain-reliability --disable-breakpad --disable-crash-reporter
-    --disable-client-side-phishing-detection --metrics-recording-only --no-pings
-    --no-service-autorun --disable-search-engine-choice-screen --disable-extensions
-    --password-store=basic --use-mock-keychain --disable-dev-shm-usage --mute-audio
-    --disable-gpu --hide-scrollbars --disk-cache-size=52428800
-    --disable-background-timer-throttling --disable-backgrounding-occluded-windows
-    --disable-renderer-backgrounding --disable-popup-blocking --disable-prompt-on-repost
-    --disable-back-forward-cache --disable-hang-monitor --disable-ipc-flooding-protection
-    --disable-field-trial-config --disable-component-extensions-with-background-pages
-    --force-color-profile=srgb --disable-quic --dns-prefetch-disable
-    --force-webrtc-ip-handling-policy=disable_non_proxied_udp
-    --webrtc-ip-handling-policy=disable_non_proxied_udp
-""".split()
-_DISABLED_FEATURES = (
-    "AsyncDns,DnsOverHttps,NetworkPrediction,Translate,MediaRouter,DialMediaRouteProvider,"
-    "OptimizationHints,AutofillServerCommunication,CertificateTransparencyComponentUpdater,"
-    "InterestFeedContentSuggestions,GlobalMediaControls,DestroyProfileOnBrowserClose,"
-    "PaintHolding,HttpsUpgrades,LensOverlay"
-)
+_LISTS = WordLists(Path(__file__).with_suffix(".txt"))
 _DEAD_PROXY = "http://nowhere.invalid:1"
 """For requests the browser makes by itself: updates, suggestions, statistics."""
 _RESOLVER_RULES = "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
@@ -141,9 +120,8 @@ def _remove_orphans() -> None:
 async def run_browser(
     executable: str, home: Path, *, env: Mapping[str, str], policy: SandboxPolicy | None
 ) -> AsyncIterator[BrowserPipe]:
-    """Run a browser with its profile in `home` until the block ends. It has no network of its own:
-    each context is given a proxy. The policy confines it where it cannot confine itself, as when it
-    runs as root."""
+    """Run a browser with its profile in `home` until the block ends. The policy confines it where
+    it cannot confine itself, as when it runs as root."""
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
     printed = _LastOutput(home)
@@ -167,9 +145,9 @@ async def run_browser(
 
 def _build_command(executable: str, home: Path, *, bare: bool) -> str:
     flags = [
-        *_FLAGS,
+        *sorted(_LISTS.get_words("flags")),
         f"--user-data-dir={home / 'profile'}",
-        f"--disable-features={_DISABLED_FEATURES}",
+        f"--disable-features={','.join(sorted(_LISTS.get_words('disabled features')))}",
         f"--host-resolver-rules={_RESOLVER_RULES}",
         f"--proxy-server={_DEAD_PROXY}",
         "--proxy-bypass-list=<-loopback>",

@@ -24,19 +24,10 @@ class PathRule(NamedTuple):
     names: tuple[str, ...]
 
 
-_OWN_FOLDERS = frozenset(
-    "artifacts aside cache checkpoints cron hooks logins logs mcp memories memory models outputs "
-    "pairing plugins processes profiles run scripts sessions skills".split()
-)
-_OWN_FILES = tuple(
-    ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
-    "trust.".split()
-)
-_OWN_STEERING = (
-    ".env active_profile auth.json config.yaml cron hooks mcp memories memory plugins scripts "
-    "skills trust.json".split()
-)
-"""What must not come into being in the agent's home while a command runs there."""
+_LISTS = WordLists(Path(__file__).with_suffix(".txt"))
+_OWN_FOLDERS = _LISTS.get_words("own folders")
+_OWN_FILES = tuple(_LISTS.get_words("own files"))
+_OWN_STEERING = sorted(_LISTS.get_words("own steering"))
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
 _FREE_IN_GIT = (".git", "info", "exclude")
 _Row: TypeAlias = tuple[tuple[str, ...], Effect, str]
@@ -44,8 +35,8 @@ _Row: TypeAlias = tuple[tuple[str, ...], Effect, str]
 
 @lru_cache(maxsize=1)
 def load_rules() -> tuple[PathRule, ...]:
-    lists = WordLists(Path(__file__).with_suffix(".txt"))
-    return tuple(starmap(_parse_rule, lists.list_tables()))
+    tables = ((title, rows) for title, rows in _LISTS.list_tables() if "|" in title)
+    return tuple(starmap(_parse_rule, tables))
 
 
 def _parse_rule(title: str, rows: list[str]) -> PathRule:
@@ -111,13 +102,13 @@ def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:
 
 
 def explain_influence(path: Path, workspace: Path, user_home: Path) -> str:
-    """Why a person must see a change to this real path: programs outside act upon it. Empty when
-    they do not."""
+    """Why a person must see a change to this real path; empty: programs outside do not obey it."""
     parts = _fold_parts(path)
     for effect, reason in _match_rules(parts, user_home):
         if effect == "ask":
             return reason
-    below = parts[len(workspace.parts) - 1 :] if path.is_relative_to(workspace) else ()
+    depth = len(workspace.parts)
+    below = parts[depth - 1 :] if path.parts[:depth] == workspace.parts else ()
     return next((reason for _, reason in _match_at(below, 0, "top")), "")
 
 

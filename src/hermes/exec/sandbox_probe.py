@@ -86,12 +86,8 @@ class _CachedTier(Struct):
 
 
 async def probe_tier(cache: Path | None = None, *, fresh: bool = False) -> SandboxTier:
-    """The strongest tier whose self-test failed at everything it must not be able to do.
-
-    Runs once per process; with a folder `cache`, once until something changes that the result
-    depends on. Only the strongest tier this machine has the parts for is cached, because a failed
-    self-test may have been an accident. `fresh`: probe again in any case.
-    """
+    """The strongest tier whose self-test failed at everything it must not be able to do. Cached,
+    unless a stronger one should work here: its failure may have been an accident."""
     global _known_tier
     if _known_tier is None or fresh:
         key = _cache_key()

@@ -14,8 +14,7 @@ class _LastProbe(Struct):
 
 
 def read_last_level(cache: Path) -> int:
-    """The level that the last probe found, of whichever process; 0: nobody has probed. Reading a
-    file is much faster than to find out whether the result still holds."""
+    """The level that the last probe found, of whichever process; 0: nobody has probed."""
     try:
         return msgspec.json.decode((cache / TIER_FILE).read_bytes(), type=_LastProbe).last
     except (OSError, msgspec.DecodeError):

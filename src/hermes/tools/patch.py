@@ -1,7 +1,6 @@
 """Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -9,7 +8,6 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.taint import BOTH
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
-from hermes.tools._edit.atomic_write import reject_link_outside
 from hermes.tools._files.boundary import require_agreement, require_outside_access
 from hermes.tools._files.paths import resolve_path
 
@@ -37,13 +35,22 @@ def _list_paths(p: Params) -> list[str]:
     return [raw for change in parse_patch(p.patch) for raw in (change.path, change.new_path) if raw]
 
 
-def _resolve_paths(p: Params, cwd: Path) -> list[Path]:
-    """The real paths. Raises ToolError when one inside the working folder leads out of it."""
-    paths = []
-    for raw in _list_paths(p):
-        paths.append(resolve_path(raw, cwd))
-        reject_link_outside(raw, paths[-1], cwd)
-    return paths
+def _compute_changes(p: Params, files: "FileChanges") -> None:
+    if p.patch:
+        from hermes.tools._edit.v4a import parse_patch
+
+        for change in parse_patch(p.patch):
+            files.apply_change(change)
+    else:
+        files.replace_text(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
+
+
+def _preview_changes(p: Params, workspace: Workspace) -> str:
+    from hermes.tools._edit.file_changes import FileChanges
+
+    files = FileChanges(workspace)
+    _compute_changes(p, files)
+    return files.show_diff()
 
 
 @tool(
@@ -53,35 +60,30 @@ def _resolve_paths(p: Params, cwd: Path) -> list[Path]:
     brings=BOTH,
     key=lambda p, cwd: tuple(str(resolve_path(raw, cwd)) for raw in _list_paths(p)),
     asks_itself=True,
-    preview=lambda p, workspace: _compute_changes(p, workspace).show_diff(),
+    preview=_preview_changes,
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
         raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
-    paths = _resolve_paths(p, ctx.workspace.cwd)
-    await require_outside_access(paths, ctx, reads=True)
-    files = await asyncio.to_thread(_compute_changes, p, ctx.workspace)
-    changed = files.list_changed_paths()
-    if not {*changed} <= {*paths}:
-        raise ToolError("A folder was just replaced by a link; nothing was changed.")
-    await require_agreement(changed, files.show_whole_diff, ctx)
-    return await asyncio.to_thread(_write_changes, files)
-
-
-def _compute_changes(p: Params, workspace: Workspace) -> "FileChanges":
     from hermes.tools._edit.file_changes import FileChanges
 
-    files = FileChanges(workspace)
-    if p.patch:
-        from hermes.tools._edit.v4a import parse_patch
+    files = FileChanges(ctx.workspace)
+    paths = [files.resolve_path(raw) for raw in _list_paths(p)]
+    await require_outside_access(paths, ctx, reads=True)
+    result = await asyncio.to_thread(_change_freely, p, files)
+    if result is None:
+        await require_agreement(files.influences, files.show_whole_diff, ctx)
+        result = await asyncio.to_thread(_write_changes, files)
+    return result
 
-        for change in parse_patch(p.patch):
-            files.apply_change(change)
-    else:
-        files.replace_text(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
-    return files
+
+def _change_freely(p: Params, files: "FileChanges") -> ToolResult | None:
+    """Make the changes. None, and nothing is written, when a person must see them first."""
+    _compute_changes(p, files)
+    files.find_influences()
+    return None if files.influences else _write_changes(files)
 
 
 def _write_changes(files: "FileChanges") -> ToolResult:

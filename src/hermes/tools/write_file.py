@@ -15,7 +15,7 @@ from hermes.tools._edit.atomic_write import (
     reject_link_outside,
     reject_redaction_marks,
 )
-from hermes.tools._files.boundary import require_agreement, require_outside_access
+from hermes.tools._files.boundary import find_influences, require_agreement, require_outside_access
 from hermes.tools._files.paths import check_access, resolve_path
 
 if TYPE_CHECKING:
@@ -61,12 +61,15 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     check_access(path, ctx.workspace, write=True)
     data = _encode_content(p)
     await require_outside_access([path], ctx, reads=False)
+    influences = find_influences([path], ctx.workspace)
     await require_agreement(
-        [path], lambda: _load_change(path, data, ctx.workspace).show_whole_diff(), ctx
+        influences, lambda: _load_change(path, data, ctx.workspace).show_whole_diff(), ctx
     )
     try:
         # In a thread whatever the size: syncing a disk may take long.
-        created, problem, diff = await asyncio.to_thread(_write_draft, path, data, ctx)
+        created, problem, diff = await asyncio.to_thread(
+            _write_draft, path, data, ctx, in_place=bool(influences)
+        )
     except OSError as error:
         raise ToolError(f"Cannot write {path}: {error.strerror}. Nothing was changed.") from None
     text = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
@@ -76,7 +79,9 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     )
 
 
-def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str, str]:
+def _write_draft(
+    path: Path, data: bytes, ctx: ToolContext, *, in_place: bool
+) -> tuple[bool, str, str]:
     """Write the file; returns whether it is new, what is wrong with its syntax, and what changed in
     an existing one."""
     from hermes.tools._edit.syntax import find_syntax_error
@@ -91,7 +96,7 @@ def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str, 
     diff = ""
     with suppress(ToolError, OSError):  # too large to compare, for example
         diff = _load_change(path, data, ctx.workspace).show_diff()
-    draft = Draft(path, data, ctx.workspace)
+    draft = Draft(path, data, ctx.workspace, in_place=in_place)
     try:
         draft.commit()
     except OSError:

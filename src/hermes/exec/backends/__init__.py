@@ -1,8 +1,9 @@
 """Where commands run when it is not this machine: a container or another host."""
 
 from hermes.config.schema import TerminalSection
-from hermes.exec.backends.base import BackendSession, CommandBackend
 from hermes.exec.backends.docker import DockerBackend
+from hermes.exec.backends.remote import CommandBackend
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.backends.ssh import SshBackend
 
 __all__ = ["BackendSession", "CommandBackend", "open_backend"]

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import structs
 
 from hermes.config.schema import DockerSection as DockerSettings
-from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
 from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import CommandSpec
 from hermes.exec.sandbox import SandboxPolicy, build_policy
 from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
@@ -24,33 +24,18 @@ _START_SECONDS = 60.0
 _MACHINE_LABEL, _OWNER_LABEL = "hermes.machine", "hermes.owner"
 """Labels of a container: the machine its agent runs on, and the agent's process."""
 _SECURITY_OPTIONS = ("info", "--format", "{{.SecurityOptions}}")
-_FAILURE_REASONS = (
-    ("permission denied while trying to connect", "You have no access to the Docker daemon: "
-     "join the group `docker` and log in again, or use a rootless daemon."),
-    ("cannot connect to the docker daemon", "The Docker daemon is not running: start it."),
-    ("error during connect", "The Docker daemon is not running: start it."),
-    ("no such image", "The image {image} is missing: run `docker pull {image}`."),
-    ("unable to find image", "The image {image} is missing: run `docker pull {image}`."),
-    ("no such container", "There is no container {container}."),
-    ("is not running", "The container {container} is not running: run `docker start {container}`."),
-    ("invalid reference format", "{image} is not the name of an image."),
-    ("executable file not found", "The image {image} has no /bin/sh."),
-    ("/bin/sh: no such file", "The image {image} has no /bin/sh."),
-)  # fmt: skip
 
 
 class DockerContainer:
     """Created by the first command, ended with the agent, and created again when somebody removed
     it. A container named in the settings is used as it is and never removed."""
 
-    def __init__(self, settings: DockerSettings, site: BackendSession, spill: Path) -> None:
+    def __init__(self, settings: DockerSettings, site: BackendSession, agent: str) -> None:
         self._settings = settings
         self._site = site
-        self._spill = spill
-        self.agent = secrets.token_hex(8)
-        """Random name of this agent: the beginning of all marks of its commands."""
-        self.name = settings.container or f"hermes-{self.agent}"
-        self._lifeline = Lifeline(spill)
+        self._agent = agent
+        self.name = settings.container or f"hermes-{agent}"
+        self._lifeline = Lifeline(site.outputs)
         self._opening = asyncio.Lock()
         self._created = False
         self._rootless = False
@@ -76,12 +61,12 @@ class DockerContainer:
             placeholders: tuple[str, ...] = ()
             if self.is_external:
                 argv = self._find_docker("exec", "-i", self.name, "/bin/sh", "-c", END_WITH_AGENT)
-                argv = (*argv, "hermes", self.agent)
+                argv = (*argv, "hermes", self._agent)
             else:
                 if not again:
                     await self.remove_orphans()
                     self._rootless = "rootless" in (await self.run_docker(*_SECURITY_OPTIONS))[1]
-                self.name = f"hermes-{self.agent}-{secrets.token_hex(3)}"
+                self.name = f"hermes-{self._agent}-{secrets.token_hex(3)}"
                 argv, placeholders = self._build_run()
             client = structs.replace(self._local_command(argv), placeholders=placeholders)
             await self._lifeline.open(client, _START_SECONDS, self.explain_failure)
@@ -188,12 +173,12 @@ class DockerContainer:
     async def run_docker(self, *words: str, seconds: float = 30) -> tuple[int, str, str]:
         """Run docker to its end: status (-1: too slow), stdout, stderr."""
         client = self._local_command(self._find_docker(*words))
-        return await run_client(client, self._spill, seconds)
+        return await run_client(client, self._site.outputs, seconds)
 
     def explain_failure(self, complaint: str) -> str:
         """What a message of the docker program means, and what to do about it."""
         names = {"image": self._settings.image, "container": self.name}
-        if reason := find_reason(_FAILURE_REASONS, complaint, names):
+        if reason := find_reason("docker", complaint, names):
             return reason
         lines = [line for line in complaint.splitlines() if "--help" not in line and line.strip()]
         last = lines[-1].strip()[:300] if lines else ""
@@ -239,8 +224,7 @@ def _format_field(name: str, value: str) -> str:
 
 
 def machine_label() -> str:
-    """Identifies this machine and its PID namespace, outside of which a process number means
-    nothing."""
+    """Identifies this machine and its PID namespace, in which process numbers hold."""
     facts = [os.uname().nodename, str(os.getuid()), "", ""]
     with suppress(OSError, ValueError):
         facts[2] = Path("/etc/machine-id").read_text(encoding="ascii")

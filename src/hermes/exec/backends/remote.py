@@ -4,15 +4,22 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import structs
 
 from hermes.core.errors import ToolError
+from hermes.core.text import WordLists
+from hermes.exec.backends.remote_scripts import RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
+from hermes.exec.backends.session import BackendSession
 from hermes.exec.process.local import CommandResult, CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import wait_first
 
 UNLIMITED_SECONDS = 10.0**8
 """As long as the agent runs."""
@@ -24,13 +31,8 @@ _FORWARDED_VARIABLES = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|NO_COLOR|COLUMNS|LINES|HERMES_CHILD"
 )
 """Names of variables that mean the same everywhere and hold no secret."""
-_CONTACT_LOST = (
-    "{where}: contact with the command was lost. It was ended, or will be. Check its effects."
-)
 _REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
-Reasons: TypeAlias = tuple[tuple[str, str], ...]
-"""Signs in the error output of a client program, in lower case, and sentences."""
 FailureExplainer: TypeAlias = Callable[[str], str]
 """Turns the error output of a client program into a sentence."""
 
@@ -42,8 +44,9 @@ def select_forwarded(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def find_reason(reasons: Reasons, complaint: str, names: Mapping[str, str]) -> str:
-    """The sentence of the first sign that the complaint contains; empty: none."""
+def find_reason(client: str, complaint: str, names: Mapping[str, str]) -> str:
+    """The sentence for what a client program complains about; empty: none is known."""
+    reasons = WordLists(Path(__file__).with_name("complaints.txt")).get_table(client)
     low = complaint.lower()
     return next((text.format(**names) for sign, text in reasons if sign in low), "")
 
@@ -73,6 +76,11 @@ class ReportStream:
             self.started.set_result(first)
         if what != b"started" and not self.ended.done():
             self.ended.set_result((first, second))
+
+    @property
+    def root(self) -> int:
+        """The remote process; 0: not known."""
+        return self.started.result() if self.started.done() else 0
 
     def complaint(self) -> str:
         return re.sub(r"\x1e[^\n]*\n", "", self.capture.text()).strip()
@@ -148,72 +156,6 @@ class BackendGone(NotRun):
     """The container or connection no longer exists; nothing was run."""
 
 
-class RemoteCall:
-    """One remote command, from its start to its end."""
-
-    def __init__(
-        self, clients: ClientProcesses, client: CommandSpec, mark: str, spill: Path
-    ) -> None:
-        self._clients = clients
-        self._client = client
-        self.reports = ReportStream(spill, mark)
-
-    async def run(
-        self,
-        out: OutputCapture,
-        *,
-        seconds: float,
-        end: Callable[[int], Awaitable[None]],
-        where: str,
-        explain: FailureExplainer,
-        gone: str,
-    ) -> CommandResult:
-        """Run to the end. `end` ends everything that belongs to a remote process. Raises
-        BackendGone when nothing was run and the client's error output matches `gone`."""
-        tap = MarkedOutput(out, self.reports.mark)
-        task = self._clients.start(self._client, tap, self.reports.capture)
-        try:
-            async with asyncio.timeout(seconds):
-                await _wait_first(task, self.reports.ended)
-                if not self.reports.ended.done() or self.reports.started.result() == 0:
-                    task.cancel()
-                    raise self._build_failure(task, where, explain, gone)
-                status, left = self.reports.ended.result()
-                await _wait_first(task, tap.complete)
-            if not left:
-                task.cancel()
-            return CommandResult(status, left)
-        except TimeoutError:
-            await self._stop_client(task, end)
-            return CommandResult(None)
-        except asyncio.CancelledError:
-            await _finish_despite_cancel(self._stop_client(task, end))
-            raise
-        finally:
-            tap.finish()
-            self.reports.capture.close()
-
-    def _build_failure(
-        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer, gone: str
-    ) -> ToolError:
-        started = self.reports.started
-        if not started.done():
-            complaint = self.reports.complaint()
-            if re.search(gone, complaint, re.IGNORECASE):
-                return BackendGone(explain(complaint))
-            error = None if task.cancelled() else task.exception()
-            return NotRun(explain(complaint) or str(error or ""))
-        if started.result() == 0:
-            return NotRun(f"{where}: the folder does not exist there.")
-        return ToolError(_CONTACT_LOST.format(where=where))
-
-    async def _stop_client(
-        self, task: asyncio.Task[CommandResult], end: Callable[[int], Awaitable[None]]
-    ) -> None:
-        started = self.reports.started
-        await stop_client(task, end, started.result() if started.done() else 0)
-
-
 async def run_on_terminal(
     task: asyncio.Task[CommandResult], seconds: float, end: Callable[[int], Awaitable[None]]
 ) -> CommandResult:
@@ -240,11 +182,6 @@ async def stop_client(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, ToolError):
             await task
-
-
-async def _wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
-    """Wait until one of them is done."""
-    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _finish_despite_cancel(work: Awaitable[None]) -> None:
@@ -290,7 +227,7 @@ class Lifeline:
         client = structs.replace(client, stdin=self._reader)
         self._task = loop.create_task(run_command(client, out, err))
         try:
-            await _wait_first(self._task, greeted, timeout=seconds)
+            await wait_first(self._task, greeted, timeout=seconds)
             if not greeted.done():
                 late = not self._task.done()
                 await self.close()
@@ -327,3 +264,153 @@ async def run_client(client: CommandSpec, spill: Path, seconds: float = 30) -> t
         err.close()
     status = -1 if outcome.status is None else outcome.status
     return status, out.text().strip(), err.text().strip()
+
+
+class CommandBackend(ABC):
+    """A container or host that runs commands, through a client program that a subclass knows.
+    Nothing is started before the first command, and nothing outlives `close` or the agent."""
+
+    gone_pattern: str
+    """Complaints of the client that mean: the backend has vanished, and nothing was run."""
+    plain_options: Sequence[str]
+    input_options: Sequence[str]
+    terminal_options: Sequence[str]
+    """Options of the client for a command without input, with input, and on a terminal."""
+
+    def __init__(self, site: BackendSession) -> None:
+        self._site = site
+        self._agent = secrets.token_hex(8)
+        """Random name of this agent: the beginning of all marks of its commands."""
+        self._clients = ClientProcesses()
+        self._count = 0
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Completes the sentence "commands run …"."""
+
+    @property
+    @abstractmethod
+    def start_folder(self) -> Path:
+        """The folder in which commands start, as a path on the backend."""
+
+    @property
+    @abstractmethod
+    def workspace(self) -> Path:
+        """The same as an absolute path, for judging what a command changes."""
+
+    @abstractmethod
+    async def is_confined(self) -> bool:
+        """Whether commands can reach nothing but the workspace."""
+
+    @abstractmethod
+    async def check_access(self) -> str:
+        """Try the backend and describe it in a sentence; raises ToolError when it does not work."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        """As `exec.process.local.run_command`: when it times out or is cancelled, every process of
+        the command has ended when it returns. Only a few harmless variables are forwarded."""
+        await self._connect(out)
+        try:
+            return await self._run_once(command, out)
+        except BackendGone:
+            if not await self._disconnect():
+                raise
+        await self._connect(out)
+        return await self._run_once(command, out)
+
+    async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        mark = self._next_mark()
+        end = partial(self._end_marked, mark)
+        if command.pty:
+            client = self._build_session(self.terminal_options, RUN_ON_TERMINAL, mark, command)
+            return await run_on_terminal(
+                self._clients.start(client, out, out), command.timeout, end
+            )
+        client = self._build_session(self.plain_options, RUN_REPORTED, mark, command)
+        reports = ReportStream(self._site.outputs, mark)
+        tap = MarkedOutput(out, mark)
+        task = self._clients.start(client, tap, reports.capture)
+        try:
+            async with asyncio.timeout(command.timeout):
+                await wait_first(task, reports.ended)
+                if not reports.ended.done() or not reports.root:
+                    task.cancel()
+                    raise self._build_failure(task, reports, command.cwd)
+                status, left = reports.ended.result()
+                await wait_first(task, tap.complete)
+            if not left:
+                task.cancel()
+            return CommandResult(status, left)
+        except TimeoutError:
+            await stop_client(task, end, reports.root)
+            return CommandResult(None)
+        except asyncio.CancelledError:
+            await _finish_despite_cancel(stop_client(task, end, reports.root))
+            raise
+        finally:
+            tap.finish()
+            reports.capture.close()
+
+    def _build_failure(
+        self, task: asyncio.Task[CommandResult], reports: ReportStream, folder: Path
+    ) -> ToolError:
+        if not reports.started.done():
+            complaint = reports.complaint()
+            if re.search(self.gone_pattern, complaint, re.IGNORECASE):
+                return BackendGone(self._explain_failure(complaint))
+            error = None if task.cancelled() else task.exception()
+            return NotRun(self._explain_failure(complaint) or str(error or ""))
+        if not reports.root:
+            return NotRun(f"{folder} {self.location}: the folder does not exist there.")
+        return ToolError(
+            f"{folder} {self.location}: contact with the command was lost. It was ended, or will "
+            "be. Check its effects."
+        )
+
+    async def build_client(self, command: CommandSpec) -> CommandSpec:
+        """The command on this machine that runs `command` on the backend with its input, for
+        background commands. It must be ended by `end_command` with this very value."""
+        await self._connect(None)
+        options = self.terminal_options if command.pty else self.input_options
+        return self._build_session(options, RUN_BARE, self._next_mark(), command)
+
+    async def end_command(self, client: CommandSpec) -> None:
+        """End everything that was started through `client`: TERM, KILL after 1.5 s."""
+        if found := re.search(rf"{self._agent}\.\d+\.", " ".join(client.text)):
+            await self._end_marked(found[0], 0)
+
+    def _next_mark(self) -> str:
+        self._count += 1
+        return f"{self._agent}.{self._count}."
+
+    def _require_text(self, command: CommandSpec) -> str:
+        if not isinstance(command.text, str):
+            raise ToolError(f"Only shell commands run {self.location}.")
+        if "\0" in command.text:
+            raise ToolError("The command contains a NUL character; nothing was run.")
+        return command.text
+
+    @abstractmethod
+    async def _connect(self, out: OutputCapture | None) -> None:
+        """Make sure that commands can be run; tell in `out` what was lost before."""
+
+    @abstractmethod
+    async def _disconnect(self) -> bool:
+        """Forget a backend that has vanished; False when there can be no other."""
+
+    @abstractmethod
+    def _build_session(
+        self, options: Sequence[str], script: str, mark: str, command: CommandSpec
+    ) -> CommandSpec:
+        """The client that runs a script on the backend with a command as its argument."""
+
+    @abstractmethod
+    async def _end_marked(self, mark: str, root: int) -> None:
+        """End what was started under this mark; `root` is its first process, if known."""
+
+    @abstractmethod
+    def _explain_failure(self, complaint: str) -> str: ...

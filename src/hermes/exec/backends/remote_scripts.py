@@ -98,22 +98,9 @@ exit $status
 """Arguments: mark, folder, text, NAME=value ... Reports go to stderr; both streams of the command
 go to stdout, so that they keep their order. The mark follows the last of its output."""
 
-RUN_BARE = (
-    _PREPARE
-    + r"""
-cd -- "$dir" || exit 1
-exec "$shell" -c "$text" 2>&1
-"""
-)
+RUN_BARE = _PREPARE + 'cd -- "$dir" || exit 1\nexec "$shell" -c "$text" 2>&1'
 """The same without reports, for background commands."""
-
-RUN_ON_TERMINAL = (
-    _PREPARE
-    + r"""
-cd -- "$dir" || exit 1
-exec "$shell" -c "$text" 2>&1 </dev/null
-"""
-)
+RUN_ON_TERMINAL = RUN_BARE + " </dev/null"
 """The same for a terminal, without input."""
 
 END_MARKED = _FIND_PROCESSES + _END_PROCESSES + 'orphans=$3\nend_all "$1" "$2"\n'
@@ -130,8 +117,7 @@ cat >/dev/null
 end_all "$1" ''
 """
 )
-"""Argument: the prefix of all marks of one agent. Ends all its commands when its own input ends,
-which happens when the agent ends."""
+"""Argument: the prefix of all marks of one agent. Ends all its commands when its own input ends."""
 
 CONTAINER_INIT = r"""
 exec 3<&0
@@ -140,5 +126,4 @@ printf 'ready %s\n' "$(uname -sm)"
 exec 3<&- </dev/null
 wait $!
 """
-"""First process of a container: reaps children, and ends, and the container with it, when its
-input ends."""
+"""First process of a container: reaps children, and ends with its input."""

@@ -2,134 +2,78 @@
 
 import asyncio
 import os
-import re
-import secrets
 import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
+from typing_extensions import override
 
 from hermes.config.paths import make_private_folder
 from hermes.config.schema import SshSection as SshSettings
 from hermes.core.errors import ToolError
 from hermes.exec.backends import remote, remote_scripts
-from hermes.exec.backends.base import BackendSession
-from hermes.exec.backends.remote import BackendGone, ClientProcesses, Lifeline, NotRun, RemoteCall
-from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
+from hermes.exec.backends.remote import CommandBackend, Lifeline, NotRun
+from hermes.exec.backends.session import BackendSession
+from hermes.exec.process.local import MAX_COMMAND, CommandSpec
 from hermes.exec.process.output_capture import OutputCapture
 
 _MAX_SOCKET_PATH = 80
-"""Most bytes in the path of the control socket: the system allows about 100, and ssh temporarily
-appends 17."""
+"""Most bytes in the path of the control socket: of about 100, ssh needs 17 for itself."""
 _FIXED_OPTIONS = """
     BatchMode=yes ClearAllForwardings=yes ForwardAgent=no ForwardX11=no PermitLocalCommand=no
     RemoteCommand=none EscapeChar=none Tunnel=no LogLevel=ERROR
 """.split()
 _KEEPALIVE_OPTIONS = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
-_FAILURE_REASONS = (
-    ("remote host identification has changed", "The host key of {host} has changed: "
-     "somebody may be intercepting the connection. If you expect the change, run `ssh-keygen -R "
-     "{host}` and connect once by hand."),
-    ("host key verification failed", "The host key of {host} is unknown: connect once by hand "
-     "(`ssh {host}`) and check it."),
-    ("unprotected private key", "Others can read the key file, so ssh refuses to use it: run "
-     "`chmod 600` on it."),
-    ("permission denied (", "{host} accepts none of the keys ({key})."),
-    ("too many authentication failures", "{host} refused after too many keys: set the right one "
-     "in terminal.ssh.key_file."),
-    ("could not resolve hostname", "The host name {host} cannot be resolved."),
-    ("connection refused", "{host} refuses connections: check that its ssh server runs, and the "
-     "port."),
-    ("timed out", "{host} does not answer."),
-    ("no route to host", "{host} cannot be reached from here."),
-    ("network is unreachable", "{host} cannot be reached from here."),
-    ("session open refused", "{host} allows no more commands at once (MaxSessions)."),
-    ("control socket", "The connection to {host} was lost."),
-    ("connection closed", "{host} closed the connection."),
-    ("connection reset", "{host} closed the connection."),
-    ("bad configuration option", "The ssh configuration has an error: {last}"),
-)  # fmt: skip
 
 
-class SshBackend:
+class SshBackend(CommandBackend):
     """Connects for the first command, and again when the connection was lost. Everything that
     commands started ends with the connection, for whatever reason that ends."""
 
+    gone_pattern = "control socket"
+    plain_options = ("-n", "-T")
+    input_options = ("-T",)
+    terminal_options = ("-tt",)
+
     def __init__(self, settings: SshSettings, site: BackendSession) -> None:
+        super().__init__(site)
         self._settings = settings
-        self._site = site
-        self._spill = site.home / "outputs"
-        self._agent = secrets.token_hex(8)
-        self._count = 0
-        self._clients = ClientProcesses()
-        self._lifeline = Lifeline(self._spill)
+        self._lifeline = Lifeline(site.outputs)
         self._opening = asyncio.Lock()
         self._socket = ""
         self._socket_folder = ""
 
     @property
+    @override
     def location(self) -> str:
         user = f"{self._settings.user}@" if self._settings.user else ""
         return f"on {user}{self._settings.host} over ssh"
 
     @property
+    @override
     def start_folder(self) -> Path:
         return Path(self._settings.cwd)
 
     @property
+    @override
     def workspace(self) -> Path:
         """Resolved as if the remote home were ours, because `~` in a command is judged that way."""
         cwd = self._settings.cwd
         return self._site.user_home / (cwd.removeprefix("~").lstrip("/") if cwd[:1] == "~" else cwd)
 
+    @override
     async def is_confined(self) -> bool:
         return False
 
-    async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
-        await self._ensure_connected()
-        try:
-            return await self._run_once(command, out)
-        except BackendGone:
-            await self._lifeline.close()  # the connection was lost before anything was run
-        await self._ensure_connected()
-        return await self._run_once(command, out)
-
-    async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
-        mark = self._next_mark()
-        end = partial(self._end_marked, mark)
-        if command.pty:
-            client = self._build_session(("-tt",), remote_scripts.RUN_ON_TERMINAL, mark, command)
-            task = self._clients.start(client, out, out)
-            return await remote.run_on_terminal(task, command.timeout, end)
-        client = self._build_session(("-n", "-T"), remote_scripts.RUN_REPORTED, mark, command)
-        call = RemoteCall(self._clients, client, mark, self._spill)
-        return await call.run(
-            out,
-            seconds=command.timeout,
-            end=end,
-            where=f"{command.cwd} {self.location}",
-            explain=self._explain_failure,
-            gone="control socket",
-        )
-
-    async def build_client(self, command: CommandSpec) -> CommandSpec:
-        await self._ensure_connected()
-        options = ("-tt" if command.pty else "-T",)
-        return self._build_session(options, remote_scripts.RUN_BARE, self._next_mark(), command)
-
-    async def end_command(self, client: CommandSpec) -> None:
-        found = re.search(rf"{self._agent}\.\d+\.", client.text[-1])
-        if found:
-            await self._end_marked(found[0], 0)
-
+    @override
     async def check_access(self) -> str:
-        await self._ensure_connected()
+        await self._connect()
         return f"commands run {self.location} ({self._lifeline.greeting})"
 
+    @override
     async def close(self) -> None:
         await self._clients.close()
         await self._lifeline.close()
@@ -139,7 +83,8 @@ class SshBackend:
 
     # The connection
 
-    async def _ensure_connected(self) -> None:
+    @override
+    async def _connect(self, out: OutputCapture | None = None) -> None:
         async with self._opening:
             if self._lifeline.is_alive:
                 return
@@ -152,9 +97,13 @@ class SshBackend:
             client = self._build_ssh(options, line)
             await self._lifeline.open(client, seconds + 5, self._explain_failure)
 
+    @override
+    async def _disconnect(self) -> bool:
+        await self._lifeline.close()
+        return True
+
     def _choose_socket_path(self) -> None:
-        """Create a private folder for the socket: in the agent's home unless that path is too
-        long."""
+        """Create a private folder for the socket, in the agent's home if the path is short."""
         if self._socket_folder:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
         parent = self._site.home / "run" / "ssh"
@@ -168,24 +117,19 @@ class SshBackend:
 
     # Commands
 
-    def _next_mark(self) -> str:
-        self._count += 1
-        return f"{self._agent}.{self._count}."
-
+    @override
     def _build_session(
         self, options: Sequence[str], script: str, mark: str, command: CommandSpec
     ) -> CommandSpec:
-        if not isinstance(command.text, str):
-            raise ToolError("Only shell commands run on another machine.")
-        if "\0" in command.text:
-            raise ToolError("The command contains a NUL character; nothing was run.")
+        text = self._require_text(command)
         env = remote.select_forwarded(command.env)
-        line = encode_script(script, mark, str(command.cwd), command.text, *env)
+        line = encode_script(script, mark, str(command.cwd), text, *env)
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
             raise ToolError("The command is too long for ssh (128 KB when encoded): make it "
                             "shorter.")  # fmt: skip
         return structs.replace(self._join_connection(options, line), pty=command.pty)
 
+    @override
     async def _end_marked(self, mark: str, root: int) -> None:
         """End a command over a second session. Where that fails the connection is gone, and its
         remote end has ended everything."""
@@ -193,7 +137,7 @@ class SshBackend:
             return
         line = encode_script(remote_scripts.END_MARKED, mark, str(root or ""), "")
         client = self._join_connection(("-n",), line)
-        await remote.run_client(client, self._spill, remote.END_SECONDS)
+        await remote.run_client(client, self._site.outputs, remote.END_SECONDS)
 
     def _join_connection(self, options: Sequence[str], line: str) -> CommandSpec:
         """Use the existing connection, or fail."""
@@ -222,6 +166,7 @@ class SshBackend:
         env = self._site.client_env
         return CommandSpec(tuple(argv), Path("/"), env, remote.UNLIMITED_SECONDS)
 
+    @override
     def _explain_failure(self, complaint: str) -> str:
         lines = [line.strip() for line in complaint.splitlines() if line.strip()] or [""]
         names = {
@@ -229,7 +174,7 @@ class SshBackend:
             "key": self._settings.key_file or "those of your ssh configuration and agent",
             "last": lines[0][:200],
         }
-        if reason := remote.find_reason(_FAILURE_REASONS, complaint, names):
+        if reason := remote.find_reason("ssh", complaint, names):
             return reason
         return f"ssh: {lines[-1][:300]}" if lines[-1] else f"{names['host']} ended the connection."
 

@@ -27,9 +27,8 @@ def judge_command(  # noqa: PLR0913 - one keyword per thing that it depends on
 ) -> Judgement:
     """What may be done with `command`, run by bash in `cwd` (else in the workspace).
 
-    `home` is the agent's own folder, of which commands in a sandbox may name the `readable` parts;
-    `sandboxed` says whether the kernel confines what runs. A denied command must not run in any
-    mode; what is asked about runs only as the exact bytes that were judged.
+    `home` is the agent's own folder, of which commands in a sandbox may name the `readable` parts.
+
     """
     from hermes.exec.command_policy.analyzer import CommandAnalyzer
     from hermes.exec.command_policy.paths import PathZones

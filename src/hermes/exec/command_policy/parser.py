@@ -41,12 +41,8 @@ def _load_parser() -> Parser:
 
 
 def parse_text(text: str) -> tuple[Node, bytes]:
-    """The tree of a command, which may contain errors, and the bytes its offsets refer to.
-
-    The grammar reads beyond its tables, and may crash the process, on letters that are not ASCII.
-    To the shell they are nothing special, so the parser sees a full stop for each of their bytes;
-    text is taken from the bytes returned here, never from the nodes.
-    """
+    """The tree of a command, which may contain errors, and the bytes its offsets refer to. The
+    grammar may crash the process on letters that are not ASCII, so it sees full stops instead."""
     text = text.replace(UNKNOWN, "?")
     source = text.encode("utf-8", "replace")
     if len(source) > MAX_BYTES:
@@ -59,11 +55,8 @@ def parse_text(text: str) -> tuple[Node, bytes]:
 
 
 class CommandReader:
-    """Reads the simple commands of one text, in the order they stand there.
-
-    Quotes are removed, `~` and `$HOME` stand for the user's home, a literal `cd` moves to another
-    folder; everything else that the shell would expand is `UNKNOWN`.
-    """
+    """Reads the simple commands of one text, in their order. `~` and `$HOME` stand for the home, a
+    literal `cd` changes the folder, and all else that the shell would expand is `UNKNOWN`."""
 
     def __init__(self, text: str, folder: str | None, user_home: str) -> None:
         self.commands: list[SimpleCommand] = []

@@ -99,8 +99,7 @@ class PathZones:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
     def touches_agent(self, word: str, folder: str | None) -> bool:
-        """Whether a word is a path into the agent's home. A workspace inside that home is not part
-        of it."""
+        """Whether a word is a path into the agent's home, outside a workspace in there."""
         if "/" not in word and not word.startswith("."):
             return False
         path = self.resolve_path(word.rpartition("=")[2].lstrip("@<>"), folder) or ""

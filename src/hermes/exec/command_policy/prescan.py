@@ -1,8 +1,4 @@
-"""Refuses texts that are too costly to parse.
-
-The parser takes quadratic time to recover from errors and cannot be interrupted. So text that is
-unbalanced, nested too deeply or has too many operators never reaches it.
-"""
+"""Refuses texts that are too costly to parse: the parser needs quadratic time after errors."""
 
 import re
 

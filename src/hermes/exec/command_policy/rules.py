@@ -14,8 +14,7 @@ from hermes.exec.command_policy.types import STRICTNESS, Argv, CommandRule
 
 
 class CommandRules:
-    """Deny beats ask beats allow. The user's rules override the built-in ones, except hard
-    denials."""
+    """Deny beats ask beats allow; hard denials beat all of them."""
 
     def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
         self.rules = tuple(rules)
@@ -59,15 +58,8 @@ def build_grant(prefix: tuple[str, ...], access: Access | None = None) -> Comman
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
     """A rule as plain data, which `CommandRules.load_rules` reads back."""
-    data = {
-        "decision": rule.decision,
-        "prefix": [w if isinstance(w, str) else list(w) for w in rule.prefix],
-    }
-    extra: dict[str, Any] = {"reason": rule.reason, "exact": rule.exact}
-    extra |= {"match": list(rule.match), "miss": list(rule.miss)}
-    if rule.escalate is not None:
-        extra["escalate"] = msgspec.json.decode(msgspec.json.encode(rule.escalate))  # no tuples
-    return data | {key: value for key, value in extra.items() if value}
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rule))
+    return found
 
 
 def _parse_rule(number: int, item: Any) -> CommandRule:

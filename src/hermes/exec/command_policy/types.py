@@ -11,7 +11,7 @@ Argv: TypeAlias = tuple[str, ...]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
+class CommandRule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A decision about every simple command whose first words are `prefix`."""
 
     decision: Decision
@@ -61,8 +61,7 @@ class Judgement(Struct, frozen=True):
     read_only: bool = False
     """Only known read-only programs, and nothing written: may run without a sandbox."""
     grants: tuple[Argv, ...] = ()
-    """The prefixes that "session" and "always" would allow; empty when the answer must not be
-    remembered."""
+    """The prefixes that "session" and "always" would allow; empty: the answer counts once."""
     understood: bool = True
     """Whether every part was understood, so that the hard denials were checked completely."""
     commits: bool = False

@@ -35,8 +35,7 @@ def program_name(argv: Argv) -> str:
 
 
 def simplify_command(argv: Argv) -> Argv:
-    """The command as rules name it: a system program without its folder, git without the options
-    before its subcommand."""
+    """The command as rules name it: system programs without folder, git without global options."""
     if argv and _SYSTEM_FOLDERS.fullmatch(argv[0]):
         argv = (program_name(argv), *argv[1:])
     if argv[:1] != ("git",):

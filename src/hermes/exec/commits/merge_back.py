@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import IO, NamedTuple
 from msgspec import structs
 
 from hermes.exec.commits import overlay
-from hermes.exec.commits.overlay import OverlayCopy, hash_content, read_regular
+from hermes.exec.commits.overlay import GitOverlay, hash_content, read_regular
 from hermes.exec.launcher.placeholders import PLACEHOLDER, hold_name, release_name
-from hermes.exec.snapshots.shadow_repo import SAFE_GIT_ENVIRONMENT, find_git
+from hermes.exec.snapshots.safe_git import run_safe_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _REF_KIND = r"refs/(?:stash$|(?:heads|tags|remotes)/)"
@@ -48,19 +47,6 @@ _MAX_SINGLE_SYNCS = 200
 """Objects that are synced one by one; more than that are synced together."""
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
-_IGNORED_MISTAKES = """
-    badDate badDateOverflow badEmail badName badTimezone missingEmail missingNameBeforeEmail
-    missingSpaceBeforeDate missingSpaceBeforeEmail zeroPaddedDate gitmodulesMissing
-""".split()
-"""Findings of `git fsck` in the history of well-known projects, which do no harm; and a .gitmodules
-that is not among the new objects."""
-_GIT_SETTINGS = """
-    core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.pager=cat
-    gc.auto=0 maintenance.auto=false submodule.recurse=false protocol.allow=never
-    fsck.emptyName=error fsck.fullPathname=error fsck.hasDot=error fsck.hasDotdot=error
-    fsck.hasDotgit=error
-""".split()
-_GIT_SETTINGS += [f"fsck.{name}=ignore" for name in _IGNORED_MISTAKES]
 
 
 class ChangesRejected(Exception):
@@ -80,8 +66,16 @@ class _IndexEntry(NamedTuple):
     hides_changes: bool
 
 
-def merge_changes(copy: OverlayCopy) -> None:
-    """Write the changes into the repository, or raise ChangesRejected and change nothing."""
+def merge_overlay(copy: GitOverlay) -> None:
+    """Write a command's changes into the repository and remove the overlay; blocking. Raises
+    ChangesRejected, and then nothing was changed."""
+    try:
+        _merge_changes(copy)
+    finally:
+        overlay.remove_copy(copy)
+
+
+def _merge_changes(copy: GitOverlay) -> None:
     if not copy.is_new_repository:
         _merge_existing(copy)
         return
@@ -105,7 +99,7 @@ def merge_changes(copy: OverlayCopy) -> None:
     os.close(lock)
 
 
-def _init_repository(copy: OverlayCopy) -> OverlayCopy:
+def _init_repository(copy: GitOverlay) -> GitOverlay:
     """Create the repository ourselves: its settings are git's defaults, not the command's. It is
     created in the placeholder, on which other commands may rely: to them it stays read-only."""
     copy.git.chmod(0o755)
@@ -115,7 +109,7 @@ def _init_repository(copy: OverlayCopy) -> OverlayCopy:
     return structs.replace(copy, before=before)
 
 
-def _merge_existing(copy: OverlayCopy) -> None:
+def _merge_existing(copy: GitOverlay) -> None:
     try:
         new, removed = _find_changes(copy)
         if new or removed:
@@ -135,9 +129,8 @@ def _explain_write_error(error: OSError) -> str:
 # Finding and validating changes
 
 
-def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
-    """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
-    may not be merged."""
+def _find_changes(copy: GitOverlay) -> tuple[dict[str, bytes], list[str]]:
+    """Name -> new content, and the names that were removed, all of which may be merged."""
     for name in overlay.UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
             raise ChangesRejected(
@@ -182,7 +175,7 @@ def _list_other_refs(name: str, data: bytes | None) -> Iterator[tuple[str, bytes
     yield from (ref for ref in refs if not re.match(_REF_KIND, ref[0]))
 
 
-def _check_other_refs(copy: OverlayCopy, now: Mapping[str, bytes]) -> None:
+def _check_other_refs(copy: GitOverlay, now: Mapping[str, bytes]) -> None:
     before = dict(r for file in _read_files(copy.git) for r in _list_other_refs(*file))
     if changed := sorted(ref for ref, _ in before.items() ^ now.items()):
         raise ChangesRejected(_OTHER_KIND.format(changed[0][:100]))
@@ -192,7 +185,7 @@ def _max_bytes(name: str) -> int:
     return _MAX_BYTES_OF.get(name, _MAX_LOG_BYTES if name.startswith("logs/") else _MAX_OTHER_BYTES)
 
 
-def _validate_file(copy: OverlayCopy, name: str, data: bytes | None) -> bytes:
+def _validate_file(copy: GitOverlay, name: str, data: bytes | None) -> bytes:
     if data is None:
         raise ChangesRejected(f"{name} is not an ordinary file")
     text = data.decode("utf-8", "replace")
@@ -216,7 +209,7 @@ def _require_valid(valid: object, name: str) -> None:
         raise ChangesRejected(f"{name[:100]!r} is not what git would write")
 
 
-def _check_index(copy: OverlayCopy, data: bytes) -> None:
+def _check_index(copy: GitOverlay, data: bytes) -> None:
     """Reject paths that lead into .git, folders that become repositories of their own (git would
     read settings in them that the command may have written), and marks that hide changes."""
     suspects = set()
@@ -242,7 +235,7 @@ def _check_index(copy: OverlayCopy, data: bytes) -> None:
         )
 
 
-def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[_IndexEntry]:
+def _list_index_entries(copy: GitOverlay, index: bytes) -> Iterator[_IndexEntry]:
     """All entries of an index, read by git from a file only we can change."""
     file = copy.folder.parent / "index-to-check"
     file.write_bytes(index)
@@ -257,36 +250,32 @@ def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[_IndexEntry
 
 
 def _run_git(
-    copy: OverlayCopy,
+    copy: GitOverlay,
     *words: str,
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
     location: Mapping[str, str] | None = None,
     accepted: int = 0,
 ) -> bytes:
-    """Run git on the repository itself, with everything disabled that runs other programs.
-    `accepted`: an exit status that is no failure."""
+    """Run git on the repository itself. `accepted`: an exit status that is no failure."""
     if location is None:
         location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
-    argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
-    environ = {**SAFE_GIT_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})}
-    try:
-        done = subprocess.run(
-            argv, input=data, capture_output=True, env=environ, cwd=copy.workspace,
-            timeout=_GIT_SECONDS, start_new_session=True, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ChangesRejected(f"git {words[0]} took too long") from None
-    if done.returncode not in (0, accepted):
-        why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-        raise ChangesRejected(f"git {words[0]}: {why}")
-    return done.stdout
+    return run_safe_git(
+        *words,
+        purpose="merging",
+        failure=ChangesRejected,
+        cwd=copy.workspace,
+        env={"GIT_OPTIONAL_LOCKS": "0", **location, **(env or {})},
+        seconds=_GIT_SECONDS,
+        data=data,
+        accepted=(0, accepted),
+    )
 
 
 # Writing
 
 
-def _copy_objects(copy: OverlayCopy) -> Path:
+def _copy_objects(copy: GitOverlay) -> Path:
     """Copy new objects to a repository of their own, which no command sees, and return it."""
     incoming = copy.folder.parent / "incoming"
     hashing = _run_git(copy, "rev-parse", "--show-object-format").decode().strip()
@@ -302,16 +291,14 @@ def _copy_objects(copy: OverlayCopy) -> Path:
     return incoming
 
 
-def _check_objects(copy: OverlayCopy, incoming: Path) -> None:
-    """Check that every object is what its name says and is well-formed. What it refers to may be in
-    the repository itself."""
+def _check_objects(copy: GitOverlay, incoming: Path) -> None:
+    """Check that every object is what its name says, and well-formed."""
     words = ("fsck", "--full", "--no-dangling", "--no-progress")
     _run_git(copy, *words, location={"GIT_DIR": str(incoming)}, accepted=_MISSING_LINKS)
 
 
-def _store_objects(copy: OverlayCopy, incoming: Path) -> None:
-    """Existing objects are never replaced. The index of a pack comes last, because git finds packs
-    by it."""
+def _store_objects(copy: GitOverlay, incoming: Path) -> None:
+    """Existing objects are never replaced. Git finds packs by their index, which comes last."""
     found = [path for path in (incoming / "objects").glob("*/*") if path.is_file()]
     for number, path in enumerate(sorted(found, key=lambda path: path.suffix == ".idx")):
         target = copy.git / "objects" / path.relative_to(incoming / "objects")
@@ -336,7 +323,7 @@ def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes], incoming: Path) -> None:
+def _check_connectivity(copy: GitOverlay, new: Mapping[str, bytes], incoming: Path) -> None:
     """Check, as after a fetch, that everything the new references lead to exists."""
     tips = set()
     for name, data in new.items():
@@ -348,9 +335,8 @@ def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes], incoming: P
         _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n", env=env)
 
 
-def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[str]) -> None:
-    """Replace all or nothing, as far as files allow: lock every name as git does, check that nobody
-    else has changed it since the copy was made, and only then write."""
+def _replace_files(copy: GitOverlay, new: Mapping[str, bytes], removed: list[str]) -> None:
+    """Lock every name as git does, check that nobody else has changed it, and only then write."""
     locks: dict[str, Path] = {}
     try:
         for name in sorted({*new, *removed}):

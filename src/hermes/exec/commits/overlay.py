@@ -14,18 +14,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
-from hermes.exec.launcher.placeholders import PLACEHOLDER
+from hermes.exec.launcher.placeholders import is_free
 from hermes.exec.sandbox.planted_files import find_git_references
 from hermes.exec.sandbox.policy import PathOverlay
-from hermes.exec.snapshots.shadow_repo import find_git
+from hermes.exec.snapshots.safe_git import find_git
 
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
 COPIED_TREES = ("refs", "logs")
 """Folders that are copied completely."""
 UNFINISHED_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
-"""Names that exist while git is in the middle of an operation. Plans of a rebase contain
-commands."""
+"""Names that exist in the middle of an operation. Plans of a rebase contain commands."""
 _READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
 """Shown from the repository itself, read-only."""
 _OBJECTS_NAME = "objects-of-the-repository"
@@ -42,8 +41,8 @@ class OverlayUnavailable(Exception):
     """The reason why there can be no overlay."""
 
 
-class OverlayCopy(Struct, frozen=True):
-    """The copy that a command works on."""
+class GitOverlay(Struct, frozen=True):
+    """The copy of a repository that one command works on."""
 
     folder: Path
     git: Path
@@ -54,15 +53,41 @@ class OverlayCopy(Struct, frozen=True):
     is_new_repository: bool = False
     """There is no repository yet: the copy is empty."""
 
+    @property
+    def mounts(self) -> tuple[PathOverlay, ...]:
+        """The copy in place of .git, and inside it the parts of the repository that are shown."""
+        git = self.git
+        whole = PathOverlay(git, self.folder, writable=True)
+        if self.is_new_repository:
+            return (whole,)
+        shown = [name for name in _READ_ONLY_NAMES if (git / name).exists()]
+        return (
+            whole,
+            PathOverlay(git / _OBJECTS_NAME, git / "objects", writable=False),
+            *(PathOverlay(git / name, git / name, writable=False) for name in shown),
+        )
 
-def create_copy(workspace: Path, home: Path) -> OverlayCopy:
-    """Copy what changes of the repository in `workspace`, or raise OverlayUnavailable."""
+    @property
+    def env(self) -> dict[str, str]:
+        """For git inside: the user's settings are not visible there."""
+        return {"GIT_CONFIG_GLOBAL": str(self.git / _SETTINGS_NAME)}
+
+
+def create_overlay(workspace: Path, home: Path, env: Mapping[str, str]) -> GitOverlay:
+    """Copy what changes of the repository in `workspace`; blocking. Raises OverlayUnavailable when
+    there can be no overlay: .git then stays read-only."""
+    copy = _create_copy(workspace, home)
+    _write_identity(copy, env)
+    return copy
+
+
+def _create_copy(workspace: Path, home: Path) -> GitOverlay:
     workspace = Path(os.path.realpath(workspace))
     git = workspace / ".git"
-    if find_git() and is_missing(git):
+    if find_git() and is_free(os.fsencode(git)):
         copy = _create_folder(home) / "git"
         copy.mkdir(mode=0o700)
-        return OverlayCopy(copy, git, workspace, {}, is_new_repository=True)
+        return GitOverlay(copy, git, workspace, {}, is_new_repository=True)
     _check_ordinary(git)
     folder = _create_folder(home)
     copy = folder / "git"
@@ -88,17 +113,7 @@ def create_copy(workspace: Path, home: Path) -> OverlayCopy:
             raise
         reason = f"the repository cannot be copied ({error.strerror})"
         raise OverlayUnavailable(reason) from None
-    return OverlayCopy(copy, git, workspace, before)
-
-
-def is_missing(git: Path) -> bool:
-    """Whether nothing is there but a placeholder that exists while a command runs."""
-    try:
-        return os.lstat(git).st_mode == PLACEHOLDER
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+    return GitOverlay(copy, git, workspace, before)
 
 
 def _check_ordinary(git: Path) -> None:
@@ -192,28 +207,9 @@ def _prepare_folders(copy: Path, git: Path) -> None:
             (copy / name).touch()
 
 
-def list_mounts(copy: OverlayCopy) -> tuple[PathOverlay, ...]:
-    """The copy in place of .git, and inside it the parts of the repository that are shown."""
-    git = copy.git
-    whole = PathOverlay(git, copy.folder, writable=True)
-    if copy.is_new_repository:
-        return (whole,)
-    shown = [name for name in _READ_ONLY_NAMES if (git / name).exists()]
-    return (
-        whole,
-        PathOverlay(git / _OBJECTS_NAME, git / "objects", writable=False),
-        *(PathOverlay(git / name, git / name, writable=False) for name in shown),
-    )
-
-
-def git_environment(copy: OverlayCopy) -> dict[str, str]:
-    return {"GIT_CONFIG_GLOBAL": str(copy.git / _SETTINGS_NAME)}
-
-
-def write_identity(copy: OverlayCopy, env: Mapping[str, str]) -> None:
-    """Copy the user's name and the like from settings that are hidden from the command. Names that
-    the sandbox holds while it runs, so that nobody creates them, are ignored: git cannot add
-    them."""
+def _write_identity(copy: GitOverlay, env: Mapping[str, str]) -> None:
+    """Copy the user's name and the like from settings that are hidden from the command.
+    Placeholders are ignored: git cannot add them."""
     found = dict(_DEFAULT_IDENTITY)
     argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _COPIED_SETTINGS]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -247,5 +243,5 @@ def _create_folder(home: Path) -> Path:
     return Path(tempfile.mkdtemp(dir=parent))
 
 
-def remove_copy(copy: OverlayCopy) -> None:
+def remove_copy(copy: GitOverlay) -> None:
     shutil.rmtree(copy.folder.parent, ignore_errors=True)

@@ -11,25 +11,7 @@ import os
 import socket
 import time
 
-from hermes.exec.launcher.protocol import (
-    ANSWER,
-    CLOSE,
-    END,
-    ENDED,
-    FRAME,
-    INPUT_LIMIT,
-    KILL,
-    LOCK,
-    MAX_OPERATION,
-    OPERATION,
-    SEGMENT_PREFIX,
-    SEGMENT_SIZE,
-    SOCKET,
-    TOKEN,
-    WRITE,
-    BackgroundPlan,
-    EndCause,
-)
+from hermes.exec.launcher import protocol
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 
 _LAST_SEGMENTS = 2
@@ -67,9 +49,9 @@ class OutputLog:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        name = f"{SEGMENT_PREFIX}{self._position}"
+        name = f"{protocol.SEGMENT_PREFIX}{self._position}"
         self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._room = SEGMENT_SIZE
+        self._room = protocol.SEGMENT_SIZE
         self._segments.append(name)
         while len(self._segments) > 1 + _LAST_SEGMENTS:
             os.unlink(self._segments.pop(1))
@@ -88,17 +70,17 @@ class _Connection:
 class BackgroundSupervisor:
     """Its working folder is the command's, so that the path of the socket is short enough."""
 
-    def __init__(self, plan: BackgroundPlan, control: socket.socket, *, pty: bool) -> None:
+    def __init__(self, plan: protocol.BackgroundPlan, control: socket.socket, *, pty: bool) -> None:
         os.chdir(plan["folder"])
-        self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(protocol.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)  # whoever checks whether we live holds it briefly
         self._plan = plan
         self._agent = _Connection(control, authenticated=True)
         self._connections = [self._agent]
         self._listener = _open_listener() if plan["keep"] else None
         self._log = OutputLog()
-        self._end_cause: EndCause = ""
-        self._end: tuple[int, EndCause] | None = None
+        self._end_cause: protocol.EndCause = ""
+        self._end: tuple[int, protocol.EndCause] | None = None
         self._stop = False
         self._pty = pty
         self._pending = bytearray()
@@ -146,28 +128,30 @@ class BackgroundSupervisor:
         self._close_input()
         for connection in list(self._connections):
             if connection.authenticated:
-                self._send_frame(connection, FRAME.pack(ENDED, status, left))
+                self._send_frame(connection, protocol.FRAME.pack(protocol.ENDED, status, left))
 
-    def record_end(self, status: int, *, why: EndCause, left: int = 0) -> None:
+    def record_end(self, status: int, *, why: protocol.EndCause, left: int = 0) -> None:
         """Write the end of the command to disk; `left` processes of it still run."""
         self._end = (status, why)
         text = f'{{"status":{status},"why":"{why}","at":{time.time():.3f},"left":{left}}}\n'
         with contextlib.suppress(OSError):
-            fd = os.open(f"{END}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fd = os.open(
+                f"{protocol.END}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+            )
             with os.fdopen(fd, "w") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(fd)
-            os.rename(f"{END}.new", END)
+            os.rename(f"{protocol.END}.new", protocol.END)
 
     def close(self) -> None:
         """Save the remaining output, record that no process is left, remove the socket."""
         self._drain_output()
-        if self._end and os.path.exists(END):  # noqa: PTH110
+        if self._end and os.path.exists(protocol.END):  # noqa: PTH110
             self.record_end(self._end[0], why=self._end[1])
         if self._listener:
             with contextlib.suppress(OSError):
-                os.unlink(SOCKET)
+                os.unlink(protocol.SOCKET)
 
     def _drain_output(self) -> None:
         """Read what is in the pipe now, but not what is still being written."""
@@ -231,15 +215,15 @@ class BackgroundSupervisor:
             self._drop_connection(connection)
             return
         connection.received += data
-        while len(connection.received) >= OPERATION.size:
-            kind, size = OPERATION.unpack_from(connection.received)
-            if size > (MAX_OPERATION if connection.authenticated else 256):
+        while len(connection.received) >= protocol.OPERATION.size:
+            kind, size = protocol.OPERATION.unpack_from(connection.received)
+            if size > (protocol.MAX_OPERATION if connection.authenticated else 256):
                 self._drop_connection(connection)
                 return
-            end = OPERATION.size + size
+            end = protocol.OPERATION.size + size
             if len(connection.received) < end:
                 return
-            body = connection.received[OPERATION.size : end]
+            body = connection.received[protocol.OPERATION.size : end]
             connection.received = connection.received[end:]
             if not self._perform_operation(connection, kind, body):
                 self._drop_connection(connection)
@@ -250,25 +234,29 @@ class BackgroundSupervisor:
         if not connection.authenticated:
             from hmac import compare_digest
 
-            connection.authenticated = kind == TOKEN and compare_digest(body, self._plan["token"])
+            connection.authenticated = kind == protocol.TOKEN and compare_digest(
+                body, self._plan["token"]
+            )
             if connection.authenticated and self._end:
-                self._send_frame(connection, FRAME.pack(ENDED, self._end[0], 0))
+                self._send_frame(connection, protocol.FRAME.pack(protocol.ENDED, self._end[0], 0))
             return connection.authenticated
         result = 0
-        if kind == WRITE:
+        if kind == protocol.WRITE:
             result = self._queue_input(body)
-        elif kind == CLOSE:
+        elif kind == protocol.CLOSE:
             result = self._queue_input(END_OF_INPUT) if self._pty else self._finish_input()
-        elif kind == KILL:
+        elif kind == protocol.KILL:
             self._end_cause = self._end_cause or "killed"
             self._stop = True
-        self._send_frame(connection, FRAME.pack(ANSWER, result, len(self._pending)))
+        self._send_frame(
+            connection, protocol.FRAME.pack(protocol.ANSWER, result, len(self._pending))
+        )
         return True
 
     def _queue_input(self, body: bytes) -> int:
         if self._writer < 0 or self._closing:
             return errno.EPIPE
-        if len(self._pending) + len(body) > INPUT_LIMIT:
+        if len(self._pending) + len(body) > protocol.INPUT_LIMIT:
             return errno.EAGAIN
         self._pending += body
         self._write_input()
@@ -303,7 +291,7 @@ def _open_listener() -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
     try:
-        listener.bind(SOCKET)
+        listener.bind(protocol.SOCKET)
     finally:
         os.umask(mask)
     listener.setblocking(False)

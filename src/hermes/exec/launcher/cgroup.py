@@ -1,5 +1,4 @@
-"""Control groups, of either version, that limit the commands of a session where we may create
-them."""
+"""Control groups, of either version, that limit the commands of a session together."""
 
 # ruff: noqa: PTH102, PTH106, PTH120, PTH123
 import contextlib
@@ -14,11 +13,9 @@ _SUPERVISORS = 20
 
 
 def join_groups(session: str) -> list[str]:
-    """Create groups and move this process into them, without limits yet; [] where we may not.
-
-    A session has a group with the limits, and each of its commands a group in that one; without a
-    session a command is limited alone. Moving takes the kernel up to 20 ms, so it is done early.
-    """
+    """Create groups and move this process into them, without limits yet; [] where we may not. A
+    session has a group with the limits, and each of its commands a group in that one. Moving takes
+    the kernel up to 20 ms, so it is done early."""
     joined: list[str] = []
     wanted = set(_CONTROLLERS)
     for controllers, folder in _find_parents():
@@ -53,8 +50,7 @@ def set_limits(groups: list[str], memory: int, processes: int) -> bool:
 
 
 def count_hits(groups: list[str]) -> tuple[int, int]:
-    """How many processes in these groups were killed for want of memory, and how often one could
-    not be started."""
+    """How many processes were killed for want of memory, and how often none could be started."""
     memory = [f"{g}/memory.{n}" for g in groups for n in ("events", "oom_control")]
     # Linux counts in the group of the process, since 6.10 in that of the limit.
     forks = [f"{g}/pids.events" for group in groups for g in (group, os.path.dirname(group))]
@@ -146,11 +142,8 @@ def _write_value(path: str, value: int | str) -> None:
 
 @cache
 def _find_parents() -> list[tuple[set[str], str]]:
-    """Folders in which groups can be created, each with the controllers that a new group has.
-
-    A version 2 group that contains processes cannot have groups with limits below it, so its
-    ancestors are listed too.
-    """
+    """Folders in which groups can be created, each with the controllers that a new group has. Of
+    version 2 also ancestors: a group with processes can have no groups with limits below it."""
     found: list[tuple[set[str], str]] = []
     ours = _read_memberships()
     for line in _read_lines("/proc/self/mountinfo"):

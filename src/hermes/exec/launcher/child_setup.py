@@ -13,49 +13,27 @@ import signal
 import socket
 import struct
 
-from hermes.exec.launcher import cgroup, syscall_broker
+from hermes.exec.launcher import (
+    cgroup,
+    libc,
+    placeholders,
+    protocol,
+    session_namespaces,
+    syscall_broker,
+)
 from hermes.exec.launcher.file_broker import WorkspaceArea
 from hermes.exec.launcher.ipc_broker import SharedSegments
-from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
-from hermes.exec.launcher.placeholders import (
-    RENAMED_HEAD,
-    hold_links,
-    hold_name,
-    is_bare_repository,
-    release_links,
-    release_name,
-)
 from hermes.exec.launcher.process_tree import list_below, read_command_line
-from hermes.exec.launcher.protocol import (
-    FIRST_FILE_FD,
-    PROXY_SOCKET,
-    STATUS_FD,
-    RefusedAddress,
-    SetupInstructions,
-)
-from hermes.exec.launcher.session_namespaces import (
-    bind_granted,
-    create_namespaces,
-    enter_own_mounts,
-    join_namespaces,
-    limit_tmp,
-    open_diagnosis,
-    open_granted,
-    open_without_links,
-)
 from hermes.exec.launcher.socket_broker import SocketGrants
 
 _MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
 _SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
-_OPEN_TREE, _MOVE_MOUNT, _EMPTY_PATH = 428, 429, 4
-_CLONE_TREE = 0o2000000 | 0x8000 | 1
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
 _NO_ROOT_PRIVILEGES = 0x2F
 """Being root grants no capabilities, and this cannot be undone."""
 _CAPABILITY_VERSION = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
-_AT_FDCWD = -100
 _FOLDER_WITHOUT_LINK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _ESCAPE = re.compile(rb"\\(\d{3})")
 
@@ -64,7 +42,7 @@ class ChildSetup:
     """What a supervisor sets up for its command and releases when all of it has ended."""
 
     def __init__(
-        self, instructions: SetupInstructions, groups: list[str], namespaces: list[int]
+        self, instructions: protocol.SetupInstructions, groups: list[str], namespaces: list[int]
     ) -> None:
         self.listener = -1
         """Descriptor on which the command's seccomp filter sends requests, or -1."""
@@ -93,8 +71,7 @@ class ChildSetup:
 
     @property
     def controls_terminal(self) -> bool:
-        """Whether the process we start controls its terminal. With bubblewrap the command inside
-        does, or keys would end bubblewrap."""
+        """Whether the process we start controls its terminal; keys must not end bubblewrap."""
         return bool(self._instructions.get("pty")) and not self.is_wrapped
 
     def prepare(self) -> None:
@@ -105,11 +82,11 @@ class ChildSetup:
                 os.makedirs(os.path.dirname(scratch + b"/" + name), 0o700, exist_ok=True)
                 os.symlink(target, scratch + b"/" + name)
         for path in self._instructions.get("placeholders", ()):
-            self._placeholders.append((path, hold_name(path)))
+            self._placeholders.append((path, placeholders.hold_name(path)))
         links = self._instructions.get("link_placeholders", ())
         for folder in sorted({os.path.dirname(path) for path in links}):
             paths = [path for path in links if os.path.dirname(path) == folder]
-            self._link_folders.append((paths, hold_links(folder, paths)))
+            self._link_folders.append((paths, placeholders.hold_links(folder, paths)))
         if limits := self._instructions.get("cgroup_limits"):
             self._has_cgroup_limits = cgroup.set_limits(self._groups, *limits)
         if self.is_wrapped:
@@ -126,11 +103,15 @@ class ChildSetup:
         if not self._has_cgroup_limits:
             limits += self._instructions.get("fallback_limits", ())
         if self.is_wrapped:
-            os.dup2(self._status[1], STATUS_FD)
-            join_namespaces(self._namespaces) if self._namespaces else create_namespaces()
-            diagnosis = [open_diagnosis()]
+            os.dup2(self._status[1], protocol.STATUS_FD)
+            session_namespaces.join_namespaces(
+                self._namespaces
+            ) if self._namespaces else session_namespaces.create_namespaces()
+            diagnosis = [session_namespaces.open_diagnosis()]
             self._prepare_mounts()
-        for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
+        for number, content in enumerate(
+            self._instructions.get("memory_files", ()), protocol.FIRST_FILE_FD
+        ):
             os.dup2(_create_memory_file(content), number)
         _set_limits(limits)
         if self._instructions.get("drop_privileges"):
@@ -145,9 +126,9 @@ class ChildSetup:
     def _prepare_mounts(self) -> None:
         """Mount what bubblewrap cannot, in a namespace that it then copies."""
         given = self._instructions
-        enter_own_mounts()
-        limit_tmp(*given["tmp"])
-        bind_granted(given["granted"])
+        session_namespaces.enter_own_mounts()
+        session_namespaces.limit_tmp(*given["tmp"])
+        session_namespaces.bind_granted(given["granted"])
         copied = [(p, os.open(p, _FOLDER_WITHOUT_LINK)) for p in given["private_copies"]]
         _detach_pipes(given["detached"], given["scratch"])
         _cover_links(given["covered_links"])
@@ -187,7 +168,7 @@ class ChildSetup:
             os.close(self.listener)
             self.listener = -1
 
-    def list_refused(self) -> list[RefusedAddress]:
+    def list_refused(self) -> list[protocol.RefusedAddress]:
         """Where the command could not connect to because of the sandbox."""
         return self._grants.sockets.refused if self._grants else []
 
@@ -212,7 +193,9 @@ class ChildSetup:
         found = re.search(rb'"child-pid": *(\d+)', self._read_status())
         if found and b'"exit-code"' in self._status_text:
             words = map(read_command_line, list_below(int(found[1])))
-            self.stopped = sum(w != [b""] and PROXY_SOCKET.encode() not in w for w in words)
+            self.stopped = sum(
+                w != [b""] and protocol.PROXY_SOCKET.encode() not in w for w in words
+            )
 
     def _read_status(self) -> bytes:
         """What bubblewrap has reported until now."""
@@ -232,15 +215,17 @@ class ChildSetup:
     def release(self) -> None:
         """In the supervisor, after all processes of the command have ended."""
         for path, lock in self._placeholders:
-            release_name(path, lock)
+            placeholders.release_name(path, lock)
         for paths, lock in self._link_folders:
-            release_links(paths, lock)
+            placeholders.release_links(paths, lock)
         for path in self._instructions.get("removed_after", ()):
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        if (folder := self._instructions.get("not_bare")) and is_bare_repository(folder):
+        if (folder := self._instructions.get("not_bare")) and placeholders.is_bare_repository(
+            folder
+        ):
             with contextlib.suppress(OSError):
-                os.rename(folder + b"/HEAD", folder + b"/" + RENAMED_HEAD)
+                os.rename(folder + b"/HEAD", folder + b"/" + placeholders.RENAMED_HEAD)
         self._segments.remove_all()
         given = self._instructions
         for made in (given.get("scratch"), given.get("shared_memory")):
@@ -249,11 +234,10 @@ class ChildSetup:
 
 
 def _overlay_folders(folders: list[tuple[bytes, int]], size: int) -> None:
-    """Mount an overlay in memory on each folder, above what is open there. Where the kernel
-    refuses, the folder is empty."""
-    mount = load_libc().mount
+    """Mount an overlay in memory on each folder; where the kernel refuses, the folder is empty."""
+    mount = libc.load_libc().mount
     for folder, lower in folders:
-        check_result(mount(b"tmpfs", folder, b"tmpfs", 0, b"mode=0755,size=%d" % size))
+        libc.check_result(mount(b"tmpfs", folder, b"tmpfs", 0, b"mode=0755,size=%d" % size))
         for name in (b"/upper", b"/work"):
             os.mkdir(folder + name)
         options = b"lowerdir=/proc/self/fd/%d,upperdir=%b/upper,workdir=%b/work,userxattr"
@@ -271,14 +255,12 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
         for point in sorted(p for p in set(points) if p.startswith(folder + b"/")):
             if not any(point.startswith(other + b"/") for other, _ in below):
                 with contextlib.suppress(OSError):  # in a folder that we may not enter
-                    below.append((point, make_syscall(_OPEN_TREE, _AT_FDCWD, point, _CLONE_TREE)))
+                    below.append((point, libc.clone_mount(point)))
         lower = os.open(folder, _FOLDER_WITHOUT_LINK)
         options = b"lowerdir=/proc/self/fd/%d:%b,userxattr" % (lower, empty)
-        done = load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0
+        done = libc.load_libc().mount(b"overlay", folder, b"overlay", 1, options) == 0
         for point, tree in below:
-            if done:
-                make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, point, _EMPTY_PATH)
-            os.close(tree)
+            libc.attach_mount(tree, point) if done else os.close(tree)
         os.close(lower)
 
 
@@ -290,9 +272,7 @@ def _cover_links(links: list[bytes]) -> None:
     """Mount something on each link."""
     for link in links:
         source = link if os.path.exists(link) else os.devnull.encode()
-        tree = make_syscall(_OPEN_TREE, _AT_FDCWD, source, _CLONE_TREE)
-        make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
-        os.close(tree)
+        libc.attach_mount(libc.clone_mount(source), link)
         _remount_read_only(link)
 
 
@@ -300,7 +280,7 @@ def _remount_read_only(path: bytes) -> None:
     """Keeps the flags of the mount: a namespace of ours may not remove any of them."""
     has = os.statvfs(path).f_flag
     flags = has & _SAME_FLAGS | (_MS_RELATIME if has & os.ST_RELATIME else 0)
-    check_result(load_libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
+    libc.check_result(libc.load_libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
 
 
 def _create_memory_file(content: bytes) -> int:
@@ -323,12 +303,12 @@ def _set_limits(limits: list[tuple[int, int]]) -> None:
 
 
 def _drop_privileges() -> None:
-    library = load_libc()
+    library = libc.load_libc()
     for capability in range(64):
         library.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     library.prctl(_PR_SET_SECUREBITS, _NO_ROOT_PRIVILEGES, 0, 0, 0)
-    check_result(library.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
-    check_result(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    libc.check_result(library.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+    libc.check_result(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def _restrict_by_landlock(
@@ -336,19 +316,19 @@ def _restrict_by_landlock(
 ) -> None:
     """Allow what the rules say; a path that has become a link is not what they were made for."""
     for path in granted:
-        os.close(open_granted(path))
+        os.close(session_namespaces.open_granted(path))
     attributes = struct.pack("=3Q", *handled)
     size = 8 if not any(handled[1:]) else 16 if not handled[2] else 24
-    ruleset = make_syscall(_LANDLOCK_CREATE, attributes, size, 0)
+    ruleset = libc.make_syscall(_LANDLOCK_CREATE, attributes, size, 0)
     for path, access in rules:
         try:
-            fd = open_without_links(path)
+            fd = session_namespaces.open_without_links(path)
         except OSError:
             continue  # missing or invisible paths need no permission
-        make_syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
+        libc.make_syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
         os.close(fd)
-    check_result(load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    make_syscall(_LANDLOCK_RESTRICT, ruleset, 0)
+    libc.check_result(libc.load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    libc.make_syscall(_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
 
 
@@ -360,8 +340,8 @@ def _install_seccomp(
 
     code = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    check_result(load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    listener = make_syscall(number, _FILTER, _NEW_LISTENER, fprog)
+    libc.check_result(libc.load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    listener = libc.make_syscall(number, _FILTER, _NEW_LISTENER, fprog)
     socket.send_fds(report, [b"l"], [listener, *(sock.fileno() for sock in passed_on)])
     os.close(listener)
 

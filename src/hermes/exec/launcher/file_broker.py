@@ -12,32 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from hermes.exec.launcher.libc import make_syscall
+from hermes.exec.launcher.libc import AT_FDCWD, make_syscall
+from hermes.exec.launcher.syscalls import CALL_GROUPS
 
-FILE_CALLS: dict[str, tuple[int, int]] = {
-    "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
-    "mkdir": (83, -1), "mkdirat": (258, 34),
-    "rename": (82, -1), "renameat": (264, 38), "renameat2": (316, 276),
-    "unlink": (87, -1), "unlinkat": (263, 35), "rmdir": (84, -1),
-    "link": (86, -1), "linkat": (265, 37),
-    "symlink": (88, -1), "symlinkat": (266, 36),
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
-_AT_FDCWD = -100
+FILE_CALLS = CALL_GROUPS["files"]
 _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW = 0x200, 0x400
 _TMPFILE = 0o20000000
-_RENAMEAT2 = (316, 276)
 _RENAME_FLAGS = 3
 """RENAME_NOREPLACE and RENAME_EXCHANGE."""
-SECCOMP_ADD_FD = 0x40182103
-_ADD_FD_ARGUMENT = struct.Struct("=QIIII")
+_NOTIF_ID_VALID, _NOTIF_ADD_FD = 0x40082102, 0x40182103
+_PATH_MAX = 4096
 _OPEN_FLAGS = os.O_APPEND | os.O_ACCMODE | os.O_SYNC | os.O_DSYNC | os.O_NONBLOCK | os.O_NOCTTY
 """Flags that are passed on when an existing file is opened."""
 
@@ -46,20 +38,60 @@ class LeaveToKernel(Exception):
     """The kernel continues the call, decides, and reports the result."""
 
 
-class SyscallCaller(NamedTuple):
+class SyscallCaller:
     """The process that made a call, and how to reach it."""
 
-    pid: int
-    machine: int
-    """0: x86_64, 1: aarch64"""
-    read_text: Callable[[int], bytes]
-    """Reads the string at an address of its memory."""
-    read_memory: Callable[[int, int], bytes]
-    """Reads this many bytes at an address of its memory."""
-    check_alive: Callable[[], None]
-    """Raises OSError when it has ended, after which its number may belong to another process."""
-    give_descriptor: Callable[[int, bool], int]
-    """Gives it a descriptor, closed on exec or not, and returns the number it has there."""
+    def __init__(self, listener: int, ident: int, pid: int, machine: int) -> None:
+        self.pid = pid
+        self.machine = machine
+        """0: x86_64, 1: aarch64"""
+        self._listener = listener
+        self._ident = ident
+
+    def check_alive(self) -> None:
+        """Raise OSError when it has ended, after which its number may belong to another process."""
+        fcntl.ioctl(self._listener, _NOTIF_ID_VALID, struct.pack("=Q", self._ident))
+
+    def give_descriptor(self, fd: int, flags: int) -> int:
+        """Give it a descriptor with these flags, and return the number it has there."""
+        given = struct.pack("=QIIII", self._ident, 0, fd, 0, flags)
+        return int(fcntl.ioctl(self._listener, _NOTIF_ADD_FD, bytearray(given)))
+
+    def read_text(self, address: int) -> bytes:
+        """The string at an address of its memory."""
+        found = b""
+        while b"\0" not in found:
+            page = 4096 - (address + len(found)) % 4096
+            found += self.read_memory(address + len(found), page)
+            if len(found) > 2 * _PATH_MAX:
+                raise OSError(errno.ENAMETOOLONG, "path")
+        return found[: found.index(b"\0")]
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        try:
+            fd = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            raise PermissionError(errno.EPERM, "its memory cannot be read") from None
+        try:
+            return os.pread(fd, size, address)
+        except OSError:
+            raise OSError(errno.EFAULT, "bad address") from None
+        finally:
+            os.close(fd)
+
+    def open_path(self, base: int, path: bytes, how: int) -> int:
+        """Open a path as it would find it, relative to one of its descriptors, or that itself."""
+        base &= 0xFFFFFFFF
+        if path.startswith(b"/"):
+            return os.open(path, how | os.O_CLOEXEC)
+        start = "cwd" if base == AT_FDCWD & 0xFFFFFFFF else f"fd/{base}"
+        folder = os.open(f"/proc/{self.pid}/{start}", os.O_PATH | os.O_CLOEXEC)
+        if not path:
+            return folder
+        try:
+            return os.open(path, how | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
 
 
 class WorkspaceArea(NamedTuple):
@@ -79,8 +111,7 @@ class WorkspaceArea(NamedTuple):
         )
 
     def forget_path(self, path: bytes) -> None:
-        """Called after a path was moved or removed: Landlock opened what was there, and not what
-        may be created there under the same name."""
+        """Called after a path was moved or removed: Landlock does not open what takes its place."""
         self.landlock_writable[:] = [
             r for r in self.landlock_writable if r != path and not r.startswith(path + b"/")
         ]
@@ -99,10 +130,9 @@ class WorkspaceArea(NamedTuple):
 
 
 def perform_call(name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea) -> int:
-    """Perform the call and return its result. Raises OSError when it fails, and LeaveToKernel
-    when it is not ours to perform."""
+    """The result of the call. Raises OSError when it fails, LeaveToKernel when it is not ours."""
     has_folder = "at" in name and name != "creat"
-    words = args if has_folder else [_AT_FDCWD, *args]
+    words = args if has_folder else [AT_FDCWD, *args]
     match name:
         case "open" | "openat":
             return _open_file(caller, area, (words[0], words[1]), words[2], words[3])
@@ -121,13 +151,13 @@ def perform_call(name: str, args: list[int], caller: SyscallCaller, area: Worksp
                 (os.rmdir if is_folder else os.unlink)(entry.last, dir_fd=entry.folder)
                 area.forget_path(entry.path)
         case "symlink" | "symlinkat":
-            where = (args[1], args[2]) if has_folder else (_AT_FDCWD, args[1])
+            where = (args[1], args[2]) if has_folder else (AT_FDCWD, args[1])
             with _resolve_writable(caller, area, where) as entry:
                 os.symlink(caller.read_text(args[0]), entry.last, dir_fd=entry.folder)
         case _:
             _move_or_link(
                 name,
-                args if has_folder else [_AT_FDCWD, args[0], _AT_FDCWD, args[1], 0],
+                args if has_folder else [AT_FDCWD, args[0], AT_FDCWD, args[1], 0],
                 caller,
                 area,
             )
@@ -159,13 +189,10 @@ def _move_or_link(name: str, args: list[int], caller: SyscallCaller, area: Works
             return
         if flags & ~_RENAME_FLAGS:
             raise LeaveToKernel
-        _rename_entry(caller.machine, source, target, flags)
+        number = FILE_CALLS["renameat2"][caller.machine]
+        make_syscall(number, source.folder, source.last, target.folder, target.last, flags)
         area.forget_path(source.path)
         area.forget_path(target.path)
-
-
-def _rename_entry(machine: int, source: FolderEntry, target: FolderEntry, flags: int) -> None:
-    make_syscall(_RENAMEAT2[machine], source.folder, source.last, target.folder, target.last, flags)
 
 
 # Opening
@@ -183,7 +210,7 @@ def _open_file(
         if fd < 0:
             fd = _create_file(caller, area, entry, flags, mode)
     try:
-        return caller.give_descriptor(fd, bool(flags & os.O_CLOEXEC))
+        return caller.give_descriptor(fd, flags & os.O_CLOEXEC)
     finally:
         os.close(fd)
 
@@ -191,8 +218,7 @@ def _open_file(
 def _open_existing(
     caller: SyscallCaller, area: WorkspaceArea, entry: FolderEntry, flags: int
 ) -> int:
-    """Open a regular file, following links; what is checked is what is opened. -1: it does not
-    exist."""
+    """Open exactly the regular file that was checked, following links; -1: it does not exist."""
     how = os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW
     try:
         found = os.open(entry.last, how, dir_fd=entry.folder)
@@ -280,30 +306,16 @@ def resolve_path(
         folder = area.shared_memory
     elif path.startswith(b"/"):
         folder = folder or b"/"
-    with _open_as_caller(caller, base, folder, os.O_PATH | os.O_DIRECTORY) as fd:
-        yield FolderEntry(fd, os.readlink(b"/proc/self/fd/%d" % fd), last)
-
-
-@contextlib.contextmanager
-def _open_as_caller(caller: SyscallCaller, base: int, path: bytes, how: int) -> Iterator[int]:
-    """Open a path as the caller would find it."""
-    if path.startswith(b"/proc/") or re.match(rb"/dev/(?!shm/)", path):
+    if folder.startswith(b"/proc/") or re.match(rb"/dev/(?!shm/)", folder):
         raise LeaveToKernel  # to us that is our own process, or no file of a workspace
-    base = base & 0xFFFFFFFF
-    base = base - (1 << 32) if base & 0x80000000 else base
-    start = f"/proc/{caller.pid}/cwd" if base == _AT_FDCWD else f"/proc/{caller.pid}/fd/{base}"
-    with contextlib.ExitStack() as stack:
-        try:
-            if path.startswith(b"/"):
-                fd = os.open(path, how | os.O_CLOEXEC)
-            else:
-                folder = os.open(start, os.O_PATH | os.O_CLOEXEC)
-                stack.callback(os.close, folder)
-                fd = os.open(path or b".", how | os.O_CLOEXEC, dir_fd=folder)
-        except OSError:
-            raise LeaveToKernel from None  # the caller learns no more than the kernel would tell it
-        stack.callback(os.close, fd)
-        yield fd
+    try:
+        fd = caller.open_path(base, folder or b".", os.O_PATH | os.O_DIRECTORY)
+    except OSError:
+        raise LeaveToKernel from None  # the caller learns no more than the kernel would tell it
+    try:
+        yield FolderEntry(fd, os.readlink(b"/proc/self/fd/%d" % fd), last)
+    finally:
+        os.close(fd)
 
 
 def _is_link(entry: FolderEntry) -> bool:
@@ -324,8 +336,3 @@ def use_caller_umask(pid: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-def pack_add_fd(ident: int, fd: int, cloexec: bool) -> bytes:
-    """The argument of the ioctl that installs our descriptor in the calling process."""
-    return _ADD_FD_ARGUMENT.pack(ident, 0, fd, 0, os.O_CLOEXEC if cloexec else 0)

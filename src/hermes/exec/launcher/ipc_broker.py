@@ -9,10 +9,6 @@ import errno
 from hermes.exec.launcher.file_broker import LeaveToKernel
 from hermes.exec.launcher.libc import check_result, load_libc
 
-IPC_CALLS: dict[str, tuple[int, int]] = {
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195),
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64."""
 _PRIVATE, _CREATE, _EXCLUSIVE = 0, 0o1000, 0o2000
 _REMOVE, _STATUS = 0, 2
 
@@ -25,8 +21,7 @@ class SharedSegments:
         """Number of a segment -> the key that the command gave it."""
 
     def perform_call(self, name: str, args: list[int]) -> int:
-        """The result of the call. Raises OSError when it fails, and LeaveToKernel when it concerns
-        one of the command's segments."""
+        """The result of the call. Raises LeaveToKernel for the command's own segments."""
         number = args[0] & 0xFFFFFFFF
         if name == "shmget":
             return self._get_segment(number, args[1], args[2])

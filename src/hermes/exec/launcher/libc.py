@@ -1,7 +1,13 @@
 """System calls that Python has no function for."""
 
 import os
+import struct
 from typing import Any
+
+AT_FDCWD = -100
+_OPENAT2, _OPEN_TREE, _MOVE_MOUNT = 437, 428, 429
+_CLONE_TREE, _EMPTY_SOURCE, _EMPTY_PATH = 0o2000000 | 0x8000 | 1, 0x1000, 4
+RESOLVE_NO_LINKS, RESOLVE_IN_ROOT = 6, 0x10
 
 
 def load_libc() -> Any:
@@ -27,3 +33,21 @@ def check_result(result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
+
+
+def open_resolved(folder: int, path: bytes, resolve: int) -> int:
+    """A descriptor that only names a path, which openat2 resolves in this way."""
+    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    return make_syscall(_OPENAT2, folder, path, how, len(how))
+
+
+def clone_mount(path: bytes, folder: int = AT_FDCWD) -> int:
+    """A descriptor of a copy of what is mounted at a path; with an empty one, at the folder."""
+    flags = _CLONE_TREE | (0 if path else _EMPTY_SOURCE)
+    return make_syscall(_OPEN_TREE, folder, path, flags)
+
+
+def attach_mount(tree: int, point: bytes) -> None:
+    """Mount the copy there, and close its descriptor."""
+    make_syscall(_MOVE_MOUNT, tree, b"", AT_FDCWD, point, _EMPTY_PATH)
+    os.close(tree)

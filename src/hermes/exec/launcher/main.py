@@ -66,8 +66,7 @@ def main() -> NoReturn:
 
 
 class _Supervisors:
-    """A session has namespaces as long as one of its commands has a supervisor, and after that
-    until enough other sessions have ended a command."""
+    """A session keeps its namespaces until it is idle and enough other sessions are."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, bytes] = {}
@@ -94,8 +93,7 @@ class _Supervisors:
                 os.close(fd)
 
     def fork(self, session: bytes) -> tuple[int, socket.socket]:
-        """Fork a process that prepares what it can for a command of this session and waits for the
-        descriptors of a command."""
+        """Fork a process that prepares for a command of this session and waits for it."""
         self._provide_namespaces(session)
         ours, theirs = socket.socketpair()
         pid = os.fork()
@@ -140,8 +138,7 @@ class _Supervisors:
             self.sessions[pid] = session
 
     def _provide_namespaces(self, session: bytes) -> list[int]:
-        """The namespaces of the session; none for a command without a session, which makes its
-        own, or where the kernel refuses."""
+        """The namespaces of the session; none without a session, or where the kernel refuses."""
         if session.isspace() or sys.platform != "linux":
             return []
         namespaces = self._namespaces.pop(session, None)

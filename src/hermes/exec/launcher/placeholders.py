@@ -7,11 +7,9 @@ import os
 import time
 
 PLACEHOLDER = 0o040501
-"""Type and mode of the empty folders that occupy protected names. Nobody else creates folders with
-this mode, so one that was left behind is recognised."""
+"""Type and mode of the empty folders that occupy protected names; nobody else uses this mode."""
 LINK_TARGET = "/nonexistent/held by hermes while a command runs"
-"""Target of the dangling links that occupy protected names which programs outside may read
-meanwhile: to them the file is missing, as before."""
+"""Target of the links that occupy protected names: to programs outside the file is missing."""
 RENAMED_HEAD = b"HEAD.not-a-repository"
 _LOCK_WAIT = 1.0
 
@@ -25,9 +23,18 @@ def is_bare_repository(folder: bytes) -> bool:
     return all(os.path.exists(folder + b"/" + name) for name in (b"objects", b"refs"))
 
 
+def is_free(path: str | bytes) -> bool:
+    """Whether nothing is there but a placeholder."""
+    try:
+        return os.lstat(path).st_mode == PLACEHOLDER
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def hold_name(path: bytes) -> int:
-    """Make sure that something exists at `path`. Returns a descriptor with a shared lock if that
-    is a placeholder, else -1."""
+    """Make sure that something exists there: a placeholder, locked for us, or else (-1)."""
     until = time.monotonic() + _LOCK_WAIT
     while True:
         with contextlib.suppress(FileExistsError):
@@ -71,8 +78,7 @@ def release_name(path: bytes, lock: int) -> None:
 
 
 def hold_links(folder: bytes, paths: list[bytes]) -> int:
-    """Create dangling links at `paths`. Returns a descriptor with a shared lock on their folder,
-    which keeps others from removing them."""
+    """Create dangling links, and return a lock that keeps others from removing them."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + _LOCK_WAIT
     while True:

@@ -24,8 +24,7 @@ def list_descendants(*roots: int, skip: Collection[int] = ()) -> list[int]:
 
 
 def list_below(root: int) -> list[int]:
-    """The processes below one that starts and ends none itself: faster than to look at all, but one
-    may be missed while others end."""
+    """The processes below one, fast; one may be missed while others end."""
     found = [root]
     for pid in found:
         with contextlib.suppress(OSError):

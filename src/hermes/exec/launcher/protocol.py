@@ -23,8 +23,7 @@ refused: address and port."""
 SESSION_SIZE = 16
 """From agent to launcher: the name of the session a command belongs to, with its descriptors."""
 HEADER = struct.Struct("!I")
-"""From agent to supervisor: the length of the marshalled (argv, cwd, env, SetupInstructions) that
-follows."""
+"""From agent to supervisor: the length of (argv, cwd, env, SetupInstructions), marshalled."""
 
 GRACE_SECONDS = 1.5
 """Seconds between TERM and KILL."""
@@ -42,8 +41,7 @@ INPUT_LIMIT = 1024 * 1024
 """Bytes of unread input above which a command is given no more."""
 MAX_OPERATION = INPUT_LIMIT + 64
 EndCause: TypeAlias = Literal["", "killed", "agent", "sandbox"]
-"""Why a command ended: by itself, on request, with the agent; or the sandbox kept it from
-starting."""
+"""Why a command ended: by itself, on request, with the agent; or it never started."""
 
 STATUS_FD = 60
 """Descriptor on which bubblewrap reports that the command has started, and how it ended."""
@@ -52,8 +50,7 @@ FIRST_FILE_FD = 61
 
 
 SESSION_FOLDER = "/sys/kernel"
-"""Where the mount namespace of a session has its private files: a folder that no command can rename
-or replace, and none needs."""
+"""Where a session has its private files: a folder that no command needs or can replace."""
 TMP_FOLDER = f"{SESSION_FOLDER}/tmp"
 """The /tmp of the commands."""
 PROXY_SOCKET = "/run/egress.sock"
@@ -103,18 +100,15 @@ class SetupInstructions(TypedDict, total=False):
     removed_after: list[bytes]
     """Files that did not exist before the command and are removed after it."""
     not_bare: bytes
-    """A folder that must not become a bare repository. Nothing can occupy the necessary name
-    without showing up in every listing, so a HEAD created in it is renamed afterwards."""
+    """A folder that must not become a bare repository: a HEAD created in it is renamed after it."""
     detached: list[bytes]
     """Read-only folders whose sockets and named pipes must not lead to programs outside."""
     covered_links: list[bytes]
-    """Protected symbolic links, covered by a mount of their target so that nobody can replace
-    them."""
+    """Protected symbolic links, covered by a mount so that nobody can replace them."""
     granted: list[bytes]
     """Paths that must be what a person granted: without any link on the way."""
     tmp: tuple[int, list[bytes]]
-    """The most bytes in the session's /tmp, and the names there that hold what is mounted for the
-    command."""
+    """The most bytes in the session's /tmp, and the names in it on which something is mounted."""
     private_copies: list[bytes]
     """Folders covered by overlays: what the command writes there vanishes with it."""
     copy_bytes: int
@@ -132,8 +126,7 @@ class SetupInstructions(TypedDict, total=False):
     landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
     """Handled file accesses, network accesses and scopes; and what is allowed beneath each path."""
     seccomp: tuple[int, bytes]
-    """Number of the seccomp system call on this machine, and a filter program that reports calls
-    to the supervisor."""
+    """Number of the seccomp system call here, and a filter that reports calls to the supervisor."""
     writable: list[bytes]
     """Where the syscall broker may change files."""
     readonly: list[bytes]
@@ -143,5 +136,4 @@ class SetupInstructions(TypedDict, total=False):
     shared_memory: bytes
     """A folder created for the command and removed after it, which it finds at /dev/shm."""
     proxy: tuple[str, int] | bytes
-    """The egress proxy's address, or the path of its socket: where connections may lead besides
-    the sockets of the same session."""
+    """The egress proxy's address, or the path of its socket."""

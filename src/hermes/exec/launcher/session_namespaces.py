@@ -9,7 +9,7 @@ import stat
 import struct
 from collections.abc import Sequence
 
-from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
+from hermes.exec.launcher import libc
 from hermes.exec.launcher.protocol import GRANTED_FOLDER, SESSION_FOLDER, TMP_FOLDER
 
 _NEWUSER, _NEWNET, _NEWNS = 0x10000000, 0x40000000, 0x00020000
@@ -18,10 +18,6 @@ _SET_INTERFACE_FLAGS = 0x8914
 _UP_AND_RUNNING = 0x41
 _SOCK_DIAG = 4
 _NOSUID_NODEV, _MS_REMOUNT, _MS_PRIVATE = 6, 0x20, 0x44000
-_OPENAT2, _NO_LINKS = 437, 6
-_OPEN_TREE, _MOVE_MOUNT, _EMPTY_SOURCE = 428, 429, 4
-_CLONE_OPENED = 0o2000000 | 0x8000 | 0x1000 | 1
-_AT_FDCWD = -100
 _NAMES = f"{SESSION_FOLDER}/names"
 
 
@@ -48,10 +44,9 @@ def open_namespaces() -> list[int]:
 
 
 def create_namespaces() -> None:
-    """Enter a new user namespace, a new network namespace, and a new mount namespace in which
-    SESSION_FOLDER holds private files."""
+    """Enter new namespaces of users, of the network, and of mounts with a SESSION_FOLDER."""
     uid, gid = os.getuid(), os.getgid()
-    check_result(load_libc().unshare(_NEWUSER | _NEWNET | _NEWNS))
+    libc.check_result(libc.load_libc().unshare(_NEWUSER | _NEWNET | _NEWNS))
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -71,23 +66,19 @@ def create_namespaces() -> None:
 def join_namespaces(fds: list[int]) -> None:
     """Enter the namespaces of `open_namespaces`."""
     for fd, kind in zip(fds, _KINDS.values(), strict=True):
-        check_result(load_libc().setns(fd, kind))
+        libc.check_result(libc.load_libc().setns(fd, kind))
 
 
 def enter_own_mounts() -> None:
     """Enter a copy of the mount namespace: what is mounted from now on is this command's alone."""
-    check_result(load_libc().unshare(_NEWNS))
-    check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+    libc.check_result(libc.load_libc().unshare(_NEWNS))
+    libc.check_result(libc.load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
 
 
 def limit_tmp(size: int, names: Sequence[bytes]) -> None:
-    """Limit the session's /tmp to this many bytes. `names` are the folders in it that hold what is
-    mounted for the command; where they are not those of the session's first command, the command
-    gets a /tmp of its own.
-
-    Every command that shares a /tmp has the same names covered, so none of them can put a link
-    there, which would lead the mounts of the next command elsewhere.
-    """
+    """Limit the session's /tmp to this many bytes. `names` in it hold what is mounted for the
+    command; where the session's first command had others, this one gets a /tmp of its own. So no
+    command can put a link there, which would lead the mounts of the next one elsewhere."""
     options = b"size=%d" % size
     with contextlib.suppress(OSError):  # more than that is in use
         _mount_memory(SESSION_FOLDER, options, _MS_REMOUNT)
@@ -106,8 +97,7 @@ def limit_tmp(size: int, names: Sequence[bytes]) -> None:
 
 
 def bind_granted(paths: Sequence[bytes]) -> None:
-    """Bind each path to its number in GRANTED_FOLDER. Whoever exchanges a path afterwards changes
-    nothing."""
+    """Bind each path to its number in GRANTED_FOLDER: exchanging it afterwards changes nothing."""
     if paths:
         _mount_memory(GRANTED_FOLDER, b"mode=0755")
     for number, path in enumerate(paths):
@@ -117,15 +107,12 @@ def bind_granted(paths: Sequence[bytes]) -> None:
             os.mkdir(point)
         else:
             os.close(os.open(point, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        tree = make_syscall(_OPEN_TREE, fd, b"", _CLONE_OPENED)
-        make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, point, _EMPTY_SOURCE)
-        os.close(tree)
+        libc.attach_mount(libc.clone_mount(b"", fd), point)
         os.close(fd)
 
 
 def open_granted(path: bytes) -> int:
-    """A descriptor of exactly this path; raises GrantReplaced when a link is on the way or nothing
-    is there."""
+    """A descriptor of exactly this path; raises GrantReplaced when it leads elsewhere."""
     try:
         return open_without_links(path)
     except OSError as error:
@@ -134,8 +121,7 @@ def open_granted(path: bytes) -> int:
 
 def open_without_links(path: bytes) -> int:
     """A descriptor for a path none of whose parts is a link."""
-    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
-    return make_syscall(_OPENAT2, _AT_FDCWD, path, how, len(how))
+    return libc.open_resolved(libc.AT_FDCWD, path, libc.RESOLVE_NO_LINKS)
 
 
 def open_diagnosis() -> socket.socket:
@@ -144,6 +130,6 @@ def open_diagnosis() -> socket.socket:
 
 
 def _mount_memory(folder: str, options: bytes, flags: int = 0) -> None:
-    mount = load_libc().mount
+    mount = libc.load_libc().mount
     flags |= _NOSUID_NODEV
-    check_result(mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, options))
+    libc.check_result(mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, options))

@@ -16,24 +16,12 @@ import struct
 import time
 from collections.abc import Iterator
 
-from hermes.exec.launcher.file_broker import (
-    LeaveToKernel,
-    SyscallCaller,
-    WorkspaceArea,
-    resolve_path,
-    use_caller_umask,
-)
-from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
+from hermes.exec.launcher import file_broker, libc
 from hermes.exec.launcher.process_tree import list_descendants, list_processes
 from hermes.exec.launcher.protocol import RefusedAddress
 from hermes.exec.launcher.session_namespaces import open_diagnosis
 
-SOCKET_CALLS: dict[str, tuple[int, int]] = {
-    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64."""
-_PIDFD_GETFD, _OPENAT2 = 438, 437
-_AT_FDCWD, _RESOLVE_IN_ROOT = -100, 0x10
+_PIDFD_GETFD = 438
 _FAMILY = struct.Struct("=H")
 _MAX_ADDRESS = 128
 _CONNECT_SECONDS = 1.0
@@ -86,9 +74,8 @@ class SocketGrants:
         if address not in self.refused and len(self.refused) < _MAX_REFUSED:
             self.refused.append(address)
 
-    def check_file(self, caller: SyscallCaller, fd: int) -> None:
-        """Raise ConnectionRefusedError unless the socket that is bound to the file open at `fd` is
-        the session's, or the proxy's."""
+    def check_file(self, caller: file_broker.SyscallCaller, fd: int) -> None:
+        """Raise ConnectionRefusedError unless the session, or the proxy, listens there."""
         found = os.fstat(fd)
         if isinstance(self.proxy, bytes):
             with contextlib.suppress(FileNotFoundError):
@@ -100,8 +87,7 @@ class SocketGrants:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "not of this session")
 
     def check_port(self, port: int) -> None:
-        """Raise ConnectionRefusedError unless the session, and nobody else, listens on this port of
-        the machine."""
+        """Raise ConnectionRefusedError unless the session, and nobody else, listens there."""
         self._diagnosis = self._diagnosis or open_diagnosis()
         listeners = _find_listeners(self._diagnosis, port)
         if not listeners or not self._session_holds(listeners):
@@ -125,7 +111,11 @@ class SocketGrants:
 
 
 def perform_call(
-    name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea, grants: SocketGrants
+    name: str,
+    args: list[int],
+    caller: file_broker.SyscallCaller,
+    area: file_broker.WorkspaceArea,
+    grants: SocketGrants,
 ) -> None:
     """Perform the call on the caller's socket, whatever that is by now. Raises OSError when it
     fails or may not be made, and LeaveToKernel when Landlock decides."""
@@ -149,7 +139,7 @@ def perform_call(
 
 
 def _connect_socket(
-    theirs: socket.socket, raw: bytes, caller: SyscallCaller, grants: SocketGrants
+    theirs: socket.socket, raw: bytes, caller: file_broker.SyscallCaller, grants: SocketGrants
 ) -> None:
     family = _FAMILY.unpack_from(raw)[0]
     if family == socket.AF_NETLINK:
@@ -195,8 +185,7 @@ def _connect_in_namespace(theirs: socket.socket, raw: bytes, grants: SocketGrant
 
 
 def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False) -> None:
-    """Connect. Only a socket that does not block, and need not be connected completely, is left
-    while that goes on."""
+    """Connect, and wait for it unless the socket does not block."""
     fd = theirs.fileno()
     blocking = os.get_blocking(fd)
     until = time.monotonic() + _CONNECT_SECONDS
@@ -204,7 +193,7 @@ def _try_connect(theirs: socket.socket, raw: bytes, *, completely: bool = False)
     try:
         while True:
             try:
-                check_result(load_libc().connect(fd, raw, len(raw)))
+                libc.check_result(libc.load_libc().connect(fd, raw, len(raw)))
                 return
             except BlockingIOError as error:
                 if error.errno == errno.EINPROGRESS and (blocking or completely):
@@ -232,26 +221,29 @@ def _disconnected_on_error(theirs: socket.socket) -> Iterator[None]:
     try:
         yield
     except OSError:
-        load_libc().connect(theirs.fileno(), _DISCONNECT, len(_DISCONNECT))
+        libc.load_libc().connect(theirs.fileno(), _DISCONNECT, len(_DISCONNECT))
         raise
 
 
 def _bind_socket(
-    theirs: socket.socket, raw: bytes, caller: SyscallCaller, area: WorkspaceArea
+    theirs: socket.socket,
+    raw: bytes,
+    caller: file_broker.SyscallCaller,
+    area: file_broker.WorkspaceArea,
 ) -> None:
     """Bind to a path that the command may write, or to loopback where all interfaces are meant."""
     family = _FAMILY.unpack_from(raw)[0]
-    fd, bind = theirs.fileno(), load_libc().bind
+    fd, bind = theirs.fileno(), libc.load_libc().bind
     if family == socket.AF_NETLINK and raw[8:12] == bytes(4):
-        check_result(bind(fd, raw, len(raw)))
+        libc.check_result(bind(fd, raw, len(raw)))
     elif family == socket.AF_UNIX and raw[2:3] not in (b"", b"\0"):
-        with resolve_path(caller, area, _AT_FDCWD, _read_path(raw)) as entry:
+        with file_broker.resolve_path(caller, area, libc.AT_FDCWD, _read_path(raw)) as entry:
             if area.landlock_allows(entry.parent) or not area.is_broker_path(entry.path):
-                raise LeaveToKernel  # Landlock decides; and what the socket is by now must be local
+                raise file_broker.LeaveToKernel  # what the socket is by now must be local
             caller.check_alive()
             address = _FAMILY.pack(family) + entry.last + b"\0"
-            with contextlib.chdir(entry.folder), use_caller_umask(caller.pid):
-                check_result(bind(fd, address, len(address)))
+            with contextlib.chdir(entry.folder), file_broker.use_caller_umask(caller.pid):
+                libc.check_result(bind(fd, address, len(address)))
     elif family in (socket.AF_INET, socket.AF_INET6):
         host, port = _parse_address(raw)
         if 0 < port < _FIRST_FREE_PORT:
@@ -300,11 +292,11 @@ def _choose_loopback(theirs: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def _borrow_socket(caller: SyscallCaller, number: int) -> Iterator[socket.socket]:
+def _borrow_socket(caller: file_broker.SyscallCaller, number: int) -> Iterator[socket.socket]:
     handle = os.pidfd_open(_process_of_thread(caller.pid))
     try:
         caller.check_alive()
-        fd = make_syscall(_PIDFD_GETFD, handle, number & 0x7FFFFFFF, 0)
+        fd = libc.make_syscall(_PIDFD_GETFD, handle, number & 0x7FFFFFFF, 0)
     finally:
         os.close(handle)
     try:
@@ -329,10 +321,9 @@ def _open_in_root(pid: int, path: bytes) -> Iterator[int]:
     """Open a path as the process would find it, whatever it sees of the file system."""
     if not path.startswith(b"/"):
         path = os.readlink(b"/proc/%d/cwd" % pid) + b"/" + path
-    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
     root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fd = make_syscall(_OPENAT2, root, path.lstrip(b"/"), how, len(how))
+        fd = libc.open_resolved(root, path.lstrip(b"/"), libc.RESOLVE_IN_ROOT)
     finally:
         os.close(root)
     try:
@@ -345,8 +336,7 @@ def _open_in_root(pid: int, path: bytes) -> Iterator[int]:
 
 
 def _identify_file(pid: int, fd: int) -> tuple[int, int]:
-    """The inode and device of an open file as the kernel counts them, which stat does not tell on
-    every file system."""
+    """The inode and device of an open file as the kernel counts them, unlike stat sometimes."""
     with open(f"/proc/self/fdinfo/{fd}") as file:
         facts = dict(line.split(":", 1) for line in file.read().splitlines())
     inode = int(facts.get("ino") or os.fstat(fd).st_ino)

@@ -17,23 +17,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from hermes.exec.launcher import protocol
 from hermes.exec.launcher.background_supervisor import BackgroundSupervisor
 from hermes.exec.launcher.child_setup import ChildSetup
 from hermes.exec.launcher.libc import load_libc
 from hermes.exec.launcher.process_tree import list_descendants, send_signals
-from hermes.exec.launcher.protocol import (
-    ENDED,
-    FAILED,
-    FRAME,
-    GRACE_SECONDS,
-    GRANT_REPLACED,
-    HEADER,
-    LIMITED,
-    REFUSED,
-    STARTED,
-    STOPPED,
-    SetupInstructions,
-)
 from hermes.exec.launcher.session_namespaces import GrantReplaced
 
 _GIVE_UP_SECONDS = 12.0
@@ -53,10 +41,10 @@ def supervise_command(
     """Read the request, run its command, and return when nothing of it is left."""
     wake = open_child_wakeup()
     become_reaper()
-    header = _receive_bytes(control, HEADER.size)
+    header = _receive_bytes(control, protocol.HEADER.size)
     if not header:
         return
-    *request, instructions = marshal.loads(_receive_bytes(control, *HEADER.unpack(header)))
+    *request, instructions = marshal.loads(_receive_bytes(control, *protocol.HEADER.unpack(header)))
     setup = ChildSetup(instructions, groups, namespaces)
     background = _open_background(instructions, control)
     if background is None and "background" in instructions:
@@ -74,7 +62,7 @@ def supervise_command(
         if pid:
             _watch_command(pid, control, wake, setup, background)
     except OSError as error:
-        send_frame(control, FRAME.pack(FAILED, error.errno or 0, _SANDBOX))
+        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _SANDBOX))
     finally:
         setup.release()
         if background:
@@ -82,7 +70,7 @@ def supervise_command(
 
 
 def _open_background(
-    instructions: SetupInstructions, control: socket.socket
+    instructions: protocol.SetupInstructions, control: socket.socket
 ) -> BackgroundSupervisor | None:
     if "background" not in instructions:
         return None
@@ -91,12 +79,14 @@ def _open_background(
             instructions["background"], control, pty=bool(instructions.get("pty"))
         )
     except OSError as error:
-        send_frame(control, FRAME.pack(FAILED, error.errno or 0, _RECORD))
+        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _RECORD))
         return None
 
 
 def _select_streams(
-    instructions: SetupInstructions, given: Sequence[int], background: BackgroundSupervisor | None
+    instructions: protocol.SetupInstructions,
+    given: Sequence[int],
+    background: BackgroundSupervisor | None,
 ) -> tuple[int, int, int]:
     """Standard input, output and error of the command. Descriptor 0 is /dev/null here."""
     if background:
@@ -118,10 +108,10 @@ def _start_command(
     if not pid:
         _exec_command(request, streams, setup, supervisor=supervisor, report=theirs)
     os.close(theirs)
-    failure = os.read(ours, FRAME.size)
+    failure = os.read(ours, protocol.FRAME.size)
     os.close(ours)
     setup.finish_start()
-    send_frame(control, failure or FRAME.pack(STARTED, pid, 0))
+    send_frame(control, failure or protocol.FRAME.pack(protocol.STARTED, pid, 0))
     return 0 if failure else pid
 
 
@@ -147,8 +137,8 @@ def _exec_command(
         at_fault = _PROGRAM
         os.execve(argv[0], argv, env)
     except OSError as error:
-        at_fault = GRANT_REPLACED if isinstance(error, GrantReplaced) else at_fault
-        os.write(report, FRAME.pack(FAILED, error.errno or 0, at_fault))
+        at_fault = protocol.GRANT_REPLACED if isinstance(error, GrantReplaced) else at_fault
+        os.write(report, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, at_fault))
     finally:
         os._exit(127)
 
@@ -165,8 +155,7 @@ def _watch_command(
     setup: ChildSetup,
     background: BackgroundSupervisor | None,
 ) -> None:
-    """Report the end of the command, end everything when the agent hangs up, and return when no
-    process is left."""
+    """Report the end, end everything when the agent hangs up, return when no process is left."""
     hung_up_at = 0.0
     signalled: set[int] = set()
     while True:
@@ -177,9 +166,9 @@ def _watch_command(
         if none_left or since > _GIVE_UP_SECONDS:
             return
         if hung_up_at:
-            if since >= GRACE_SECONDS:
+            if since >= protocol.GRACE_SECONDS:
                 setup.stop_forking()
-            _signal_descendants(main, signalled, force=since >= GRACE_SECONDS)
+            _signal_descendants(main, signalled, force=since >= protocol.GRACE_SECONDS)
         watched = [wake] if hung_up_at or background else [wake, control.fileno()]
         watched += [fd for fd in (setup.listener, setup.status_reader) if fd >= 0]
         readers, writers = background.list_descriptors() if background else ([], [])
@@ -211,7 +200,7 @@ def _report_end(
     if setup.failed_to_start(status):
         if background:
             background.record_end(status, why="sandbox")
-        send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
+        send_frame(control, protocol.FRAME.pack(protocol.FAILED, 0, _SANDBOX))
         return
     left = 0 if none_left or setup.is_wrapped else len(list_descendants(os.getpid()))
     if background:
@@ -219,12 +208,12 @@ def _report_end(
     else:
         lines = "\n".join(f"{host} {port}" for host, port in setup.list_refused()).encode()
         if lines:
-            send_frame(control, FRAME.pack(REFUSED, len(lines), 0) + lines)
+            send_frame(control, protocol.FRAME.pack(protocol.REFUSED, len(lines), 0) + lines)
         if setup.stopped:
-            send_frame(control, FRAME.pack(STOPPED, setup.stopped, 0))
+            send_frame(control, protocol.FRAME.pack(protocol.STOPPED, setup.stopped, 0))
         if any(hits := setup.count_limit_hits()):
-            send_frame(control, FRAME.pack(LIMITED, *hits))
-        send_frame(control, FRAME.pack(ENDED, status, left))
+            send_frame(control, protocol.FRAME.pack(protocol.LIMITED, *hits))
+        send_frame(control, protocol.FRAME.pack(protocol.ENDED, status, left))
 
 
 def _signal_descendants(main: int, signalled: set[int], *, force: bool) -> None:

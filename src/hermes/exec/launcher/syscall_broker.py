@@ -15,50 +15,18 @@ import select
 import struct
 from typing import NamedTuple
 
-from hermes.exec.launcher import file_broker, ipc_broker, socket_broker
-from hermes.exec.launcher.libc import check_result, load_libc
+from hermes.exec.launcher import file_broker, ipc_broker, libc, socket_broker
+from hermes.exec.launcher.syscalls import CALL_GROUPS, CALL_NUMBERS
 
-_NOTIF_RECV, _NOTIF_SEND, _NOTIF_ID_VALID, _SET_SYNC_WAKEUP = (
-    0xC0502100,
-    0xC0182101,
-    0x40082102,
-    0x40082104,
-)
+_NOTIF_RECV, _NOTIF_SEND, _SET_SYNC_WAKEUP = 0xC0502100, 0xC0182101, 0x40082104
 _REQUEST = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
-_AT_FDCWD = -100
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
-_PATH_MAX = 4096
 _TIMES_SIZE = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
 """Size of the structure that holds the new times."""
-ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
-    "chmod": (90, -1, 0),
-    "fchmod": (91, 52, 0),
-    "fchmodat": (268, 53, 1),
-    "fchmodat2": (452, 452, 1),
-    "utime": (132, -1, 0),
-    "utimes": (235, -1, 0),
-    "futimesat": (261, -1, 1),
-    "utimensat": (280, 88, 1),
-    "chown": (92, -1, 0),
-    "fchown": (93, 55, 0),
-    "lchown": (94, -1, 0),
-    "fchownat": (260, 54, 1),
-}
-"""Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
 _FLAGS_POSITION = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
 _DESCRIPTOR_PATH = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
-BROKERED_CALLS = file_broker.FILE_CALLS | socket_broker.SOCKET_CALLS | ipc_broker.IPC_CALLS
-"""Name -> number on x86_64 and on aarch64 (-1: none)."""
-_CALL_NAMES = [
-    {
-        number[which]: name
-        for calls in (ATTRIBUTE_CALLS, BROKERED_CALLS)
-        for name, number in calls.items()
-        if number[which] >= 0
-    }
-    for which in (0, 1)
-]
+_CALL_NAMES = [{numbers[which]: name for name, numbers in CALL_NUMBERS.items()} for which in (0, 1)]
 _CONTINUE = 1
 """Lets the kernel continue the call and decide."""
 _ARCHITECTURES = {0xC000003E: 0, 0xC00000B7: 1}
@@ -97,38 +65,24 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
     except OSError as error:
         return error.errno in (errno.ENOENT, errno.EINTR)  # the caller was killed meanwhile
     ident, pid, _, number, arch, _, *args = _REQUEST.unpack(buffer)
-    name = _CALL_NAMES[_ARCHITECTURES.get(arch, 0)].get(number, "")
+    machine = _ARCHITECTURES.get(arch, 0)
+    name = _CALL_NAMES[machine].get(number, "")
     value = failure = flags = 0
-
-    def check_alive() -> None:
-        fcntl.ioctl(listener, _NOTIF_ID_VALID, struct.pack("=Q", ident))
-
-    def give_descriptor(fd: int, cloexec: bool) -> int:
-        given = bytearray(file_broker.pack_add_fd(ident, fd, cloexec))
-        return int(fcntl.ioctl(listener, file_broker.SECCOMP_ADD_FD, given))
-
-    caller = file_broker.SyscallCaller(
-        pid,
-        _ARCHITECTURES.get(arch, 0),
-        lambda address: _read_text(pid, address),
-        lambda address, size: _read_memory(pid, address, size),
-        check_alive,
-        give_descriptor,
-    )
+    caller = file_broker.SyscallCaller(listener, ident, pid, machine)
     try:
-        if name in file_broker.FILE_CALLS:
+        if name in CALL_GROUPS["files"]:
             value = file_broker.perform_call(name, args, caller, grants.area)
-        elif name in socket_broker.SOCKET_CALLS:
+        elif name in CALL_GROUPS["sockets"]:
             socket_broker.perform_call(name, args, caller, grants.area, grants.sockets)
-        elif name in ipc_broker.IPC_CALLS:
+        elif name in CALL_GROUPS["segments"]:
             value = grants.segments.perform_call(name, args)
         else:
-            fd = _open_target(name, pid, args)
+            fd = _open_target(name, caller, args)
             try:
-                check_alive()
+                caller.check_alive()
                 if not _is_granted(fd, grants.area):
                     raise PermissionError(errno.EPERM, "outside")
-                _change_attributes(name, pid, args, fd)
+                _change_attributes(name, caller, args, fd)
             finally:
                 os.close(fd)
     except file_broker.LeaveToKernel:
@@ -140,34 +94,29 @@ def answer_request(listener: int, grants: BrokerGrants) -> bool:
     return True
 
 
-def _open_target(name: str, pid: int, args: list[int]) -> int:
+def _find_path(name: str) -> int:
+    """The position of the path among the arguments."""
+    return 1 if "at" in name else 0
+
+
+def _open_target(name: str, caller: file_broker.SyscallCaller, args: list[int]) -> int:
     """Open the file that the call refers to, as the caller would find it."""
-    position = ATTRIBUTE_CALLS[name][2]
+    position = _find_path(name)
     if name in ("fchmod", "fchown"):
-        return os.open(f"/proc/{pid}/fd/{_to_signed(args[0])}", os.O_PATH | os.O_CLOEXEC)
-    base = _to_signed(args[0]) if position else _AT_FDCWD
+        return os.open(f"/proc/{caller.pid}/fd/{args[0] & 0xFFFFFFFF}", os.O_PATH | os.O_CLOEXEC)
+    base = args[0] if position else libc.AT_FDCWD
     flags = args[_FLAGS_POSITION[name]] if name in _FLAGS_POSITION else 0
     if name == "lchown":
         flags = _NOFOLLOW
-    path = _read_text(pid, args[position]) if args[position] else b""
+    path = caller.read_text(args[position]) if args[position] else b""
     if not path and not (flags & _EMPTY_PATH or (name == "utimensat" and not args[position])):
         raise FileNotFoundError(errno.ENOENT, "empty path")
-    start = f"/proc/{pid}/cwd" if base == _AT_FDCWD else f"/proc/{pid}/fd/{base}"
-    if not path:
-        return os.open(start, os.O_PATH | os.O_CLOEXEC)
     if found := _DESCRIPTOR_PATH.fullmatch(path):  # how libraries change files they have open
-        return os.open(b"/proc/%d/fd/%s" % (pid, found[1]), os.O_PATH | os.O_CLOEXEC)
+        return os.open(b"/proc/%d/fd/%s" % (caller.pid, found[1]), os.O_PATH | os.O_CLOEXEC)
     for prefix in (b"/proc/self/", b"/proc/thread-self/", b"/dev/fd/"):
         if path.startswith(prefix):  # to us that is our own process
             raise PermissionError(errno.EPERM, "a path that depends on the process")
-    how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if flags & _NOFOLLOW else 0)
-    if path.startswith(b"/"):
-        return os.open(path, how)
-    folder = os.open(start, os.O_PATH | os.O_CLOEXEC)
-    try:
-        return os.open(path, how, dir_fd=folder)
-    finally:
-        os.close(folder)
+    return caller.open_path(base, path, os.O_PATH | (os.O_NOFOLLOW if flags & _NOFOLLOW else 0))
 
 
 def _is_granted(fd: int, area: file_broker.WorkspaceArea) -> bool:
@@ -178,8 +127,10 @@ def _is_granted(fd: int, area: file_broker.WorkspaceArea) -> bool:
     )
 
 
-def _change_attributes(name: str, pid: int, args: list[int], fd: int) -> None:
-    position = ATTRIBUTE_CALLS[name][2]
+def _change_attributes(
+    name: str, caller: file_broker.SyscallCaller, args: list[int], fd: int
+) -> None:
+    position = _find_path(name)
     path = f"/proc/self/fd/{fd}"
     if "chown" in name:
         found = os.fstat(fd)
@@ -192,38 +143,10 @@ def _change_attributes(name: str, pid: int, args: list[int], fd: int) -> None:
         os.chmod(path, mode & ~0o6000)
         return
     pointer = args[position + 1]
-    raw = _read_memory(pid, pointer, _TIMES_SIZE[name]) if pointer else b""
-    library = load_libc()
+    raw = caller.read_memory(pointer, _TIMES_SIZE[name]) if pointer else b""
+    library = libc.load_libc()
     if raw and name != "utimensat":
         fields = struct.unpack("=2q" if name == "utime" else "=4q", raw)
         pairs = (fields[0], 0, fields[1], 0) if name == "utime" else fields
         raw = struct.pack("=4q", pairs[0], pairs[1] * 1000, pairs[2], pairs[3] * 1000)
-    check_result(library.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
-
-
-def _read_text(pid: int, address: int) -> bytes:
-    found = b""
-    while b"\0" not in found:
-        page = 4096 - (address + len(found)) % 4096
-        found += _read_memory(pid, address + len(found), page)
-        if len(found) > 2 * _PATH_MAX:
-            raise OSError(errno.ENAMETOOLONG, "path")
-    return found[: found.index(b"\0")]
-
-
-def _read_memory(pid: int, address: int, size: int) -> bytes:
-    try:
-        fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        raise PermissionError(errno.EPERM, "its memory cannot be read") from None
-    try:
-        return os.pread(fd, size, address)
-    except OSError:
-        raise OSError(errno.EFAULT, "bad address") from None
-    finally:
-        os.close(fd)
-
-
-def _to_signed(value: int) -> int:
-    value &= 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
+    libc.check_result(library.utimensat(libc.AT_FDCWD, path.encode(), raw or None, 0))

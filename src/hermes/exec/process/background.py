@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, structs
 
@@ -17,15 +16,14 @@ from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import protocol
 from hermes.exec.launcher.protocol import GRACE_SECONDS, INPUT_LIMIT, BackgroundPlan
-from hermes.exec.process import background_records
+from hermes.exec.process import background_records, local
 from hermes.exec.process.background_records import ProcessRecord, ProcessState
-from hermes.exec.process.local import (
-    CommandSpec,
-    build_request,
-    continue_session,
-    send_descriptors,
+from hermes.exec.process.local import CommandSpec
+from hermes.exec.process.supervisor_client import (
+    CommandNotStarted,
+    SupervisorConnection,
+    wait_first,
 )
-from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
 
 MAX_RUNNING = 16
 """Most commands of one session that run at the same time."""
@@ -80,7 +78,7 @@ class BackgroundProcesses:
 
     def move_to_child(self, session: str, child: str) -> None:
         """Give the commands of a session to the child session that continues it."""
-        continue_session(session, child)
+        local.continue_session(session, child)
         for state in self.list_all(ProcessOwner(session)):
             record = structs.replace(state.record, session=child)
             with suppress(OSError):
@@ -158,7 +156,7 @@ class BackgroundProcesses:
             connection = await self._connect_supervisor(state)
             if connection:
                 ended = connection.ended
-                await _wait_first(ended, connection.closed, timeout=left)
+                await wait_first(ended, connection.closed, timeout=left)
                 if ended.done() and isinstance(ended.exception(), CommandNotStarted):
                     break
             else:
@@ -181,8 +179,7 @@ class BackgroundProcesses:
         return state
 
     async def write(self, state: ProcessState, text: str, *, close: bool = False) -> int:
-        """Send input, and with `close` the end of input. Returns the number of bytes it has not
-        read yet."""
+        """Send input, with `close` its end; returns how many bytes the command has not read yet."""
         data = text.encode("utf-8", "replace")
         if len(data) > INPUT_LIMIT:
             raise ToolError(
@@ -247,10 +244,6 @@ class BackgroundProcesses:
         return connection
 
 
-async def _wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
-    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-
-
 async def _start_supervised(
     command: CommandSpec, folder: Path, record: ProcessRecord
 ) -> SupervisorConnection:
@@ -259,22 +252,16 @@ async def _start_supervised(
         "token": record.token.encode(),
         "keep": record.keep,
     }
-    request = build_request(command, background=plan)
-    ours, theirs = socket.socketpair()
+    request = local.build_request(command, background=plan)
     try:
-        given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-        send_descriptors([theirs.fileno(), *given], command.session)
+        connection = local.connect_supervisor(command)
     except OSError as error:
-        ours.close()
         raise ToolError(f"No process could be started: {error.strerror}.") from error
-    finally:
-        theirs.close()
-    connection = SupervisorConnection(ours)
     with ExitStack() as undo:
         undo.callback(connection.close)
         undo.callback(connection.send_operation, protocol.KILL)
         await connection.send(request)
-        await _wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
+        await wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
         if not connection.started.done():
             has_ended = connection.ended.done()
             why = connection.ended.exception() if has_ended else "It did not start in time."
@@ -284,8 +271,7 @@ async def _start_supervised(
 
 
 def _open_socket(folder: Path) -> socket.socket:
-    """Connect by way of the open folder where possible: a socket's path may only have about 100
-    bytes."""
+    """Connect by way of the open folder: a socket's path may only have about 100 bytes."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with socket.socket(socket.AF_UNIX) as control:

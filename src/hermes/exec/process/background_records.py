@@ -169,11 +169,8 @@ def read_output(folder: Path, begin: int, end: int) -> Iterator[tuple[int, bytes
 
 
 def take_new_output(state: ProcessState, limit: int) -> str:
-    """The output since the last call, with the middle cut out when it is long.
-
-    While the command runs, a last word that may be half a secret is held back until it is complete
-    or nothing has followed it.
-    """
+    """The output since the last call, with the middle cut out when it is long. A last word that
+    may be half a secret is held back until it is complete or nothing has followed it."""
     folder = state.folder
     total = count_output(folder)
     seen, waited = _read_seen(folder)

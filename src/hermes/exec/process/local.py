@@ -15,13 +15,7 @@ from typing import Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import (
-    GRACE_SECONDS,
-    HEADER,
-    SESSION_SIZE,
-    RefusedAddress,
-    SetupInstructions,
-)
+from hermes.exec.launcher import protocol
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
@@ -50,7 +44,7 @@ class CommandResult(Struct, frozen=True):
     """Processes killed for want of memory, and those that could not be started."""
     stopped: int = 0
     """Processes it had started that were ended with it, as always in namespaces."""
-    refused: tuple[RefusedAddress, ...] = ()
+    refused: tuple[protocol.RefusedAddress, ...] = ()
     """Where it could not connect to because of the sandbox."""
 
 
@@ -79,12 +73,9 @@ class CommandSpec(Struct, frozen=True):
 async def run_command(
     command: CommandSpec, out: OutputCapture, err: OutputCapture | None = None
 ) -> CommandResult:
-    """Run a command to its end and feed its output to `out` (and to `err`; without it both streams
-    are one).
-
-    Raises ToolError when nothing could be started. When it is cancelled or times out, every process
-    of the command has ended when this returns: TERM first, KILL after 1.5 s.
-    """
+    """Run a command to its end; without `err` both of its streams go to `out`. Raises ToolError
+    when nothing could be started. When it is cancelled or times out, every process of the command
+    has ended when this returns: TERM first, KILL after 1.5 s."""
     request = build_request(command)
     child = _RunningCommand([out] if err is None or command.pty else [out, err])
     try:
@@ -116,11 +107,11 @@ async def stop_left_running() -> None:
         await child.end(include_left=True)
 
 
-def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> bytes:
+def build_request(command: CommandSpec, **more: Unpack[protocol.SetupInstructions]) -> bytes:
     """The request to a supervisor; `more` are additional instructions."""
     argv: Sequence[str] = _build_argv(command.text)
     env = dict(command.env)
-    setup: SetupInstructions | None = None
+    setup: protocol.SetupInstructions | None = None
     if command.pty:
         env = {"TERM": "xterm", **env}
     if command.policy and command.policy.mode != "full-access":
@@ -139,13 +130,12 @@ def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> by
     # Bubblewrap changes to the folder inside, where it may be one that we cannot see.
     cwd = "/" if setup and setup.get("wrapped") else command.cwd
     body = marshal.dumps((parts, os.fsencode(cwd), names, instructions))
-    return HEADER.pack(len(body)) + body
+    return protocol.HEADER.pack(len(body)) + body
 
 
 @cache
 def _find_setsid() -> tuple[str, ...]:
-    """The setsid program, which makes a command inside bubblewrap the leader of a session, so that
-    the keys of its terminal reach it. Without it everything but the keys works."""
+    """The program through which the keys of a terminal reach a command inside bubblewrap."""
     found = next((p for p in ("/usr/bin/setsid", "/bin/setsid") if os.access(p, os.X_OK)), "")
     return (found, "-c") if found else ()
 
@@ -180,7 +170,6 @@ class _RunningCommand:
         self._readers: dict[int, OutputCapture | None] = {}
 
     async def start(self, request: bytes, command: CommandSpec) -> None:
-        ours, theirs = socket.socketpair()
         lent: list[int] = []
         try:
             for capture in self._captures:
@@ -190,16 +179,10 @@ class _RunningCommand:
                 lent.append(writer)
                 if command.pty and isinstance(command.text, str):
                     os.write(reader, END_OF_INPUT)  # nobody types anything
-            given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-            send_descriptors([theirs.fileno(), *lent, *given], command.session)
-        except OSError:
-            ours.close()
-            raise
+            self.connection = connect_supervisor(command, lent)
         finally:
-            theirs.close()
             for writer in lent:
                 os.close(writer)
-        self.connection = SupervisorConnection(ours)
         self._started = True
         for reader in self._readers:
             self._loop.add_reader(reader, self._on_output, reader)
@@ -218,7 +201,7 @@ class _RunningCommand:
         ):
             return
         self.connection.hang_up()
-        await asyncio.wait([self.connection.closed], timeout=GRACE_SECONDS + 1)
+        await asyncio.wait([self.connection.closed], timeout=protocol.GRACE_SECONDS + 1)
 
     @property
     def _left_count(self) -> int:
@@ -273,21 +256,31 @@ class _RunningCommand:
             self._output_ended.set_result(None)
 
 
+def connect_supervisor(command: CommandSpec, lent: Sequence[int] = ()) -> SupervisorConnection:
+    """A connection to a new supervisor, which is given these outputs and the command's input."""
+    given = [command.stdin] if command.stdin >= 0 and not command.pty else []
+    ours, theirs = socket.socketpair()
+    try:
+        _launcher.send_descriptors([theirs.fileno(), *lent, *given], command.session)
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return SupervisorConnection(ours)
+
+
 _left_running: set[_RunningCommand] = set()
 
 
 class _LauncherProcess:
-    """The launcher of this process, started with the first command.
-
-    It costs about 20 ms and 10 MB once, and each command about 3 ms, of which this process spends
-    0.4. Starting commands from here would be no cheaper (a larger process forks more slowly) and
-    could not end the orphans of a killed agent: a death signal reaches only direct children.
-    """
+    """The launcher of this process, started with the first command. Starting commands from here
+    would be no cheaper (a larger process forks more slowly), and nobody would end the orphans of a
+    killed agent."""
 
     def __init__(self) -> None:
         self._requests = -1
-        """Our end of its socket: a plain descriptor, so that only the end of this process closes
-        it."""
+        """Our end of its socket: a plain descriptor, which nothing closes before we end."""
         self._pid = 0
         self._owner = 0
 
@@ -295,7 +288,7 @@ class _LauncherProcess:
         """Send what belongs to one command: the supervisor's end of its socket, and streams."""
         session = _first_sessions.get(session, session)
         name = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest() if session else ""
-        frame = name[:SESSION_SIZE].ljust(SESSION_SIZE).encode()
+        frame = name[: protocol.SESSION_SIZE].ljust(protocol.SESSION_SIZE).encode()
         try:
             self._try_send(fds, frame)
         except ConnectionError:  # somebody killed it
@@ -344,9 +337,8 @@ _first_sessions: dict[str, str] = {}
 
 
 def continue_session(session: str, child: str) -> None:
-    """Let the commands of a child session share limits and loopback with those of the session that
-    it continues."""
+    """Let the commands of a child session share what those of the continued session share."""
     _first_sessions[child] = _first_sessions.get(session, session)
 
 
-send_descriptors = _LauncherProcess().send_descriptors
+_launcher = _LauncherProcess()

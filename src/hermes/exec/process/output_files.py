@@ -26,8 +26,7 @@ def is_cleanup_due(folder: Path) -> bool:
 
 
 def remove_old_outputs(folder: Path, *, days: float = KEEP_DAYS, most: int = MAX_BYTES) -> int:
-    """Remove files of all conversations that are older than `days`, then the oldest above `most`
-    bytes; returns how many."""
+    """Remove files older than `days`, then the oldest above `most` bytes; returns how many."""
     folder = _find_root(folder)
     found: list[tuple[float, int, str]] = []
     oldest = time.time() - days * 86400

@@ -5,21 +5,10 @@ import contextlib
 import os
 import socket
 from collections import deque
+from typing import Any
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.protocol import (
-    ANSWER,
-    ENDED,
-    FAILED,
-    FRAME,
-    GRANT_REPLACED,
-    LIMITED,
-    OPERATION,
-    REFUSED,
-    STARTED,
-    STOPPED,
-    RefusedAddress,
-)
+from hermes.exec.launcher import protocol
 
 _ANSWER_SECONDS = 10
 """Seconds to wait for an answer; a supervisor has little else to do."""
@@ -44,7 +33,7 @@ class SupervisorConnection:
         """Processes killed for want of memory, and those that could not be started."""
         self.stopped = 0
         """Processes that were ended with the command."""
-        self.refused: tuple[RefusedAddress, ...] = ()
+        self.refused: tuple[protocol.RefusedAddress, ...] = ()
         """Where it could not connect to because of the sandbox."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
@@ -60,15 +49,14 @@ class SupervisorConnection:
                 await self._loop.sock_sendall(self._control, data)
 
     async def request_operation(self, kind: bytes, body: bytes = b"") -> tuple[int, int]:
-        """Request an operation on a background command. Returns an errno or 0, and the number of
-        bytes of input the command has not read."""
+        """Request an operation: an errno or 0, and how many bytes of input are not read yet."""
         answer: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         if self.closed.done() or not self._control:
             raise ToolError(CONTACT_LOST)
         self._answers.append(answer)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await self.send(OPERATION.pack(kind, len(body)) + body)
+                await self.send(protocol.OPERATION.pack(kind, len(body)) + body)
                 return await answer
         except TimeoutError:
             raise ToolError(
@@ -79,7 +67,7 @@ class SupervisorConnection:
         """Send an operation without waiting for the answer, if it can be sent at once."""
         if self._control:
             with contextlib.suppress(OSError):
-                self._control.send(OPERATION.pack(kind, 0))
+                self._control.send(protocol.OPERATION.pack(kind, 0))
 
     def hang_up(self) -> None:
         """Make the supervisor end everything."""
@@ -102,13 +90,13 @@ class SupervisorConnection:
         except ConnectionError:
             data = b""
         self._frames += data
-        while len(self._frames) >= FRAME.size:
-            kind, first, second = FRAME.unpack_from(self._frames)
-            end = FRAME.size + (first if kind == REFUSED else 0)
+        while len(self._frames) >= protocol.FRAME.size:
+            kind, first, second = protocol.FRAME.unpack_from(self._frames)
+            end = protocol.FRAME.size + (first if kind == protocol.REFUSED else 0)
             if len(self._frames) < end:
                 break
-            body, self._frames = self._frames[FRAME.size : end], self._frames[end:]
-            if kind == REFUSED:
+            body, self._frames = self._frames[protocol.FRAME.size : end], self._frames[end:]
+            if kind == protocol.REFUSED:
                 self.refused = tuple(map(_parse_refusal, body.decode().split("\n")))
             else:
                 self._on_report(kind, first, second)
@@ -116,18 +104,18 @@ class SupervisorConnection:
             self._on_hang_up()
 
     def _on_report(self, kind: bytes, first: int, second: int) -> None:
-        if kind == STARTED:
+        if kind == protocol.STARTED:
             self.started.set_result(None)
-        elif kind == LIMITED:
+        elif kind == protocol.LIMITED:
             self.limit_hits = (first, second)
-        elif kind == STOPPED:
+        elif kind == protocol.STOPPED:
             self.stopped = first
-        elif kind == ENDED and not self.ended.done():
+        elif kind == protocol.ENDED and not self.ended.done():
             self.ended.set_result((first, second))
-        elif kind == FAILED and not self.ended.done():
+        elif kind == protocol.FAILED and not self.ended.done():
             self.ended.set_exception(CommandNotStarted(_explain_failure(first, second)))
             self.ended.exception()
-        elif kind == ANSWER and self._answers:
+        elif kind == protocol.ANSWER and self._answers:
             answer = self._answers.popleft()
             if not answer.done():
                 answer.set_result((first, second))
@@ -146,13 +134,18 @@ class SupervisorConnection:
         self.closed.set_result(None)
 
 
-def _parse_refusal(line: str) -> RefusedAddress:
+async def wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+    """Wait until one of them is done, or the time is over."""
+    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _parse_refusal(line: str) -> protocol.RefusedAddress:
     host, _, port = line.partition(" ")
-    return RefusedAddress(host, int(port))
+    return protocol.RefusedAddress(host, int(port))
 
 
 def _explain_failure(number: int, at_fault: int) -> str:
-    if at_fault == GRANT_REPLACED:
+    if at_fault == protocol.GRANT_REPLACED:
         return "A path was replaced after it was approved."
     what = ("shell", "working directory", "sandbox", "folder for its record")[at_fault]
     return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."

@@ -33,10 +33,7 @@ def confine_command(
     env: Mapping[str, str],
     cwd: Path | None = None,
 ) -> LaunchPlan:
-    """How to start `argv` so that it is confined to `policy`, as far as `tier` allows.
-
-    Raises ToolError when the policy cannot be enforced.
-    """
+    """How to start `argv` confined to `policy`. Raises ToolError when that cannot be enforced."""
     if policy.mode == "full-access":
         return LaunchPlan(tuple(argv), dict(env))
     if tier.level == 1:

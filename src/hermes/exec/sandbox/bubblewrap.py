@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hermes.core.errors import ToolError
+from hermes.exec.launcher import protocol
 from hermes.exec.launcher.placeholders import is_bare_repository
-from hermes.exec.launcher.protocol import (
-    FIRST_FILE_FD,
-    GRANTED_FOLDER,
-    PROXY_SOCKET,
-    STATUS_FD,
-    TMP_FOLDER,
-    SetupInstructions,
-)
 from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import limit_instructions
 from hermes.exec.sandbox.network import wrap_in_relay
@@ -54,7 +47,7 @@ def plan_launch(
     inside = dict(env)
     command = list(argv)
     if policy.network:
-        command, proxies = wrap_in_relay(command, policy.network, PROXY_SOCKET)
+        command, proxies = wrap_in_relay(command, policy.network, protocol.PROXY_SOCKET)
         inside |= proxies
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
@@ -82,7 +75,7 @@ def plan_launch(
     options += ["--chdir", os.path.realpath(cwd)]
     table, _ = seccomp.MACHINES[os.uname().machine]
     files = [seccomp.build_namespace_filter(table), b"\0".join(os.fsencode(o) for o in options)]
-    setup: SetupInstructions = {
+    setup: protocol.SetupInstructions = {
         **resources,
         **_socket_instructions(policy),
         **_guard_instructions(policy, guards, workspace),
@@ -95,16 +88,16 @@ def plan_launch(
         "memory_files": files,
         "wrapped": True,
     }
-    fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
-    fixed += ["--args", str(FIRST_FILE_FD + 1)]
+    fixed = ["--json-status-fd", str(protocol.STATUS_FD), "--seccomp", str(protocol.FIRST_FILE_FD)]
+    fixed += ["--args", str(protocol.FIRST_FILE_FD + 1)]
     return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
 
 
 def _guard_instructions(
     policy: SandboxPolicy, guards: PathGuards, workspace: str
-) -> SetupInstructions:
+) -> protocol.SetupInstructions:
     """How the launcher keeps commands from planting what programs outside obey."""
-    found: SetupInstructions = {
+    found: protocol.SetupInstructions = {
         "placeholders": [os.fsencode(path) for path in guards.placeholders],
         "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
         "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
@@ -116,11 +109,10 @@ def _guard_instructions(
     return found
 
 
-def _socket_instructions(policy: SandboxPolicy) -> SetupInstructions:
-    """Connections are reported to the supervisor, which keeps them inside or leads them to the
-    proxy."""
+def _socket_instructions(policy: SandboxPolicy) -> protocol.SetupInstructions:
+    """Connections are made by the supervisor: inside, or to the proxy."""
     table, number = seccomp.MACHINES[os.uname().machine]
-    found: SetupInstructions = {}
+    found: protocol.SetupInstructions = {}
     if seccomp.can_broker_sockets():
         found["seccomp"] = number, seccomp.build_connect_filter(table)
     if policy.network:
@@ -149,7 +141,7 @@ def _plan_mounts(
     included = (p for p in guards.link_placeholders if not p.endswith(_NAMES_AT_HOME))
     mounts |= dict.fromkeys(included, "empty")
     if policy.network:
-        mounts[PROXY_SOCKET] = "read"
+        mounts[protocol.PROXY_SOCKET] = "read"
     return mounts | dict.fromkeys(map(str, policy.writable), "write")
 
 
@@ -157,8 +149,8 @@ def _find_sources(policy: SandboxPolicy) -> dict[str, str]:
     """Path -> where bubblewrap finds what is mounted there, if not at the path itself."""
     granted = enumerate(map(str, (*policy.granted, *policy.writable)))
     return (
-        {_TMP: TMP_FOLDER, PROXY_SOCKET: os.path.realpath(policy.network)}
-        | {path: f"{GRANTED_FOLDER}/{number}" for number, path in granted}
+        {_TMP: protocol.TMP_FOLDER, protocol.PROXY_SOCKET: os.path.realpath(policy.network)}
+        | {path: f"{protocol.GRANTED_FOLDER}/{number}" for number, path in granted}
         | {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
     )
 
@@ -178,8 +170,7 @@ def _cover_names(mounts: dict[str, MountKind]) -> list[str]:
 def _list_home_links(
     policy: SandboxPolicy, home: str, mounts: Mapping[str, MountKind]
 ) -> Iterator[tuple[str, str]]:
-    """Names in a home that is a scratch folder, and the visible paths elsewhere to which they
-    lead."""
+    """Names in a home that is a scratch folder, and the visible paths that they stand for."""
     if mounts.get(home) != "scratch":
         return
     names = {f"{home}/{name}": str(path) for name, path in policy.home_links}

@@ -13,12 +13,9 @@ _GB = 1024**3
 
 
 def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
-    """Control groups limit the commands of a session together, where we may create them.
-
-    Where we may not, memory is limited per process, generously, and only what it can write to: of
-    addresses runtimes reserve more than machines have. The number of processes is then limited for
-    the user as a whole, on top of those that already run; root is not bound by it.
-    """
+    """Control groups limit the commands of a session together, where we may create them. Where we
+    may not, memory is limited per process, generously, and the number of processes for the user as
+    a whole, on top of those that already run; root is not bound by it."""
     memory = _find_memory_limit(limits)
     always = [
         (resource.RLIMIT_FSIZE, limits.file),

@@ -20,9 +20,8 @@ _NO_PROXY = dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
 
 
 def wrap_in_relay(command: list[str], proxy: str, mounted: str) -> tuple[list[str], dict[str, str]]:
-    """With namespaces: prefix the command with a relay that offers the proxy's socket, mounted at
-    this path, on the loopback inside, where programs are told to expect a proxy. Returns also the
-    environment it needs."""
+    """With namespaces: the command behind a relay that offers the proxy's socket, mounted at this
+    path, on the loopback inside; and its environment."""
     if not proxy.startswith("/"):
         raise ToolError("This sandbox needs the path of the proxy's socket; nothing was run.")
     python = os.path.realpath(sys.executable)

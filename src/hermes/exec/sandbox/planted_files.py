@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.launcher.placeholders import PLACEHOLDER, is_bare_repository
+from hermes.exec.launcher.placeholders import is_bare_repository, is_free
 from hermes.exec.path_rules import list_names
 
 _ALWAYS_PROTECTED = (".git", *list_names("guard", scope="top"))
@@ -56,14 +56,9 @@ class PlantablePaths(Struct, frozen=True):
 def find_plantable_paths(
     workspace: Path, user_home: Path, programs: Iterable[str]
 ) -> PlantablePaths:
-    """What a command must not plant in `workspace`.
-
-    All of the workspace's own .git is protected: besides hooks and settings it has other files that
-    make git run programs, and some whose names cannot be occupied without breaking git. A command
-    that changes the repository works on an overlay (see exec.commits). The .git of every submodule
-    is protected because git reads those whenever it reads the whole. `programs` are folders in a
-    home from which others run programs.
-    """
+    """What a command must not plant in `workspace`: all of its .git, as many files in it make git
+    run programs (commands that commit get an overlay, see exec.commits), and the .git of every
+    submodule. `programs` are folders in a home from which others run programs."""
     root = os.fspath(workspace)
     names = [
         *_ALWAYS_PROTECTED,
@@ -71,7 +66,7 @@ def find_plantable_paths(
         *(n for n in _list_names(root) if n.endswith(_STEERING_ENDINGS)),
     ]
     names += _list_submodules(root)
-    if _is_missing(f"{root}/.git") and is_bare_repository(os.fsencode(root)):
+    if is_free(f"{root}/.git") and is_bare_repository(os.fsencode(root)):
         names += ["HEAD", "config", "hooks"]
     protected = [f"{root}/{name}" for name in names]
     protected += [path for path in _find_nested_settings(root) if os.path.lexists(path)]
@@ -99,14 +94,6 @@ def _unique_paths(found: list[str]) -> tuple[Path, ...]:
     return tuple(map(Path, dict.fromkeys(found)))
 
 
-def _is_missing(path: str) -> bool:
-    """Whether nothing is there but a placeholder."""
-    try:
-        return os.lstat(path).st_mode == PLACEHOLDER
-    except OSError:
-        return True
-
-
 def _list_submodules(root: str) -> list[str]:
     paths = re.findall(
         r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", _read_text(f"{root}/.gitmodules"), re.MULTILINE
@@ -116,9 +103,8 @@ def _list_submodules(root: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _find_nested_settings(root: str) -> tuple[str, ...]:
-    """Files further down that decide which programs git runs in repositories, or that other
-    programs obey. Only those that existed when we first looked: commands may change and remove what
-    they create."""
+    """Files further down that git or other programs obey, and that existed when we first looked:
+    commands may change what they create."""
     found: list[str] = []
     steering: list[str] = []
     waiting, looked = [(root, 0)], 0

@@ -38,8 +38,7 @@ SYSTEM_PATHS = tuple(
     /run/current-system /run/opengl-driver /run/wrappers /sys/devices/system /sys/fs/cgroup
     """.split()
 )
-"""Programs, libraries, certificates and what programs read to run; everything else of a machine is
-closed."""
+"""What programs need to run; everything else of a machine is closed."""
 
 
 class ResourceLimits(Struct, frozen=True):
@@ -75,16 +74,14 @@ class SandboxPolicy(Struct, frozen=True):
     kept_missing: tuple[Path, ...] = ()
     """The same for names that programs outside read meanwhile and must find missing."""
     removed_after: tuple[Path, ...] = ()
-    """Names that can be neither protected nor occupied, and are removed after the command if it
-    created them; only in a sandbox with namespaces."""
+    """Names that can only be removed after the command if it created them; with namespaces only."""
     network: str = ""
     """Where the egress proxy listens: the path of its Unix socket (tier 1), or its URL on the
     machine's loopback, with credentials (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside something hidden."""
     granted: tuple[Path, ...] = ()
-    """Real paths outside the workspace that a person lets it read. If one is replaced by a link,
-    nothing is run."""
+    """Real paths that a person lets it read. If one is replaced by a link, nothing is run."""
     writable: tuple[Path, ...] = ()
     """The same for those that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
@@ -93,11 +90,9 @@ class SandboxPolicy(Struct, frozen=True):
     readable: tuple[Path, ...] = SYSTEM_PATHS
     """What of the system can be read, as far as it exists."""
     caches: tuple[Path, ...] = ()
-    """Folders outside the workspace that can be read. In a sandbox with namespaces a command may
-    change them for itself; nobody else sees that."""
+    """Folders that can be read, and with namespaces changed: for the command itself only."""
     home_links: tuple[tuple[str, Path], ...] = ()
-    """Names in a home, and the visible paths that they lead to: where a command gets another home,
-    links lead to them."""
+    """Names of links in the home that a command gets, and the visible paths they lead to."""
 
     def allows_reading(self, path: Path) -> bool:
         """Whether this real path can be read. The innermost path that names it decides."""
@@ -107,8 +102,7 @@ class SandboxPolicy(Struct, frozen=True):
 
 
 class SandboxTier(Struct, frozen=True):
-    """How strongly commands are confined here: 1 namespaces, 2 Landlock or Seatbelt, 3 not at
-    all."""
+    """How commands are confined here: 1 in namespaces, 2 by Landlock or Seatbelt, 3 not at all."""
 
     level: TierLevel
     name: str
@@ -141,8 +135,7 @@ def build_policy(
     *,
     network: str = "",
 ) -> SandboxPolicy:
-    """The standard policy for a workspace: what it hides from commands, and what they may not
-    change."""
+    """The standard policy for a workspace."""
     workspace, user_home = _resolve_path(workspace), _resolve_path(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")

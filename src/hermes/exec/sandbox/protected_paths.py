@@ -3,14 +3,17 @@
 # ruff: noqa: PTH115, PTH118, PTH120
 import os
 import stat
-from dataclasses import dataclass, field
+from collections import defaultdict
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from hermes.exec.launcher.placeholders import LINK_TARGET, PLACEHOLDER
 
 _MAX_LINKS = 40
+_GuardSets: TypeAlias = defaultdict[str, set[str]]
+"""Field of `PathGuards` -> its paths."""
 
 
 class PathGuards(Struct, frozen=True):
@@ -30,21 +33,12 @@ class PathGuards(Struct, frozen=True):
     """Missing names at the top of a workspace in which not even we can create anything."""
 
 
-@dataclass
-class _GuardSets:
-    read_only: set[str] = field(default_factory=set)
-    placeholders: set[str] = field(default_factory=set)
-    links: set[str] = field(default_factory=set)
-    pinned: set[str] = field(default_factory=set)
-    barred: set[str] = field(default_factory=set)
-
-
 def plan_guards(
     workspace: Path, protected: tuple[Path, ...], kept_missing: tuple[Path, ...] = ()
 ) -> PathGuards:
     """The guards for these paths; links on the way are followed while they stay inside."""
     root = os.path.realpath(workspace)
-    found = _GuardSets()
+    found: _GuardSets = defaultdict(set)
     free = {
         full for path in kept_missing if (full := _resolve_inside(root, path)) and _is_free(full)
     }
@@ -53,12 +47,12 @@ def plan_guards(
         if full and full not in free:
             _guard_path(root, full[len(root) + 1 :].split("/"), found, _MAX_LINKS)
     return PathGuards(
-        read_only=tuple(sorted(found.read_only)),
-        placeholders=tuple(sorted(found.placeholders)),
-        links=tuple(sorted(found.links | free)),
-        pinned=tuple(sorted(found.pinned - found.read_only - found.placeholders)),
+        read_only=tuple(sorted(found["read_only"])),
+        placeholders=tuple(sorted(found["placeholders"])),
+        links=tuple(sorted(found["links"] | free)),
+        pinned=tuple(sorted(found["pinned"] - found["read_only"] - found["placeholders"])),
         link_placeholders=tuple(sorted(free)),
-        barred=tuple(sorted(found.barred)),
+        barred=tuple(sorted(found["barred"])),
     )
 
 
@@ -84,21 +78,21 @@ def _guard_path(root: str, names: list[str], found: _GuardSets, links: int) -> N
     for position, name in enumerate(names):
         above, here = here, f"{here}/{name}"
         if above != root:
-            found.pinned.add(above)
+            found["pinned"].add(above)
         try:
             mode = os.lstat(here).st_mode
         except OSError:
             mode = PLACEHOLDER
         if mode == PLACEHOLDER:
             if os.access(above, os.W_OK):
-                found.placeholders.add(here)
+                found["placeholders"].add(here)
             elif above == root:
-                found.barred.add(here)
+                found["barred"].add(here)
             else:  # its owner could make the folder writable and then create the name
-                found.read_only.add(above)
+                found["read_only"].add(above)
             return
         if stat.S_ISLNK(mode):
-            found.links.add(here)
+            found["links"].add(here)
             target = os.path.normpath(os.path.join(above, os.readlink(here)))
             remaining = [*target[len(root) + 1 :].split("/"), *names[position + 1 :]]
             if target.startswith(root + "/") and links:
@@ -106,4 +100,4 @@ def _guard_path(root: str, names: list[str], found: _GuardSets, links: int) -> N
             return
         if not stat.S_ISDIR(mode) and position < len(names) - 1:
             break
-    found.read_only.add(here)
+    found["read_only"].add(here)

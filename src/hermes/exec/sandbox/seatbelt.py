@@ -10,26 +10,6 @@ from hermes.exec.sandbox.network import parse_proxy_address, proxy_environment
 from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
-_BASE = """\
-(version 1)
-(deny default)
-(allow process-fork)
-(allow process-exec)
-(allow signal (target same-sandbox))
-(allow process-info* (target same-sandbox))
-(allow sysctl-read)
-(allow ipc-posix-sem)
-(allow ipc-posix-shm)
-(allow pseudo-tty)
-(allow mach-lookup
-  (global-name "com.apple.system.opendirectoryd.libinfo")
-  (global-name "com.apple.system.opendirectoryd.membership")
-  (global-name "com.apple.bsd.dirhelper"))
-(allow file-read* (literal "/") (subpath "/dev/fd"))
-(allow file-read* file-write* file-ioctl
-  (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (literal "/dev/ptmx")
-  (literal "/dev/random") (literal "/dev/urandom") (regex #"^/dev/ttys[0-9]+$"))
-"""
 _MAC_PATHS = """
     /private/etc /private/var/db/dyld /private/var/db/timezone /private/var/select
     /System/Volumes/Preboot/Cryptexes /Library/Developer
@@ -52,7 +32,7 @@ def plan_launch(argv: Sequence[str], policy: SandboxPolicy, env: Mapping[str, st
 
 def write_profile(policy: SandboxPolicy, scratch: str) -> str:
     """The profile of a policy. The last rule that matches decides, so outer paths come first."""
-    lines = [_BASE]
+    lines = [Path(__file__).with_suffix(".sb").read_text("ascii")]
     shown = {*map(str, (*policy.readable, *policy.visible, *policy.caches)), *_MAC_PATHS, scratch}
     writable = {str(path) for path in policy.writable} | {scratch}
     if policy.mode == "workspace-write":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeAlias
 
-from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS, BROKERED_CALLS
+from hermes.exec.launcher.syscalls import CALL_GROUPS, CALL_NUMBERS
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 MACHINES: dict[str, tuple[Machine, int]] = {
@@ -23,7 +23,9 @@ _LAST_CALL = 470
 """Calls newer than this table are answered as if they did not exist."""
 
 _LOAD, _EQUAL, _ABOVE, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
-_ALLOW, _ERRNO, _NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
+_ERRNO = 0x00050000
+_RETURN_ALLOW = (_RETURN, 0, 0, 0x7FFF0000)
+_RETURN_NOTIFY = (_RETURN, 0, 0, 0x7FC00000)
 
 _NAMESPACES = 0x7E020000
 _CREAT, _TRUNC, _ACCESS_MODE = 0o100, 0o1000, 0o3
@@ -36,6 +38,7 @@ _FASTOPEN_OPTIONS = (23, 30, 34)
 """Options of TCP with which data, and not connect, opens a connection."""
 _SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect a socket, and the position of their flags."""
+_BROKERED = ("files", "sockets", "segments", "attributes")
 _FILTERED_CALLS = ("open", "openat", "creat", "socket")
 """Calls whose arguments decide whether the broker is notified."""
 _IOCTLS = {
@@ -45,58 +48,7 @@ _IOCTLS = {
     "FS_IOC_FSSETXATTR": 0x401C5820,
     "FS_IOC_SETVERSION": 0x40087602,
 }
-_UNSUPPORTED_CALLS = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
-"""Answered with ENOSYS, so that libraries use the older calls, whose arguments a filter can see."""
-_FORBIDDEN_CALLS = """
-    mount umount2 pivot_root chroot unshare setns open_tree move_mount fsopen fsconfig fsmount
-    fspick mount_setattr open_tree_attr file_setattr swapon swapoff reboot sethostname setdomainname
-    init_module finit_module delete_module kexec_load kexec_file_load bpf perf_event_open
-    userfaultfd keyctl add_key request_key open_by_handle_at process_vm_readv process_vm_writev
-    process_madvise pidfd_getfd kcmp acct quotactl quotactl_fd settimeofday clock_settime
-    clock_adjtime adjtimex iopl ioperm modify_ldt uselib nfsservctl vhangup lookup_dcookie syslog
-    fanotify_init move_pages migrate_pages
-""".split()
-_NAMESPACE_CALLS = """
-    ptrace semget semctl semop semtimedop msgget msgctl msgsnd msgrcv mq_open mq_unlink
-""".split()
-"""Forbidden without namespaces; harmless inside them."""
-_XATTR_CALLS = """
-    setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat
-""".split()
-"""Answered as if the file system did not support them, which programs that copy files tolerate."""
-CALL_NUMBERS: dict[str, tuple[int, int]] = {
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429),
-    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
-    "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "file_setattr": (469, 469),
-    "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142), "sethostname": (170, 161),
-    "setdomainname": (171, 162), "init_module": (175, 105), "finit_module": (313, 273),
-    "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
-    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
-    "open_by_handle_at": (304, 265), "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271), "process_madvise": (440, 440), "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
-    "adjtimex": (159, 171), "iopl": (172, -1), "ioperm": (173, -1), "modify_ldt": (154, -1),
-    "uselib": (134, -1), "nfsservctl": (180, 42), "vhangup": (153, 58),
-    "lookup_dcookie": (212, 18), "syslog": (103, 116), "fanotify_init": (300, 262),
-    "move_pages": (279, 239), "migrate_pages": (256, 238),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "clone": (56, 220), "clone3": (435, 435), "openat2": (437, 437), "ioctl": (16, 29),
-    "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
-    "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "prlimit64": (302, 261),
-    "ptrace": (101, 117), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
-    "setxattrat": (463, 463), "removexattrat": (466, 466), "semget": (64, 190),
-    "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192), "msgget": (68, 186),
-    "msgctl": (71, 187), "msgsnd": (69, 189), "msgrcv": (70, 188), "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-    "socketpair": (53, 199), "setsockopt": (54, 208), "sendto": (44, 206), "sendmsg": (46, 211),
-    "sendmmsg": (307, 269), **BROKERED_CALLS,
-    **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()},
-}  # fmt: skip
-"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
+
 
 FilterCode: TypeAlias = list[tuple[int, int, int, int]]
 
@@ -112,7 +64,7 @@ def can_broker_sockets() -> bool:
 def build_connect_filter(machine: Machine) -> bytes:
     """The filter that goes before that of `build_namespace_filter`: it reports connections."""
     number = CALL_NUMBERS["connect"][0 if machine == "x86_64" else 1]
-    code: FilterCode = [(_LOAD, 0, 0, 0), (_EQUAL, 0, 1, number), _return_notify(), _return_allow()]
+    code: FilterCode = [(_LOAD, 0, 0, 0), (_EQUAL, 0, 1, number), _RETURN_NOTIFY, _RETURN_ALLOW]
     return _pack_code(code)
 
 
@@ -124,34 +76,35 @@ def build_namespace_filter(machine: Machine) -> bytes:
         blocks.append((name, _refuse_bits(1, _SET_ID)))
     for name in ("fchmodat", "fchmodat2"):
         blocks.append((name, _refuse_bits(2, _SET_ID)))
-    return _assemble_program(machine, _FORBIDDEN_CALLS, blocks + _common_blocks(), notified=())
+    return _assemble_program(
+        machine, CALL_GROUPS["forbidden"], blocks + _common_blocks(), notified=()
+    )
 
 
 @cache
 def build_landlock_filter(machine: Machine, *, truncation: bool) -> bytes:
     """The filter for a command that only Landlock confines: the broker is notified before sockets
-    are bound or connected, and before anything is written, created, moved, removed or changed.
-
-    `truncation`: whether Landlock controls it; if not, the filter refuses truncation that needs no
-    write permission.
-    """
+    are bound or connected, and before files are changed. `truncation`: whether Landlock controls
+    it; if not, the filter refuses truncation that needs no write permission."""
     blocks = _socket_blocks(only_tcp=True)
-    notified = [name for name in BROKERED_CALLS if name not in _FILTERED_CALLS]
-    notified += ATTRIBUTE_CALLS
+    brokered = (name for group in _BROKERED for name in CALL_GROUPS[group])
+    notified = [name for name in brokered if name not in _FILTERED_CALLS]
     blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
-    options: FilterCode = [_load_argument(1), (_EQUAL, 1, 0, _TCP), _return_allow()]
+    options: FilterCode = [_load_argument(1), (_EQUAL, 1, 0, _TCP), _RETURN_ALLOW]
     options.append(_load_argument(2))
     for option in _FASTOPEN_OPTIONS:
         options += [(_EQUAL, 0, 1, option), _return_errno(errno.ENOPROTOOPT)]
-    blocks.append(("setsockopt", [*options, _return_allow()]))
+    blocks.append(("setsockopt", [*options, _RETURN_ALLOW]))
     blocks.append(
         (
             "prlimit64",
-            [_load_argument(0), (_EQUAL, 1, 0, 0), _return_errno(errno.EPERM), _return_allow()],
+            [_load_argument(0), (_EQUAL, 1, 0, 0), _return_errno(errno.EPERM), _RETURN_ALLOW],
         )
     )
-    blocks += [(name, [_return_errno(errno.EOPNOTSUPP)]) for name in _XATTR_CALLS]
-    forbidden = [*_FORBIDDEN_CALLS, *_NAMESPACE_CALLS]
+    blocks += [
+        (name, [_return_errno(errno.EOPNOTSUPP)]) for name in CALL_GROUPS["extended attributes"]
+    ]
+    forbidden = [*CALL_GROUPS["forbidden"], *CALL_GROUPS["forbidden without namespaces"]]
     if not truncation:
         forbidden.append("truncate")
     common = _common_blocks(truncation=truncation, brokered=True)
@@ -166,10 +119,10 @@ def _common_blocks(
         ioctl += [(_EQUAL, 0, 1, number), _return_errno(errno.EPERM)]
     return [
         ("clone", _refuse_bits(0, _NAMESPACES)),
-        ("ioctl", [*ioctl, _return_allow()]),
+        ("ioctl", [*ioctl, _RETURN_ALLOW]),
         ("open", _filter_open(1, truncation=truncation, brokered=brokered)),
         ("openat", _filter_open(2, truncation=truncation, brokered=brokered)),
-        ("creat", _refuse_bits(1, _SET_ID, _return_notify() if brokered else _return_allow())),
+        ("creat", _refuse_bits(1, _SET_ID, _RETURN_NOTIFY if brokered else _RETURN_ALLOW)),
         ("mknod", _refuse_bits(1, _SET_ID)),
         ("mknodat", _refuse_bits(2, _SET_ID)),
     ]
@@ -184,20 +137,20 @@ def _filter_open(flags: int, *, truncation: bool, brokered: bool) -> FilterCode:
     code.append(_load_argument(flags))
     if not brokered:
         mode = _refuse_bits(flags + 1, _SET_ID)
-        return [*code, (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _return_allow(), *mode]
-    mode = _refuse_bits(flags + 1, _SET_ID, _return_notify())
+        return [*code, (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _RETURN_ALLOW, *mode]
+    mode = _refuse_bits(flags + 1, _SET_ID, _RETURN_NOTIFY)
     writes = (_ANY_BIT, len(mode), 0, _ACCESS_MODE)  # jumps to the last of them
-    return [*code, (_ANY_BIT, 2, 0, _CREAT | _TMPFILE), writes, _return_allow(), *mode]
+    return [*code, (_ANY_BIT, 2, 0, _CREAT | _TMPFILE), writes, _RETURN_ALLOW, *mode]
 
 
 def _refuse_bits(
-    argument: int, bits: int, end: tuple[int, int, int, int] | None = None
+    argument: int, bits: int, end: tuple[int, int, int, int] = _RETURN_ALLOW
 ) -> FilterCode:
     return [
         _load_argument(argument),
         (_ANY_BIT, 0, 1, bits),
         _return_errno(errno.EPERM),
-        end or _return_allow(),
+        end,
     ]
 
 
@@ -206,10 +159,10 @@ def _socket_blocks(*, only_tcp: bool) -> list[tuple[str, FilterCode]]:
     are connected before they send: an address in a message is not reported to the broker. A pair
     of datagram sockets is connected, yet sends to any address it is given."""
     connected = _allow_values(1, _STREAM, _SEQPACKET, mask=_SOCKET_TYPE)
-    internet: FilterCode = [_return_allow()]
+    internet: FilterCode = [_RETURN_ALLOW]
     if only_tcp:
         internet = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE)]
-        internet += [(_EQUAL, 0, 1, _DATAGRAM), _return_notify(), (_EQUAL, 1, 0, _STREAM)]
+        internet += [(_EQUAL, 0, 1, _DATAGRAM), _RETURN_NOTIFY, (_EQUAL, 1, 0, _STREAM)]
         internet += [_return_errno(errno.EPERM), *_allow_values(2, 0, _TCP)]
     code: FilterCode = [_load_argument(0)]
     for family, check in (
@@ -226,7 +179,7 @@ def _allow_values(argument: int, *values: int, mask: int = 0xFFFFFFFF) -> Filter
     """Allow the call if an argument, as far as the mask goes, has one of these values."""
     code: FilterCode = [_load_argument(argument), (_AND, 0, 0, mask)]
     for value in values:
-        code += [(_EQUAL, 0, 1, value), _return_allow()]
+        code += [(_EQUAL, 0, 1, value), _RETURN_ALLOW]
     return [*code, _return_errno(errno.EPERM)]
 
 
@@ -237,14 +190,6 @@ def _load_argument(argument: int) -> tuple[int, int, int, int]:
 
 def _return_errno(number: int) -> tuple[int, int, int, int]:
     return (_RETURN, 0, 0, _ERRNO | number)
-
-
-def _return_allow() -> tuple[int, int, int, int]:
-    return (_RETURN, 0, 0, _ALLOW)
-
-
-def _return_notify() -> tuple[int, int, int, int]:
-    return (_RETURN, 0, 0, _NOTIFY)
 
 
 def _assemble_program(
@@ -259,21 +204,17 @@ def _assemble_program(
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         _return_errno(errno.ENOSYS),
     ]
-    code += [
-        (_LOAD, 0, 0, 0),
-        (_ABOVE, 0, 1, _LAST_CALL),
-        _return_errno(errno.ENOSYS),
-    ]  # and all of x32
+    code += [(_LOAD, 0, 0, 0), (_ABOVE, 0, 1, _LAST_CALL), _return_errno(errno.ENOSYS)]  # and x32
     answers: list[tuple[str, FilterCode]] = [
-        (name, [_return_errno(errno.ENOSYS)]) for name in _UNSUPPORTED_CALLS
+        (name, [_return_errno(errno.ENOSYS)]) for name in CALL_GROUPS["unsupported"]
     ]
     answers += [(name, [_return_errno(errno.EPERM)]) for name in forbidden]
-    answers += [(name, [_return_notify()]) for name in notified]
+    answers += [(name, [_RETURN_NOTIFY]) for name in notified]
     for name, block in [*answers, *blocks]:
         number = CALL_NUMBERS[name][column]
         if number >= 0:
             code += [(_EQUAL, 0, len(block), number), *block]
-    code.append(_return_allow())
+    code.append(_RETURN_ALLOW)
     return _pack_code(code)
 
 

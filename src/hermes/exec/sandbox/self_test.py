@@ -65,8 +65,7 @@ def _check_result(result: int) -> None:
 
 
 def _check_status(wanted: str, *names: str) -> None:
-    """Raise PermissionError, as a failed attempt does, when these lines of our status are as they
-    must be."""
+    """Raise PermissionError, as a failed attempt does, when our status is as it must be."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         found = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
     if all(found.get(name, "").strip() == wanted for name in names):

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.exec.snapshots.file_index import update_index
+from hermes.exec.snapshots.safe_git import find_git
 from hermes.exec.snapshots.safe_restore import SafeTree
-from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository, find_git
+from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository
 
 KEEP_COUNT = 50
 KEEP_DAYS = 30.0
@@ -90,8 +91,7 @@ def explain_unsuitable(workspace: Path, home: Path) -> str:
 
 
 def _in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make it run in a thread, to its end even when its caller is cancelled: it waits for git and
-    for the disk."""
+    """Make it run in a thread, to its end even when its caller is cancelled."""
 
     @wraps(work)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -142,8 +142,7 @@ def list_workspaces(home: Path) -> list[Path]:
 def diff_checkpoint(
     workspace: Path, home: Path, id: str, paths: Sequence[str] = (), *, reverse: bool = False
 ) -> str:
-    """The changes in the workspace since the checkpoint, as a unified diff; with `reverse`, the
-    changes that restoring it would make."""
+    """The changes since the checkpoint; with `reverse`, those that restoring it would make."""
     repository = _open_repository(workspace, home)
     with repository.hold_lock():
         commit, _ = _find_commit(repository, id)
@@ -282,12 +281,12 @@ class _Rollback:
 def _open_repository(workspace: Path, home: Path) -> ShadowRepository:
     if why := explain_unsuitable(workspace, home):
         raise ShadowError(f"{why}.")
-    return ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    return ShadowRepository(workspace.resolve(), home.resolve())
 
 
 def _find_repository(workspace: Path, home: Path) -> ShadowRepository | None:
     """The repository of a workspace, which itself may no longer exist; None when there is none."""
-    found = ShadowRepository(workspace.resolve(), home.resolve(), find_git())
+    found = ShadowRepository(workspace.resolve(), home.resolve())
     return found if find_git() and (found.repository / "info").is_dir() else None
 
 

@@ -12,8 +12,7 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 
 
 class SafeTree:
-    """Paths are relative, with slashes. Raises OSError; a file is replaced completely or not at
-    all."""
+    """Paths are relative, with slashes. A file is replaced completely or not at all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -48,8 +47,7 @@ class SafeTree:
 
     @contextmanager
     def _replace_entry(self, path: str) -> Iterator[tuple[int, str]]:
-        """The open folder of `path`, and a name in it; what the block makes there takes its
-        place."""
+        """The open folder of `path`, and a name; what the block makes there takes its place."""
         folder, _, name = path.rpartition("/")
         temporary = f".hermes-{os.urandom(8).hex()}"
         with self._open_folder(folder, make=True) as parent:

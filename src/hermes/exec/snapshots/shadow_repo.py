@@ -2,80 +2,35 @@
 
 import hashlib
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import IO
 
 from hermes.config.paths import make_private_folder
 from hermes.config.private_files import wait_for_lock
 from hermes.core.errors import ToolError
+from hermes.exec.snapshots.safe_git import run_safe_git
 
-_GIT_PATHS = (
-    "/usr/bin/git /usr/local/bin/git /opt/homebrew/bin/git /run/current-system/sw/bin/git".split()
-)
 _DEFAULT_SECONDS = 60.0
 _COMMAND_SECONDS = {"ls-files": 15.0}
 """Somebody waits for a checkpoint; a folder that takes longer to list is not a workspace."""
 _LOCK_SECONDS = 60.0
 _ATTRIBUTES = "* -text -crlf -eol -ident -filter -working-tree-encoding !diff !merge\n"
 """Overrides every .gitattributes: files are saved and restored byte for byte, by no program."""
-_GIT_SETTINGS = """
-    core.bare=false core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false
-    core.autocrlf=false core.safecrlf=false core.fileMode=true core.symlinks=true
-    core.ignoreCase=false core.precomposeUnicode=false core.protectNTFS=false
-    core.protectHFS=false core.quotePath=false core.attributesFile=/dev/null
-    core.looseCompression=1 core.fsync=none core.splitIndex=false core.sparseCheckout=false
-    core.pager=cat gc.auto=0 maintenance.auto=false commit.gpgSign=false submodule.recurse=false
-    protocol.allow=never pack.window=0 pack.compression=1 pack.threads=1 diff.renames=false
-""".split()
-SAFE_GIT_ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/nonexistent",
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-}
-"""For every git that we run ourselves: no settings of the user or the machine, no questions."""
-_GIT_ENVIRONMENT = {
-    **SAFE_GIT_ENVIRONMENT,
-    "GIT_CONFIG_SYSTEM": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_AUTHOR_NAME": "hermes",
-    "GIT_AUTHOR_EMAIL": "hermes@localhost",
-    "GIT_COMMITTER_NAME": "hermes",
-    "GIT_COMMITTER_EMAIL": "hermes@localhost",
-}
 
 
 class ShadowError(ToolError):
     """The shadow repository failed; the workspace was not changed."""
 
 
-@cache
-def find_git() -> str:
-    """The absolute path of git; empty when it is not installed."""
-    found = (
-        next((p for p in _GIT_PATHS if os.access(p, os.X_OK)), None) or shutil.which("git") or ""
-    )
-    return found if found.startswith("/") else ""
-
-
 class ShadowRepository:
     """The repository of one workspace; all methods need its lock."""
 
-    def __init__(self, workspace: Path, home: Path, git: str) -> None:
+    def __init__(self, workspace: Path, home: Path) -> None:
         self.workspace = workspace
         self.folder = repository_folder(workspace, home)
         self.repository = self.folder / "git"
-        self._git = git
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
@@ -108,35 +63,21 @@ class ShadowRepository:
         env: Mapping[str, str] | None = None,
         bare: bool = False,
     ) -> bytes:
-        """Run a git command and return its output. Raises ShadowError unless its exit status is in
-        `accepted`."""
+        """The output of a git command. Raises ShadowError unless its status is in `accepted`."""
         excludes = self.workspace / ".git" / "info" / "exclude"
-        settings = [*_GIT_SETTINGS, f"core.excludesFile={excludes}"]
-        argv = [self._git, *(word for setting in settings for word in ("-c", setting)), *words]
-        environ = {**_GIT_ENVIRONMENT, "GIT_DIR": str(self.repository), **(env or {})}
-        if not bare:
-            environ["GIT_WORK_TREE"] = str(self.workspace)
-        seconds = _COMMAND_SECONDS.get(words[0], _DEFAULT_SECONDS)
-        try:
-            done = subprocess.run(
-                argv,
-                input=data,
-                stdout=out or subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environ,
-                cwd=self.repository if bare else self.workspace,
-                timeout=seconds,
-                start_new_session=True,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ShadowError(f"git {words[0]} took longer than {seconds:g} s.") from None
-        except OSError as error:
-            raise ShadowError(f"git cannot be run: {error.strerror}.") from None
-        if done.returncode not in accepted:
-            why = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
-            raise ShadowError(f"git {words[0]} failed ({done.returncode}): {why}")
-        return done.stdout or b""
+        tree = {} if bare else {"GIT_WORK_TREE": str(self.workspace)}
+        return run_safe_git(
+            *words,
+            purpose="checkpoints",
+            failure=ShadowError,
+            cwd=self.repository if bare else self.workspace,
+            env={"GIT_DIR": str(self.repository), **(env or {}), **tree},
+            settings=(f"core.excludesFile={excludes}",),
+            seconds=_COMMAND_SECONDS.get(words[0], _DEFAULT_SECONDS),
+            data=data,
+            out=out,
+            accepted=accepted,
+        )
 
     def empty_index_environment(self) -> dict[str, str]:
         """For `env`: an empty index, as if nothing had ever been recorded."""

@@ -9,9 +9,14 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.boundary import explain_influence
 from hermes.tools._files.descriptors import make_folders, remove_folders
-from hermes.tools._files.paths import check_access, interpret_path, is_regular
+from hermes.tools._files.paths import (
+    check_access,
+    find_real_path,
+    interpret_path,
+    is_inside,
+    is_regular,
+)
 
 _REDACTION_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 """What the redactor puts in place of a secret."""
@@ -19,9 +24,11 @@ _REDACTION_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 
 def reject_link_outside(raw: str, path: Path, cwd: Path) -> None:
     """Raise ToolError when a path inside the working folder leads out of it through a link."""
-    root = os.path.realpath(cwd)
-    written = Path(os.path.normpath(interpret_path(raw, Path(root))))
-    if written.is_relative_to(root) and not path.is_relative_to(root):
+    root = find_real_path(cwd)
+    if is_inside(path, root):
+        return
+    written = Path(os.path.normpath(interpret_path(raw, root)))
+    if is_inside(written, root):
         raise ToolError(
             f"{written} leads through a link to {path}. Nothing was changed. If you mean that "
             "file, give its path."
@@ -57,8 +64,13 @@ class Draft:
         data: bytes | None,
         workspace: Workspace,
         like: os.stat_result | None = None,
+        *,
+        in_place: bool = False,
     ) -> None:
-        """`like`: the file whose mode and owner a new file gets."""
+        """`like`: the file whose mode and owner a new file gets. `in_place`: running commands are
+        kept from changing the file by a mount on it, which the kernel removes when another file
+        takes its place. A file with a second name is replaced all the same: the other one may be
+        anywhere."""
         self.path = path
         self._data = data
         self._temporary_name = ""
@@ -70,7 +82,9 @@ class Draft:
             self.existing = _stat_target(path, self._folder_fd)
             if data is not None:
                 self._write_temporary(data, self.existing or like)
-            self._keeps_file = _needs_same_file(path, self.existing, workspace)
+            self._keeps_file = (
+                in_place and self.existing is not None and self.existing.st_nlink == 1
+            )
         except BaseException:
             self.discard()
             raise
@@ -134,15 +148,6 @@ class Draft:
             file.write(data)
             file.flush()
             os.fsync(fd)
-
-
-def _needs_same_file(path: Path, existing: os.stat_result | None, workspace: Workspace) -> bool:
-    """Whether running commands are kept from changing the file. That is done by a mount on it,
-    which the kernel removes when another file takes its place. A file with a second name is
-    replaced all the same: the other one may be anywhere."""
-    if existing is None or existing.st_nlink > 1:
-        return False
-    return bool(explain_influence(path, workspace))
 
 
 def _stat_target(path: Path, folder: int) -> os.stat_result | None:

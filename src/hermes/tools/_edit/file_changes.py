@@ -15,10 +15,12 @@ from hermes.tools._edit.replace import EditResult, replace_text
 from hermes.tools._edit.syntax import find_syntax_error
 from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
 from hermes.tools._edit.v4a import Change, apply_hunks
+from hermes.tools._files.boundary import find_influences
 from hermes.tools._files.paths import (
     check_access,
     describe_missing,
     display_path,
+    find_real_path,
     interpret_path,
     resolve_path,
 )
@@ -39,11 +41,27 @@ class _FileState(Struct):
 
 
 class FileChanges:
-    """The pending changes of a patch; nothing is written before `commit`."""
+    """The pending changes of a patch; nothing is written before `commit`. A path is resolved once:
+    what the user is asked about is what is changed."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._paths: dict[str, Path] = {}
         self._files: dict[Path, _FileState] = {}
+        self.influences: dict[Path, str] = {}
+        """The changed files that programs outside obey, and how."""
+
+    def resolve_path(self, raw: str) -> Path:
+        """The real path. Raises ToolError when one inside the working folder leads out of it."""
+        if raw not in self._paths:
+            self._paths[raw] = resolve_path(raw, self._workspace.cwd)
+            reject_link_outside(raw, self._paths[raw], self._workspace.cwd)
+        return self._paths[raw]
+
+    def find_influences(self) -> None:
+        """Fill `influences`, when all changes are computed."""
+        changed = (file.path for file in self._files.values() if file.after != file.before)
+        self.influences = find_influences(changed, self._workspace)
 
     def replace_text(self, raw: str, change: tuple[str, str], *, every: bool) -> None:
         file = self._require_file(raw)
@@ -104,9 +122,8 @@ class FileChanges:
         return file
 
     def _load_file(self, raw: str) -> _FileState:
-        path = resolve_path(raw, self._workspace.cwd)
+        path = self.resolve_path(raw)
         if path not in self._files:
-            reject_link_outside(raw, path, self._workspace.cwd)
             check_access(path, self._workspace, write=True)
             try:
                 before, found = read_bytes(path, self._workspace)
@@ -132,7 +149,7 @@ class FileChanges:
         try:
             for file in changed:
                 source = self._get_source(file).stat
-                drafts.append(Draft(file.path, file.after, self._workspace, source))
+                drafts.append(self._create_draft(file.path, file.after, source))
                 _require_unchanged(file, drafts[-1].existing)
             for file, draft in zip(changed, drafts, strict=True):
                 draft.commit()
@@ -146,6 +163,9 @@ class FileChanges:
             failed = changed[len(done) if len(drafts) == len(changed) else len(drafts)]
             raise ToolError(_describe_failure("write", failed.path, error)) from None
 
+    def _create_draft(self, path: Path, data: bytes | None, like: os.stat_result | None) -> Draft:
+        return Draft(path, data, self._workspace, like, in_place=path in self.influences)
+
     def _list_changed(self) -> list[_FileState]:
         """The changed files, deletions last: a moved file exists at every moment."""
         changed = [file for file in self._files.values() if file.after != file.before]
@@ -157,7 +177,7 @@ class FileChanges:
         left: list[str] = []
         for file, draft in reversed(done):
             try:
-                Draft(file.path, file.before, self._workspace, file.stat).commit()
+                self._create_draft(file.path, file.before, file.stat).commit()
                 draft.remove_empty_folders()
             except (OSError, ToolError):
                 left.append(str(file.path))
@@ -178,9 +198,6 @@ class FileChanges:
             )
         return text
 
-    def list_changed_paths(self) -> list[Path]:
-        return [file.path for file in self._files.values() if file.after != file.before]
-
     def show_diff(self) -> str:
         """The diffs of all files; the end of a long one is left out, and said so."""
         diffs = [self._diff_file(file).text for file in self._list_shown()]
@@ -193,7 +210,7 @@ class FileChanges:
         return [file for file in changed if file.after is not None or file.path not in moved]
 
     def _diff_file(self, file: _FileState) -> Diff:
-        cwd = Path(os.path.realpath(self._workspace.cwd))
+        cwd = find_real_path(self._workspace.cwd)
         source = self._get_source(file)
         names = (
             "/dev/null" if source.before is None else display_path(source.path, cwd),
@@ -203,7 +220,7 @@ class FileChanges:
 
     def build_result(self) -> ToolResult:
         """A line for each changed file, and the diffs."""
-        cwd = Path(os.path.realpath(self._workspace.cwd))
+        cwd = find_real_path(self._workspace.cwd)
         search_path = self._workspace.child_env.get("PATH", "")
         heads: list[str] = []
         diffs: list[str] = []

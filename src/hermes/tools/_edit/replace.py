@@ -54,6 +54,8 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> EditR
     plain = lines.plain_text
     if places := _find_places(plain, wanted, every=every):
         _require_one_place(_find_rows(plain, places), every=every)
+        if "\r" not in text:
+            return EditResult(text.replace(wanted, fresh), len(places))
         return EditResult(_exchange_text(text, lines, places, (wanted, fresh)), len(places))
     return _replace_approximately(lines, wanted, fresh, every=every)
 

@@ -5,7 +5,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -79,6 +78,9 @@ class Lines(Struct, frozen=True):
 
     @classmethod
     def split(cls, text: str) -> "Lines":
+        if "\r" not in text:
+            rows = text.split("\n")
+            return cls(rows if rows[-1] else rows[:-1], ["\n"] * (len(rows) - 1))
         end = _LINE_END if "\n" in text else _CARRIAGE_RETURN
         ends = end.findall(text)
         rows = end.split(text)
@@ -121,5 +123,7 @@ def sign_rows(
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines or characters both begin with."""
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.escalation import FileAccess
 from hermes.core.tool import Tool, ToolContext, ToolResult, Workspace
-from hermes.tools._files.paths import check_access, find_real_path, find_user_home
+from hermes.tools._files.paths import check_access, find_real_path, find_user_home, is_inside
 
 
 async def require_readable(path: Path, ctx: ToolContext) -> None:
@@ -29,7 +29,7 @@ def may_read(path: Path, workspace: Workspace) -> bool:
     if workspace.sandbox == "full-access":
         return True
     inside = (find_real_path(workspace.cwd), find_real_path(workspace.outputs))
-    if any(path.is_relative_to(folder) for folder in inside):
+    if any(is_inside(path, folder) for folder in inside):
         return True
     from hermes.tools._sandbox_policy import derive_policy
 
@@ -43,10 +43,10 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
 
     root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
     reason = path_rules.explain_influence(path, root, user_home)
-    if reason or not path.is_relative_to(root):
+    if reason or not is_inside(path, root):
         return reason
     led = find_git_references(root, user_home)
-    return "git's settings refer to it" if any(path.is_relative_to(p) for p in led) else ""
+    return "git's settings refer to it" if any(is_inside(path, p) for p in led) else ""
 
 
 async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, reads: bool) -> None:
@@ -54,7 +54,7 @@ async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, rea
     written. Nobody is asked about what cannot be written anyway. `reads`: the result would tell
     what is in the files."""
     root = find_real_path(ctx.workspace.cwd)
-    outside = [path for path in paths if not path.is_relative_to(root)]
+    outside = [path for path in paths if not is_inside(path, root)]
     for path in outside:
         check_access(path, ctx.workspace, write=True)
         _check_permission(path)
@@ -66,12 +66,18 @@ async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, rea
         await _require_approval(reason, FileAccess(writes=True), ctx)
 
 
+def find_influences(paths: Iterable[Path], workspace: Workspace) -> dict[Path, str]:
+    """Those of these real paths to which a person must see a change, and why."""
+    reasons = ((path, explain_influence(path, workspace)) for path in paths)
+    return {path: reason for path, reason in reasons if reason}
+
+
 async def require_agreement(
-    paths: Iterable[Path], show_diff: Callable[[], str], ctx: ToolContext
+    influences: Mapping[Path, str], show_diff: Callable[[], str], ctx: ToolContext
 ) -> None:
     """Raise ToolError unless the user has seen and agreed to what programs outside act upon."""
-    influences = ((path, explain_influence(path, ctx.workspace)) for path in paths)
-    if reasons := [f"it changes {path}: {reason}" for path, reason in influences if reason]:
+    if influences:
+        reasons = [f"it changes {path}: {reason}" for path, reason in influences.items()]
         access = FileAccess(diff=await asyncio.to_thread(show_diff), writes=True)
         await _require_approval("; ".join(reasons), access, ctx)
 

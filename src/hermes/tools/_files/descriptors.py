@@ -34,7 +34,7 @@ def open_exact(path: Path, flags: int) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EXDEV):
             raise ToolError(
-                f"{path} was just replaced by a link; nothing was read or changed."
+                f"{path} was just replaced by a link; nothing was read, nothing was changed."
             ) from None
         raise
     finally:

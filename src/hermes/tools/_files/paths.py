@@ -51,6 +51,12 @@ def find_real_path(folder: Path) -> Path:
     return Path(os.path.realpath(folder))
 
 
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether a real path is this folder or in it; `Path.is_relative_to` takes five times as
+    long."""
+    return f"{path}/".startswith(os.path.join(folder, ""))  # noqa: PTH118
+
+
 def find_user_home(workspace: Workspace) -> Path:
     home = workspace.child_env.get("HOME")
     return Path(home) if home else Path.home()
@@ -96,10 +102,10 @@ def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     from hermes.exec.path_rules import belongs_to_agent
 
     for home in {find_real_path(workspace.home), *_list_other_homes(path)}:
-        if not path.is_relative_to(home):
+        if not is_inside(path, home):
             continue
         open_folders = (find_real_path(workspace.outputs), *workspace.readable)
-        if not write and any(path.is_relative_to(folder) for folder in open_folders):
+        if not write and any(is_inside(path, folder) for folder in open_folders):
             continue
         top = path.relative_to(home).parts[:1]
         steers = bool(top) and belongs_to_agent(top[0])
@@ -185,4 +191,4 @@ def find_program(name: str, search_path: str) -> str:
 
 def display_path(path: Path, cwd: Path) -> str:
     """The path relative to `cwd` when it is inside, both resolved."""
-    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+    return str(path.relative_to(cwd) if is_inside(path, cwd) else path)

@@ -15,7 +15,7 @@ import pytest
 
 from hermes.core.errors import ToolError
 from hermes.exec.launcher.placeholders import LINK_TARGET
-from hermes.exec.snapshots import checkpoints, file_index, shadow_repo
+from hermes.exec.snapshots import checkpoints, file_index, safe_git, shadow_repo
 from hermes.exec.snapshots.checkpoints import (
     create_checkpoint,
     diff_checkpoint,
@@ -25,7 +25,7 @@ from hermes.exec.snapshots.checkpoints import (
     restore_checkpoint,
 )
 
-pytestmark = pytest.mark.skipif(not shadow_repo.find_git(), reason="git is not installed")
+pytestmark = pytest.mark.skipif(not safe_git.find_git(), reason="git is not installed")
 
 Tree = dict[str, tuple[str, int, bytes]]
 
