@@ -106,6 +106,8 @@ _LONGEST = (
     "wire/test_other_fuzz",
     "gateway/test_gateway_kills",
     "gateway/test_irc_ngircd",
+    "gateway/test_matrix_synapse",
+    "gateway/test_email_dovecot",
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
     "e2e/test_batch_kills",

@@ -1,6 +1,7 @@
 """What a messenger is to the gateway: its capabilities, its messages and its failures."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -169,6 +170,9 @@ class Receiver(Protocol):
     """The gateway as a platform sees it. A message is stored when the call returns."""
 
     def report_connected(self) -> None: ...
+
+    def open_folder(self) -> Path:
+        """A private folder of the home for what the platform must keep."""
 
     async def receive_message(self, message: Inbound) -> bool:
         """Whether the message is new."""

@@ -100,6 +100,7 @@ class Gateway:
     ) -> Supervisor:
         made = Supervisor(name, run, self._handle_fatal, self._changed.set)
         made.router, made.on_move = self.router, self.follow_chat
+        made.folder = self.home / "platforms" / name
         self.status.platforms[name] = made.status
         return made
 

@@ -5,7 +5,9 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+from hermes.config.paths import make_private_folder
 from hermes.gateway.adapter import ButtonPress, ConnectionFailure, Inbound
 from hermes.gateway.router import Router
 from hermes.gateway.state_file import PlatformState, PlatformStatus
@@ -30,6 +32,7 @@ class Supervisor:
         self.status = PlatformStatus(since=time.time())
         self.tried = asyncio.Event()
         """Set when it has connected, or failed for the first time."""
+        self.folder = Path()
         self.router: Router | None = None
         self.on_move: Callable[[str, str, str], Awaitable[None]] | None = None
         self._run = run
@@ -80,6 +83,10 @@ class Supervisor:
         status.error_code = failure.code if failure else ""
         status.error_message = str(failure) if failure else ""
         self._on_change()
+
+    def open_folder(self) -> Path:
+        make_private_folder(self.folder)
+        return self.folder
 
     def report_connected(self) -> None:
         self._failures = 0
