@@ -21,7 +21,9 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
+from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
 from hermes.app.knowledge.session_knowledge import Knowledge
+from hermes.app.knowledge.titles import TITLE_JOB, Titles
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import (
@@ -31,7 +33,6 @@ from hermes.app.session_records import (
     locate_outputs,
     store_branch,
 )
-from hermes.app.titles import TITLE_JOB, Titles
 from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
@@ -100,6 +101,8 @@ class Runtime:
         self.scheduled_prompts = ScheduledPrompts(
             setup, store, self.open_session, self.background_commands
         )
+        self.run_time_tools: list[RunTimeTools] = []
+        """Where sessions get tools from that no module defines."""
         self.claims = SessionClaims(setup.home)
         self.services = SharedServices(
             store=store,
@@ -159,14 +162,16 @@ class Runtime:
         owner = (found.source, found.key) if found else (source, key)
         options = options or Options()
         scope = self.knowledge.find_scope(*owner, options.user)
-        settings = await self._resolve_settings(options, source, scope, needs_model=needs_model)
+        cwd = cwd or (Path(found.cwd) if found else Path.cwd())
+        settings = await self._resolve_settings(
+            options, source, scope, cwd, needs_model=needs_model
+        )
         if found is None:
-            cwd = cwd or Path.cwd()
             meta = await self._create_meta(settings, cwd, owner, scope)
             return await self._build_session(meta, cwd, settings)
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
-        return await self._build_session(found, cwd or Path(found.cwd), settings, history)
+        return await self._build_session(found, cwd, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one in the same folder, for the same user."""
@@ -195,7 +200,7 @@ class Runtime:
         if folder is not None:
             owner = (found.source, found.key)
             scope = self.knowledge.find_scope(*owner, options.user)
-            settings = await self._resolve_settings(options, found.source, scope)
+            settings = await self._resolve_settings(options, found.source, scope, folder)
             fresh = await self._create_meta(settings, folder, owner, scope)
             found = structs.replace(found, cwd=str(folder), system=fresh.system)
         messages = await self.store.sessions.load_messages(found.id)
@@ -221,8 +226,8 @@ class Runtime:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
         scope = self.knowledge.find_scope(source, key, "")
-        settings = await self._resolve_settings(options, source, scope)
         cwd = self.working_folder
+        settings = await self._resolve_settings(options, source, scope, cwd)
         known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or await self._create_meta(settings, cwd, (source, key), scope, notes=False)
         session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
@@ -237,6 +242,7 @@ class Runtime:
         scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
         absent = self.knowledge.list_absent_tools(scope)
         agent = self.agents.get_agent(options, meta.source, absent)
+        agent = self._add_run_time_tools(agent, options, meta.source, Path(meta.cwd))
         session.apply_settings(
             SessionSettings(options, agent, self._resolve_safety(options, agent))
         )
@@ -282,6 +288,7 @@ class Runtime:
         options: Options | None,
         source: str,
         scope: MemoryScope | None,
+        cwd: Path,
         *,
         needs_model: bool = True,
     ) -> SessionSettings:
@@ -293,7 +300,12 @@ class Runtime:
             if needs_model:
                 raise
             agent = self.agents.build_agent_without_model(options, source, absent)
+        agent = self._add_run_time_tools(agent, options, source, cwd)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
+
+    def _add_run_time_tools(self, agent: Agent, options: Options, source: str, cwd: Path) -> Agent:
+        session = SessionTraits(options, source, cwd, agent.tools)
+        return extend_agent(agent, session, self.run_time_tools)
 
     async def _create_meta(
         self,
