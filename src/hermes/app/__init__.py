@@ -6,3 +6,4 @@ _SKILL_TOOLS = ("skill_manage", "skill_view", "skills_list")
 
 add_modules(CORE, {"memory": "hermes.memory.memory_tool"})
 add_modules("skills", dict.fromkeys(_SKILL_TOOLS, "hermes.skills.skill_tools"))
+add_modules("mcp", {"mcp_resources": "hermes.mcp.resources_tool"})

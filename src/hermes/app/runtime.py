@@ -21,6 +21,7 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
+from hermes.app.extensions.mcp_servers import RESOURCES, McpServers
 from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
 from hermes.app.knowledge.session_knowledge import Knowledge
 from hermes.app.knowledge.titles import TITLE_JOB, Titles
@@ -101,7 +102,8 @@ class Runtime:
         self.scheduled_prompts = ScheduledPrompts(
             setup, store, self.open_session, self.background_commands
         )
-        self.run_time_tools: list[RunTimeTools] = []
+        self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
+        self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
         """Where sessions get tools from that no module defines."""
         self.claims = SessionClaims(setup.home)
         self.services = SharedServices(
@@ -240,7 +242,7 @@ class Runtime:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
         scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
-        absent = self.knowledge.list_absent_tools(scope)
+        absent = self._list_absent_tools(scope, Path(meta.cwd))
         agent = self.agents.get_agent(options, meta.source, absent)
         agent = self._add_run_time_tools(agent, options, meta.source, Path(meta.cwd))
         session.apply_settings(
@@ -271,6 +273,7 @@ class Runtime:
         if self.services.titles is not None:
             await self.services.titles.wait_unfinished()
         await self.knowledge.wait_unfinished()
+        await self.mcp_servers.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -293,7 +296,7 @@ class Runtime:
         needs_model: bool = True,
     ) -> SessionSettings:
         options = await self.agents.choose_model(options or Options())
-        absent = self.knowledge.list_absent_tools(scope)
+        absent = self._list_absent_tools(scope, cwd)
         try:
             agent = self.agents.get_agent(options, source, absent)
         except ConfigError:
@@ -302,6 +305,11 @@ class Runtime:
             agent = self.agents.build_agent_without_model(options, source, absent)
         agent = self._add_run_time_tools(agent, options, source, cwd)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
+
+    def _list_absent_tools(self, scope: MemoryScope | None, cwd: Path) -> frozenset[str]:
+        """Tools that a session cannot have."""
+        absent = self.knowledge.list_absent_tools(scope)
+        return absent if self.mcp_servers.has_servers(cwd) else absent | {RESOURCES}
 
     def _add_run_time_tools(self, agent: Agent, options: Options, source: str, cwd: Path) -> Agent:
         session = SessionTraits(options, source, cwd, agent.tools)
@@ -321,6 +329,9 @@ class Runtime:
             safety, agent.tools, paths.cache_folder(self.setup.home)
         )
         extras = await self.knowledge.build_extras(place, agent, cwd, scope)
+        if not agent.small:
+            servers = self.mcp_servers.describe_servers(agent.tools, cwd)
+            extras = structs.replace(extras, servers=servers)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(
@@ -357,6 +368,7 @@ class Runtime:
         session = Session(self.services, settings, transcript, workspace, services)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
+        self.mcp_servers.connect_session(session, services)
         return session
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:

@@ -28,6 +28,7 @@ from hermes.exec.launcher.placeholders import (
 from hermes.exec.launcher.process_tree import list_below, read_command_line
 from hermes.exec.launcher.protocol import (
     FIRST_FILE_FD,
+    GRACE_SECONDS,
     PROXY_SOCKET,
     STATUS_FD,
     RefusedAddress,
@@ -72,6 +73,8 @@ class ChildSetup:
         """Descriptor on which bubblewrap reports its start, or -1."""
         self.stopped = 0
         """Number of processes that the command left running and that ended with it."""
+        self.grace = instructions.get("grace", GRACE_SECONDS)
+        """Seconds between TERM and KILL."""
         self._instructions = instructions
         self._placeholders: list[tuple[bytes, int]] = []
         self._link_folders: list[tuple[list[bytes], int]] = []

@@ -25,7 +25,6 @@ from hermes.exec.launcher.protocol import (
     ENDED,
     FAILED,
     FRAME,
-    GRACE_SECONDS,
     GRANT_REPLACED,
     HEADER,
     LIMITED,
@@ -177,9 +176,9 @@ def _watch_command(
         if none_left or since > _GIVE_UP_SECONDS:
             return
         if hung_up_at:
-            if since >= GRACE_SECONDS:
+            if since >= setup.grace:
                 setup.stop_forking()
-            _signal_descendants(main, signalled, force=since >= GRACE_SECONDS)
+            _signal_descendants(main, signalled, force=since >= setup.grace)
         watched = [wake] if hung_up_at or background else [wake, control.fileno()]
         watched += [fd for fd in (setup.listener, setup.status_reader) if fd >= 0]
         readers, writers = background.list_descriptors() if background else ([], [])
