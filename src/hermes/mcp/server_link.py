@@ -94,6 +94,11 @@ class ServerLink:
         return self._tools[1]
 
     @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._callers)
+
+    @property
     def needs_discovery(self) -> bool:
         """Whether its tools are not known before it is started."""
         return not self.config.problem and not self.agreement.was_checked and not self.tools
@@ -314,8 +319,13 @@ class ServerLink:
 async def load_connections() -> ModuleType:
     """The part that needs the MCP library, imported on a thread: that takes most of a second."""
     try:
-        return await asyncio.to_thread(import_module, "hermes.mcp.connection")
+        return await asyncio.to_thread(_import_connections)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("hermes"):
             raise
         raise ServerUnavailable(_NO_LIBRARY) from None
+
+
+def _import_connections() -> ModuleType:
+    import_module("jsonschema")  # the library would import it in the middle of the first call
+    return import_module("hermes.mcp.connection")

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hermes.mcp.server_config import ServerConfig
     from hermes.mcp.server_link import Notify, ServerLink
 
-PROMPT_PREFIX = "mcp:"
-"""Names a prompt of a server: /mcp:SERVER:PROMPT."""
 RESOURCES = "mcp_resources"
 """The tool that stands for all of them: a session without it has no servers."""
 _OWN_FILE = "mcp.json"
