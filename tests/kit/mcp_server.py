@@ -6,8 +6,11 @@ import asyncio
 import base64
 import os
 import sys
+from typing import Annotated
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.elicitation import ElicitationResult
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
@@ -82,11 +85,22 @@ class Secret(BaseModel):
     password: str
 
 
+async def ask_place() -> Elicit[Answer]:
+    return Elicit("Where do you want to stay?", Answer)
+
+
+async def ask_secret() -> Elicit[Secret]:
+    return Elicit("Who are you?", Secret)
+
+
 @server.tool(description="Book a hotel.")
-async def book(ctx: Context, secret: bool = False) -> str:
-    kind = Secret if secret else Answer
-    result = await ctx.elicit("Where do you want to stay?", kind)
-    return f"{result.action} {getattr(result, 'data', '')}"
+async def book(place: Annotated[ElicitationResult[Answer], Resolve(ask_place)]) -> str:
+    return f"{place.action} {getattr(place, 'data', '')}".strip()
+
+
+@server.tool(description="Log in with a password.")
+async def log_in(secret: Annotated[ElicitationResult[Secret], Resolve(ask_secret)]) -> str:
+    return secret.action
 
 
 @server.resource("kit://note", name="note", description="A note.")

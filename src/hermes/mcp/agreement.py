@@ -67,6 +67,12 @@ class Agreement:
         pin = self._pins.save_pin(self._config.key, self._config.digest, found)
         self._apply_pin(pin, found)
 
+    def read_pinned(self) -> dict[str, ToolDefinition]:
+        """The tools as they were agreed to, as far as their definitions are at hand."""
+        pin = self._read_pin()
+        known = self._pins.read_definitions(self._config.key, pin) if pin else []
+        return {tool.name: tool for tool in known}
+
     def describe_changes(self) -> str:
         """The sentence about tools that are off; empty: all are as agreed."""
         name = self._config.name
@@ -96,7 +102,12 @@ class Agreement:
         if self.has_other_source:
             agreed, self.changed = [], found
         else:
-            self._pins.save_definitions(self._config.key, agreed)
+            names = {tool.name for tool in agreed}
+            old = self._pins.read_definitions(
+                self._config.key, pin
+            )  # shown when changes are reviewed
+            kept = [tool for tool in old if tool.name not in names]
+            self._pins.save_definitions(self._config.key, [*agreed, *kept])
         if agreed != self._agreed:  # the same object means the same tools
             self._agreed = agreed
         self.was_checked = True

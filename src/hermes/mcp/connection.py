@@ -235,11 +235,8 @@ async def _connect_client(
     try:
         async with client:
             yield ServerConnection(client, config.name)
-    except MCPError as error:
-        text = "it ended during the handshake" if error.code == CONNECTION_CLOSED else error.message
-        raise ServerUnavailable(f"MCP {config.name} could not be reached: {text}.") from None
-    except ExceptionGroup as group:
-        raise _find_cause(config.name, group) from None
+    except (MCPError, ExceptionGroup) as error:
+        raise _find_cause(config.name, error) from None
 
 
 @asynccontextmanager
@@ -254,7 +251,9 @@ def _find_cause(name: str, error: BaseException) -> HermesError:
     if isinstance(error, HermesError):
         return error
     words = str(error) or type(error).__name__
-    return ServerUnavailable(f"MCP {name} could not be reached: {words[:300]}.")
+    if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+        words = f"it ended; its output is in logs/mcp-{name}.log"
+    return ServerUnavailable(f"MCP {name} could not be reached: {words[:300].rstrip('.')}.")
 
 
 async def _start_program(config: ServerConfig, output: ServerLog) -> PipedProcess:

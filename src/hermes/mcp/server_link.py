@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.services import ServiceKey
-from hermes.core.tool import Tool, ToolContext, ToolResult, UserQuestion, nobody_answers
+from hermes.core.tool import (
+    Tool,
+    ToolContext,
+    ToolResult,
+    UserQuestion,
+    ignore_progress,
+    nobody_answers,
+)
 from hermes.mcp.agreement import Agreement
 from hermes.mcp.definitions import ToolDefinition
 from hermes.mcp.failures import BrokenConnection, ServerUnavailable
@@ -104,14 +111,15 @@ class ServerLink:
         return not self.config.problem and not self.agreement.was_checked and not self.tools
 
     async def call_tool(
-        self, tool: ToolDefinition, arguments: dict[str, Any], ctx: ToolContext
+        self, tool: ToolDefinition, arguments: dict[str, Any], ctx: ToolContext | None = None
     ) -> ToolResult:
         """Call a tool. Only one that can be repeated is called again when the connection broke."""
-        notify = ctx.services.get(NOTIFY) or ignore_notice
+        notify = (ctx.services.get(NOTIFY) if ctx else None) or ignore_notice
+        progress = ctx.progress if ctx else ignore_progress
 
         async def call(connection: ServerConnection) -> ToolResult:
             self.agreement.require_tool(tool)
-            return await connection.call_tool(tool.name, arguments, ctx.progress)
+            return await connection.call_tool(tool.name, arguments, progress)
 
         async with self._hold_slot():
             try:
@@ -201,6 +209,7 @@ class ServerLink:
                     watch = tasks.create_task(made.watch_changes(self._begin_refresh))
                     waits = [tasks.create_task(e.wait()) for e in (self._stop, ended)]
                     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    self._connection = None
                     for task in (watch, *waits):
                         task.cancel()
         except (HermesError, OSError) as error:
@@ -276,6 +285,7 @@ class ServerLink:
         except TimeoutError:
             raise ToolError(f"Timed out after {seconds:g} s and was stopped.") from None
         except BrokenConnection:
+            self._connection = None
             self._note_failure()
             raise
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,20 +82,21 @@ class McpServers:
         """The enabled servers of sessions in this folder, whether they run or not."""
         if not self.has_servers(cwd):
             return []
-        from hermes.mcp.server_link import LinkSeams, ServerLink
-
         if cwd not in self._found:
             servers = self.read_servers(cwd).values()
             self._found[cwd] = tuple(server for server in servers if server.settings.enabled)
-        links = []
-        for config in self._found[cwd]:
-            link = self._links.get(config.key)
-            if link is None:
-                get = self._setup.secrets.get
-                seams = LinkSeams(self._setup.home, get, self._spawn, self._sleep)
-                link = self._links[config.key] = ServerLink(config, seams)
-            links.append(link)
-        return links
+        return [self.get_link(config) for config in self._found[cwd]]
+
+    def get_link(self, config: ServerConfig) -> ServerLink:
+        """The process's only link to a server."""
+        link = self._links.get(config.key)
+        if link is None:
+            from hermes.mcp.server_link import LinkSeams, ServerLink
+
+            get = self._setup.secrets.get
+            seams = LinkSeams(self._setup.home, get, self._spawn, self._sleep)
+            link = self._links[config.key] = ServerLink(config, seams)
+        return link
 
     def read_servers(self, cwd: Path) -> dict[str, ServerConfig]:
         """All servers by name, also disabled and broken ones: of config.yaml, of mcp.json, and of
@@ -195,6 +196,55 @@ class McpServers:
     async def close(self) -> None:
         """End every server that was started."""
         await _close_links(self._links.values())
+
+
+@asynccontextmanager
+async def open_servers(setup: Setup) -> AsyncIterator[McpServers]:
+    """The servers for a command that needs no session; those it starts end with the block."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
+
+    servers = McpServers(setup, spawn, asyncio.sleep)
+    try:
+        yield servers
+    finally:
+        await servers.close()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def log_in_to_server(
+    setup: Setup,
+    config: ServerConfig,
+    show: Callable[[str], None],
+    paste: Callable[[], Awaitable[str]] | None,
+) -> None:
+    """Log in with a browser and store the tokens. `show` gets the address to open, `paste` returns
+    the one the browser ended up at."""
+    from hermes.mcp.server_link import load_connections
+
+    module = await load_connections()
+    config = config.expand_variables(setup.secrets.get)
+    login = module.BrowserLogin(show, paste)
+    async with (
+        await login.listen(config.settings.oauth.redirect_port),
+        module.open_connection(config, setup.home, module.ConnectionEvents(_ignore), login) as (
+            connection,
+            _,
+        ),
+    ):
+        await connection.list_tools()
+
+
+def _ignore() -> None:
+    """Changes do not matter to a login."""
 
 
 async def _close_links(links: Iterable[ServerLink]) -> None:
