@@ -81,7 +81,7 @@ def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = LoopGuard()
-    names = [*agent.tools, *agent.client_tools]
+    names = [*agent.tools, *agent.client_tools] if agent.client_tools else agent.tools
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 
 from msgspec import structs, to_builtins
@@ -392,7 +392,9 @@ def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
     return None if answer.stop == "length" else Failure(Kind.EMPTY, "no text and no tool call")
 
 
-def normalize_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
+def normalize_calls(
+    message: Message, tools: Collection[str], taken: set[str], position: int
+) -> Message:
     """The message with unique call ids, and tool names corrected where their meaning is clear."""
     seen: set[str] = set()
     parts: list[Part] = []

@@ -34,6 +34,8 @@ class PromptExtras(Struct, frozen=True):
     """What is remembered from earlier conversations."""
     skills: str = ""
     """The names of skills."""
+    servers: str = ""
+    """The names of MCP servers."""
 
 
 def build_system_prompt(
@@ -59,7 +61,7 @@ def build_system_prompt(
         lines.append(extras.place)
     if not tools:
         lines.append("No tools are available in this session.")
-    for block in (extras.notes, extras.memory, extras.skills):
+    for block in (extras.notes, extras.memory, extras.skills, extras.servers):
         if block:
             lines += ["", block]
     return "\n".join(lines)

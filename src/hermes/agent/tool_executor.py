@@ -26,6 +26,8 @@ from hermes.core.untrusted_text import SKIPPED
 
 log = logging.getLogger(__name__)
 
+_MAX_LISTED = 60
+"""Most names of tools in an error; servers may offer hundreds."""
 _DENIAL = "Not run: {why}. Do not try to get around that; say what you wanted to do and why."
 INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
 
@@ -99,7 +101,10 @@ class ToolBatch:
         tool = self._agent.tools.get(call.name)
         if tool is None:
             self._unknown = True
-            names = ", ".join(sorted(self._agent.tools)) or "none"
+            known = sorted(self._agent.tools)
+            if len(known) > _MAX_LISTED:
+                known = [spec.name for spec in self._agent.specs]
+            names = ", ".join(known) or "none"
             raise ToolError(f"There is no tool {call.name!r}. Available tools: {names}.")
         try:
             args = parse_arguments(call.args)

@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from hermes.app.agents import Options
 from hermes.app.background_commands import BackgroundCommands
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
-from hermes.app.titles import SpawnTask
 from hermes.app.transcript import Transcript
 from hermes.config.load import Setup
 from hermes.config.paths import find_working_folder

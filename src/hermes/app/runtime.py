@@ -23,7 +23,10 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.extensions.delegations import SUBAGENT, Delegations
+from hermes.app.extensions.mcp_servers import RESOURCES, McpServers
+from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
 from hermes.app.knowledge.session_knowledge import Knowledge
+from hermes.app.knowledge.titles import TITLE_JOB, Titles
 from hermes.app.meter import Meter
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
@@ -34,7 +37,6 @@ from hermes.app.session_records import (
     locate_outputs,
     store_branch,
 )
-from hermes.app.titles import TITLE_JOB, Titles
 from hermes.app.transcript import ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
@@ -108,6 +110,9 @@ class Runtime:
         self.scheduled_prompts = ScheduledPrompts(
             setup, store, self.open_session, self.background_commands
         )
+        self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
+        self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
+        """Where sessions get tools from that no module defines."""
         self.claims = SessionClaims(setup.home)
         self.plugins: Plugins | None = None
         """None: no plugin is enabled."""
@@ -201,15 +206,17 @@ class Runtime:
         owner = (found.source, found.key) if found else (source, key)
         options = options or Options()
         scope = self.knowledge.find_scope(*owner, options.user)
-        settings = await self._resolve_settings(options, source, scope, needs_model=needs_model)
+        cwd = cwd or (Path(found.cwd) if found else Path.cwd())
+        settings = await self._resolve_settings(
+            options, source, scope, cwd, needs_model=needs_model
+        )
         if found is None:
-            cwd = cwd or Path.cwd()
             notes = source not in _SOURCES_WITHOUT_NOTES
             meta = await self._create_meta(settings, cwd, owner, scope, notes=notes)
             return await self._build_session(meta, cwd, settings)
         messages = await self.store.sessions.load_messages(found.id)
         history = History(messages, mark=wrapper_mark(found.id))
-        return await self._build_session(found, cwd or Path(found.cwd), settings, history)
+        return await self._build_session(found, cwd, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one in the same folder, for the same user."""
@@ -238,7 +245,7 @@ class Runtime:
         if folder is not None:
             owner = (found.source, found.key)
             scope = self.knowledge.find_scope(*owner, options.user)
-            settings = await self._resolve_settings(options, found.source, scope)
+            settings = await self._resolve_settings(options, found.source, scope, folder)
             fresh = await self._create_meta(settings, folder, owner, scope)
             found = structs.replace(found, cwd=str(folder), system=fresh.system)
         messages = await self.store.sessions.load_messages(found.id)
@@ -264,8 +271,8 @@ class Runtime:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
         scope = self.knowledge.find_scope(source, key, "")
-        settings = await self._resolve_settings(options, source, scope)
         cwd = self.working_folder
+        settings = await self._resolve_settings(options, source, scope, cwd)
         known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or await self._create_meta(settings, cwd, (source, key), scope, notes=False)
         session = await self._build_session(structs.replace(meta, id=session_id), cwd, settings)
@@ -299,8 +306,9 @@ class Runtime:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
         scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
-        absent = self.knowledge.list_absent_tools(scope)
+        absent = self._list_absent_tools(scope, Path(meta.cwd))
         agent = self.agents.get_agent(options, meta.source, absent)
+        agent = self._add_run_time_tools(agent, options, meta.source, Path(meta.cwd))
         session.apply_settings(
             SessionSettings(options, agent, self._resolve_safety(options, agent))
         )
@@ -329,6 +337,7 @@ class Runtime:
         if self.services.titles is not None:
             await self.services.titles.wait_unfinished()
         await self.knowledge.wait_unfinished()
+        await self.mcp_servers.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -348,18 +357,29 @@ class Runtime:
         options: Options | None,
         source: str,
         scope: MemoryScope | None,
+        cwd: Path,
         *,
         needs_model: bool = True,
     ) -> SessionSettings:
         options = await self.agents.choose_model(options or Options())
-        absent = self.knowledge.list_absent_tools(scope)
+        absent = self._list_absent_tools(scope, cwd)
         try:
             agent = self.agents.get_agent(options, source, absent)
         except ConfigError:
             if needs_model:
                 raise
             agent = self.agents.build_agent_without_model(options, source, absent)
+        agent = self._add_run_time_tools(agent, options, source, cwd)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
+
+    def _list_absent_tools(self, scope: MemoryScope | None, cwd: Path) -> frozenset[str]:
+        """Tools that a session cannot have."""
+        absent = self.knowledge.list_absent_tools(scope)
+        return absent if self.mcp_servers.has_servers(cwd) else absent | {RESOURCES}
+
+    def _add_run_time_tools(self, agent: Agent, options: Options, source: str, cwd: Path) -> Agent:
+        session = SessionTraits(options, source, cwd, agent.tools)
+        return extend_agent(agent, session, self.run_time_tools)
 
     async def _create_meta(
         self,
@@ -379,6 +399,9 @@ class Runtime:
         extras = PromptExtras(place)
         if not plain:
             extras = await self.knowledge.build_extras(place, agent, cwd, scope)
+        if not plain and not agent.small:
+            servers = self.mcp_servers.describe_servers(agent.tools, cwd)
+            extras = structs.replace(extras, servers=servers)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
     async def _build_session(
@@ -416,6 +439,7 @@ class Runtime:
         self.delegations.connect_session(session, services, is_resumed=history is not None)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
+        self.mcp_servers.connect_session(session, services)
         return session
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:

@@ -17,9 +17,9 @@ from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
+from hermes.app.knowledge.titles import SpawnTask, Titles
 from hermes.app.meter import Meter
 from hermes.app.session_records import find_turn_starts, save_checkpoint
-from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError

@@ -29,6 +29,7 @@ GROUPS = {
         "tools": "list tools, turn them on and off",
         "memory": "show and change what the agent remembers",
         "skills": "list, install and check skills",
+        "mcp": "add, test and review MCP servers; serve the agent as one",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
         "pairing": "let people into the messengers",

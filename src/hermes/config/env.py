@@ -141,3 +141,19 @@ _MINIMAL_VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_
 def build_minimal_env(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """For helper processes that need no settings: none of these variables can hold a secret."""
     return {name: environ[name] for name in _MINIMAL_VARIABLES if name in environ}
+
+
+_SERVER_VARIABLES = frozenset("PATH HOME USER LOGNAME SHELL LANG TERM TMPDIR".split())
+_SERVER_PREFIXES = ("LC_", "XDG_")
+
+
+def build_server_env(
+    own: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """For MCP servers: a few harmless variables, and what the operator gives this one."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _SERVER_VARIABLES or name.startswith(_SERVER_PREFIXES)
+    }
+    return {**kept, **own}

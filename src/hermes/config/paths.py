@@ -32,6 +32,10 @@ SKILL_FOLDERS = (".agents/skills", ".hermes/skills", ".claude/skills")
 """Skills of a project, in the order in which they are searched."""
 
 
+SERVER_FILE = ".mcp.json"
+"""The MCP servers of a project."""
+
+
 def skills_folder(home: Path) -> Path:
     return home / "skills"
 

@@ -200,6 +200,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """What its results put into the conversation (see core.taint)."""
     sends: bool = True
     """Whether a call can send data out: over the network or beyond the workspace."""
+    acts: bool = False
+    """Whether a call may change something elsewhere, as a tool of an MCP server may."""
     lasting: bool = False
     """Whether its last call holds for the rest of the session, like a plan: compression keeps
     it."""
@@ -224,7 +226,7 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     @property
     def has_effects(self) -> bool:
         """Whether a call may change something, so that repeating it could do harm."""
-        return self.risk in ("write", "exec") or self.toolset == "browser"
+        return self.acts or self.risk in ("write", "exec") or self.toolset == "browser"
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -253,6 +255,28 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
         # Only letters: a result must not hold a URL that the model put into a name.
         names = ", ".join(re.sub(r"\W+", "_", name) for name in left)[:200]
         return f"ignored: {names}; {self.name} takes {takes}"
+
+
+class RawArguments(Struct, frozen=True):
+    """Arguments as the model wrote them; whoever runs the call checks them."""
+
+    values: dict[str, Any]
+
+
+class SchemaTool(Tool[RawArguments], frozen=True, dict=True):
+    """A tool that is made at run time; a JSON Schema describes its parameters."""
+
+    schema: dict[str, Any] = {}
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.schema)
+
+    def parse_params(self, args: dict[str, Any]) -> RawArguments:
+        return RawArguments(args)
+
+    def describe_ignored(self, args: dict[str, Any]) -> str:
+        return ""
 
 
 def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hermes.config.schema import BrowserSection as BrowserSettings
@@ -61,6 +61,8 @@ BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; not set: on this machine."""
 OPEN_SCHEDULE: ServiceKey[Callable[[], ScheduleAccess]] = ServiceKey("schedule")
 """Opens the schedule, when it is first needed."""
+DISCOVER_TOOLS: ServiceKey[Callable[[], Awaitable[list[str]]]] = ServiceKey("tool discovery")
+"""Finds tools that are not known before somebody searches; a sentence for each failure."""
 REFUSED_HOSTS: ServiceKey[Collection[RefusedHost]] = ServiceKey("refused hosts")
 """The hosts that were not granted and that commands wanted lately, the latest last."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")

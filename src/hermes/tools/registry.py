@@ -21,7 +21,7 @@ ALL = "all"
 NONE = "none"
 SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
-_REQUIRED_EXTRAS = {"browser": ("playwright", "browser")}
+_REQUIRED_EXTRAS = {"browser": ("playwright", "browser"), "mcp": ("mcp", "mcp")}
 """Toolset or tool -> the module it needs, and the extra that installs it."""
 _ALIASES = {
     "file": ("read_file", "write_file", "patch", "search_files"),

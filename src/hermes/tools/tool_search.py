@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
+from hermes.tools._services import DISCOVER_TOOLS
 
 MAX_RESULTS = 12
+_MAX_LISTED = 100
 _CORE = "core"
 _CALL_HINT = 'Call one with tool_search: {"name": "...", "arguments": {...}}'
 _WORD_PATTERN = re.compile(r"[^\W_]+")
@@ -56,6 +58,16 @@ def _parse_arguments(value: Any) -> dict[str, Any]:
     forward=_resolve_target,
 )
 async def tool_search(p: Params, ctx: ToolContext) -> ToolResult:
+    discover = ctx.services.get(DISCOVER_TOOLS)
+    failures = await discover() if discover else []
+    result = _search_tools(p, ctx)
+    if failures and isinstance(result.content, str):
+        text = "\n".join((result.content, "", *failures))
+        return structs.replace(result, content=text)
+    return result
+
+
+def _search_tools(p: Params, ctx: ToolContext) -> ToolResult:
     deferred = [t for t in ctx.toolbox.tools.values() if t.toolset != _CORE]
     if not deferred:
         return ToolResult("There are no other tools.", data=[])
@@ -66,6 +78,8 @@ async def tool_search(p: Params, ctx: ToolContext) -> ToolResult:
         return ToolResult(text, display=", ".join(names), data=names)
     head = f"No tool matches {p.query!r}; all tools:" if p.query.strip() else "All tools:"
     rows = [f"{t.name}: {_first_line(t)}" for t in deferred]
+    if len(rows) > _MAX_LISTED:
+        rows[_MAX_LISTED:] = [f"{len(rows) - _MAX_LISTED} more; search for them by words."]
     return ToolResult("\n".join([head, *rows]), data=[])
 
 

@@ -151,7 +151,7 @@ class Approvals:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
         if tool.asks_itself and tool.risk != "write":
             return YES
-        if self.safety.planning and tool.risk == "write":
+        if self.safety.planning and (tool.acts or tool.risk == "write"):
             return Verdict(False, _PLANNING)
         remembered = tool.name
         match tool.risk:

@@ -29,10 +29,14 @@ Surfaces: TypeAlias = Literal["all", "live", "messenger"]
 `messenger`: only in the gateway, which runs it itself."""
 SKILL_PREFIX = "skill:"
 """Names a skill even where a command has its name."""
-_NAME = re.compile(r"/((?:skill:)?[A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
+MCP_PREFIX = "mcp:"
+"""Names a prompt of an MCP server: /mcp:SERVER:PROMPT."""
+_NAME = re.compile(
+    r"/((?:skill:)?[A-Za-z][A-Za-z0-9_-]*|mcp:[A-Za-z0-9_-]+:\S+)(?:\s+(.*))?\Z", re.DOTALL
+)
 ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})
-_OTHER_MODULES = {"reasoning": "effort"}
+_OTHER_MODULES = {"reasoning": "effort", "reload-mcp": "reload_mcp"}
 """Commands whose module has another name."""
 RunCommand: TypeAlias = "Callable[[CommandContext, str], Awaitable[Reply]]"
 
@@ -143,6 +147,10 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     plugins = ctx.runtime.plugins
     if find_command(name) is None and plugins is not None and name in plugins.commands:
         return await _run_plugin_command(plugins.commands[name], args)
+    if name.startswith(MCP_PREFIX):
+        prompt = name.removeprefix(MCP_PREFIX)
+        text = await ctx.runtime.mcp_servers.expand_prompt(ctx.session, prompt, args)
+        return Reply(submit=user_message(text))
     if find_command(name) is None and (own := await _find_own_command(ctx, name)):
         return await _run_own_command(ctx, own, args)
     if find_command(name) is None and (

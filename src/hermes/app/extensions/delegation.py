@@ -25,8 +25,8 @@ from hermes.llm.endpoints.endpoint import ModelChoice
 if TYPE_CHECKING:
     from hermes.app.background_commands import BackgroundCommands
     from hermes.app.extensions.background_results import BackgroundResults
+    from hermes.app.knowledge.titles import SpawnTask
     from hermes.app.session import Session
-    from hermes.app.titles import SpawnTask
     from hermes.core.channel import Channel
 
 MAX_TASKS = 12

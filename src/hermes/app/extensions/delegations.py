@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from hermes.app.background_commands import BackgroundCommands
     from hermes.app.extensions.background_results import BackgroundNews, BackgroundResults
     from hermes.app.extensions.delegation import Child, ChildOpener, SessionDelegation
+    from hermes.app.knowledge.titles import SpawnTask
     from hermes.app.session import Session
-    from hermes.app.titles import SpawnTask
     from hermes.config.schema import DelegationSection
     from hermes.core.services import Services
     from hermes.core.store import Store

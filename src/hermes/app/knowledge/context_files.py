@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.config.paths import CONTEXT_FILES, SKILL_FOLDERS
+from hermes.config.paths import CONTEXT_FILES, SERVER_FILE, SKILL_FOLDERS
 from hermes.config.trust_store import TrustDecision, TrustStore
 from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 
@@ -41,6 +41,8 @@ class ContextFolder(Struct, frozen=True):
     digest: str
     skills: tuple[ContextFile, ...] = ()
     """The files of its skills, which the digest covers too."""
+    servers: tuple[ContextFile, ...] = ()
+    """The file that names its MCP servers, which the digest covers too."""
 
 
 class ContextFiles(Struct, frozen=True):
@@ -85,10 +87,25 @@ def find_context_files(cwd: Path) -> ContextFiles:
                 elif read.data.strip():
                     files.append(read)
         skills = _read_skills(folder, root, odd)
-        if files or skills:
-            digest = _hash_files(folder, [*files, *skills])
-            folders.append(ContextFolder(folder, tuple(files), digest, tuple(skills)))
+        servers = _read_servers(folder, root, odd)
+        if files or skills or servers:
+            digest = _hash_files(folder, [*files, *skills, *servers])
+            folders.append(ContextFolder(folder, tuple(files), digest, tuple(skills), servers))
     return ContextFiles(root, tuple(folders), tuple(odd))
+
+
+def _read_servers(folder: Path, root: Path, odd: list[str]) -> tuple[ContextFile, ...]:
+    if not os.path.lexists(folder / SERVER_FILE):
+        return ()
+    read = _read_file(folder / SERVER_FILE, root)
+    if isinstance(read, ContextFile) and read.size <= MAX_BYTES:
+        return (read,)
+    odd.append(
+        read
+        if isinstance(read, str)
+        else f"{read.path} was not read: it is larger than {MAX_BYTES} bytes."
+    )
+    return ()
 
 
 def _read_skills(folder: Path, root: Path, odd: list[str]) -> list[ContextFile]:
@@ -221,3 +238,17 @@ def find_skill_folders(home: Path, cwd: Path) -> list[Path]:
     trusted = sort_by_trust(found.folders, TrustStore(home).read_all()).trusted
     folders = [folder.path for folder in reversed(trusted) if folder.skills]
     return [*folders, found.root] if folders else []
+
+
+def has_server_file(cwd: Path) -> bool:
+    """Whether this folder or one above it has a file that names MCP servers."""
+    return any(os.path.lexists(folder / SERVER_FILE) for folder in (cwd, *cwd.parents))
+
+
+def find_server_files(home: Path, cwd: Path) -> list[ContextFile]:
+    """The trusted files that name MCP servers of the project, the nearest first."""
+    if not has_server_file(cwd):
+        return []
+    found = find_context_files(cwd)
+    trusted = sort_by_trust(found.folders, TrustStore(home).read_all()).trusted
+    return [file for folder in reversed(trusted) for file in folder.servers]

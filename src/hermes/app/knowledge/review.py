@@ -22,8 +22,8 @@ from hermes.memory.notebook import Change
 from hermes.memory.page import Author, MemoryRefused
 
 if TYPE_CHECKING:
+    from hermes.app.knowledge.titles import SpawnTask
     from hermes.app.session import Session
-    from hermes.app.titles import SpawnTask
     from hermes.memory.session_memory import SessionMemory
 
 log = logging.getLogger(__name__)

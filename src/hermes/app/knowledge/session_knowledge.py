@@ -21,9 +21,9 @@ from hermes.skills.skill import SKILLS, Skill
 
 if TYPE_CHECKING:
     from hermes.app.knowledge.review import Reviews
+    from hermes.app.knowledge.titles import SpawnTask
     from hermes.app.session import Session
     from hermes.app.session_host import Pause, SessionHost
-    from hermes.app.titles import SpawnTask
     from hermes.core.services import Services
     from hermes.memory.notebook import Notebook
     from hermes.memory.session_memory import SessionMemory

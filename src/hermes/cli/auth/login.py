@@ -26,8 +26,8 @@ async def log_in(setup: Setup, provider: NamedProvider, *, browser: bool) -> Tok
         hint = f"Run: hermes auth add {provider.name}"
         raise ConfigError(f"{provider.name} has no login, it needs a key. {hint}")
     attended = os.isatty(0) and os.isatty(2)
-    screen = _LoginScreen(setup, browser=browser and attended)
-    steps = LoginPrompts(screen.show_code, screen.show_page, _read_line if attended else None)
+    screen = LoginScreen(setup, browser=browser and attended)
+    steps = LoginPrompts(screen.show_code, screen.show_page, read_line if attended else None)
     async with Transport() as transport:
         token = await run_login(flow, transport, steps)
     store_token(setup, provider, token)
@@ -54,7 +54,7 @@ def log_out(setup: Setup, provider: NamedProvider) -> None:
         file.unlink(missing_ok=True)
 
 
-class _LoginScreen:
+class LoginScreen:
     """Shows the steps of a login on stderr."""
 
     def __init__(self, setup: Setup, *, browser: bool) -> None:
@@ -95,7 +95,7 @@ class _LoginScreen:
         )
 
 
-async def _read_line() -> str:
+async def read_line() -> str:
     """A line that the user types or pastes; empty at the end of input."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

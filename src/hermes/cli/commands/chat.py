@@ -153,6 +153,7 @@ def _parse_command(
         return None, message
     from hermes.app.commands import (
         ESCAPE_HINT,
+        MCP_PREFIX,
         find_command,
         parse_command,
         require_command,
@@ -164,7 +165,8 @@ def _parse_command(
 
     command = parse_command(query)
     if command is not None:
-        is_own = command[0] in list_own_commands(setup.home, folder)
+        is_own = command[0].startswith(MCP_PREFIX)
+        is_own = is_own or command[0] in list_own_commands(setup.home, folder)
         if not is_own and find_command(command[0]) is None:
             is_own = has_skill(setup, folder, command[0])
         if not is_own:

@@ -29,7 +29,8 @@ AGENTS.md, CLAUDE.md, .cursorrules and .hermes.md, from the root of a repository
 directory, are shown to the model in new conversations (32 KiB at most, the nearest first). They
 can steer the agent, so you are asked about each folder once, and again when its files change.
 Where nobody can be asked they are not loaded. The same decision covers the skills of a folder
-(.agents/skills, .hermes/skills, .claude/skills). SOUL.md in HERMES_HOME is yours and always loaded.
+(.agents/skills, .hermes/skills, .claude/skills) and its MCP servers (.mcp.json), which are programs
+that Hermes starts. SOUL.md in HERMES_HOME is yours and always loaded.
 
 examples:
   hermes trust .
@@ -75,7 +76,7 @@ def _list_folders(args: Namespace, book: TrustStore) -> int:
         else:
             now = [f for f in find_context_files(Path(folder)).folders if str(f.path) == folder]
             digest = now[0].digest if now else ""
-            files = [file.path.name for found in now for file in found.files]
+            files = [file.path.name for f in now for file in (*f.files, *f.servers)]
         state = "trusted" if decision.trusted else "refused"
         if digest != decision.digest:
             state = "changed" if digest else "gone"

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.config.env import is_inside_agent
-from hermes.config.paths import CONTEXT_FILES, SKILL_FOLDERS
+from hermes.config.paths import CONTEXT_FILES, SERVER_FILE, SKILL_FOLDERS
 
 if TYPE_CHECKING:
-    from hermes.app.knowledge.context_files import ContextFolder
+    from hermes.app.knowledge.context_files import ContextFile, ContextFolder
     from hermes.config.trust_store import TrustStore
 
 _LISTED_FILES = 8
+_NAMES = (*CONTEXT_FILES, *SKILL_FOLDERS, SERVER_FILE)
 
 
 def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str]:
@@ -46,7 +47,7 @@ def has_context_files(folder: Path) -> bool:
     """Looks only at the file system and imports nothing: most folders have no such files."""
     path = str(folder)
     while True:
-        if any(os.path.lexists(f"{path}/{name}") for name in (*CONTEXT_FILES, *SKILL_FOLDERS)):
+        if any(os.path.lexists(f"{path}/{name}") for name in _NAMES):
             return True
         above = os.path.dirname(path)  # noqa: PTH120 - a start must not wait for pathlib
         if above == path:
@@ -72,14 +73,23 @@ def ask_trust(folders: Sequence[ContextFolder], book: TrustStore) -> bool:
 
 def list_files(folders: Sequence[ContextFolder]) -> list[str]:
     """A line per file: its path and size."""
-    files = [file for folder in folders for file in (*folder.files, *folder.skills)]
-    lines = [f"  {_path_line(f.path)}  {f.size:,} bytes" for f in files[:_LISTED_FILES]]
+    files = _join_files(folders)
+    lines = [
+        f"  {_path_line(f.path)}  {f.size:,} bytes"
+        + (" (MCP servers: programs that Hermes starts)" if f.path.name == SERVER_FILE else "")
+        for f in files[:_LISTED_FILES]
+    ]
     more = len(files) - _LISTED_FILES
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
+def _join_files(folders: Sequence[ContextFolder]) -> list[ContextFile]:
+    """The files that are trusted together; servers first, because they start programs."""
+    return [file for f in folders for file in (*f.servers, *f.files, *f.skills)]
+
+
 def _describe_untrusted_files(folders: Sequence[ContextFolder]) -> str:
-    files = [file for folder in folders for file in (*folder.files, *folder.skills)]
+    files = _join_files(folders)
     names = list(dict.fromkeys(file.path.name for file in files))
     what = f"{', '.join(names)} in {_path_line(folders[-1].path)}"
     why = "not loaded: the folder is not trusted"

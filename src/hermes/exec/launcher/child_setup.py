@@ -50,6 +50,8 @@ class ChildSetup:
         """Descriptor on which bubblewrap reports its start, or -1."""
         self.stopped = 0
         """Number of processes that the command left running and that ended with it."""
+        self.grace = instructions.get("grace", protocol.GRACE_SECONDS)
+        """Seconds between TERM and KILL."""
         self._instructions = instructions
         self._placeholders: list[tuple[bytes, int]] = []
         self._link_folders: list[tuple[list[bytes], int]] = []

@@ -87,6 +87,8 @@ class SetupInstructions(TypedDict, total=False):
     """Whether the command gets a terminal of its own."""
     background: BackgroundPlan
     """For a background command only."""
+    grace: float
+    """Seconds between TERM and KILL, if not the usual ones."""
     limits: list[tuple[int, int]]
     """(resource, maximum) for setrlimit."""
     fallback_limits: list[tuple[int, int]]

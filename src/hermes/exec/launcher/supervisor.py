@@ -166,9 +166,9 @@ def _watch_command(
         if none_left or since > _GIVE_UP_SECONDS:
             return
         if hung_up_at:
-            if since >= protocol.GRACE_SECONDS:
+            if since >= setup.grace:
                 setup.stop_forking()
-            _signal_descendants(main, signalled, force=since >= protocol.GRACE_SECONDS)
+            _signal_descendants(main, signalled, force=since >= setup.grace)
         watched = [wake] if hung_up_at or background else [wake, control.fileno()]
         watched += [fd for fd in (setup.listener, setup.status_reader) if fd >= 0]
         readers, writers = background.list_descriptors() if background else ([], [])

@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 
-from hermes.app.titles import SpawnTask
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.events import TurnResult
 from hermes.core.message import Media, Message, Text, ToolCall, ToolReturn
 from hermes.core.store import Objects

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from hermes.app.titles import SpawnTask
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.errors import StoreError
 from hermes.core.store import Objects
 

@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from msgspec import Struct, structs
 
-from hermes.app.titles import SpawnTask
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.errors import HermesError
 from hermes.core.store import Objects
 from hermes.server.http import web

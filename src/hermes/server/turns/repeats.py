@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.app.titles import SpawnTask
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.events import ToolStarted, TurnEvent, TurnResult
 from hermes.core.store import Objects
 from hermes.core.tool import Tool

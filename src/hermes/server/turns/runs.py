@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
-from hermes.app.titles import SpawnTask
 from hermes.core import events
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import Answer, Approval, Question, TurnEnd, TurnEvent, TurnResult

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from msgspec import Struct
 
-from hermes.app.titles import SpawnTask
+from hermes.app.knowledge.titles import SpawnTask
 from hermes.config.api_server import ApiServer
 from hermes.core.errors import StoreError
 from hermes.core.message import Message, Text

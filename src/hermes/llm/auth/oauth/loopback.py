@@ -39,6 +39,8 @@ class CallbackResult(Struct, frozen=True):
     code: str = ""
     state: str = ""
     error: str = ""
+    iss: str = ""
+    """Who issued the code, where servers say so (RFC 9207)."""
 
 
 class CallbackServer:
@@ -104,7 +106,8 @@ def parse_callback(text: str) -> CallbackResult:
         code, _, state = text.partition("#")
         return CallbackResult(code, state)
     fields = parse_qs(text)
-    return CallbackResult(*(fields.get(name, [""])[0] for name in ("code", "state", "error")))
+    names = CallbackResult.__struct_fields__
+    return CallbackResult(*(fields.get(name, [""])[0] for name in names))
 
 
 async def log_in(
@@ -124,7 +127,7 @@ async def log_in(
         show(_build_login_url(spec, redirect, verifier, state))
         try:
             async with asyncio.timeout(SECONDS):
-                result = await _wait_for_result(server, paste)
+                result = await wait_for_result(server, paste)
         except TimeoutError:
             minutes = f"{SECONDS / 60:.0f} minutes"
             text = f"the browser did not come back within {minutes}; nothing was changed"
@@ -184,9 +187,10 @@ async def _open_server(spec: OAuthSpec, callback: CallbackServer, stack: AsyncEx
     )
 
 
-async def _wait_for_result(
+async def wait_for_result(
     server: CallbackServer, paste: Callable[[], Awaitable[str]] | None
 ) -> CallbackResult:
+    """What the browser brings back to this machine, or what the user pastes."""
     if paste is None:
         return await server.result
     while True:

@@ -1,0 +1,305 @@
+"""`hermes mcp`: the MCP servers whose tools the agent may use, and the agent as such a server."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.parser import CommandParser
+from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
+from hermes.cli.terminal.text import one_line, print_report, strip_controls
+from hermes.config.env import decode_argument
+from hermes.core.errors import ConfigError, HermesError
+
+if TYPE_CHECKING:
+    from hermes.app.extensions.mcp_servers import McpServers
+    from hermes.config.load import Setup
+    from hermes.mcp.server_config import ServerConfig
+    from hermes.mcp.server_link import ServerLink
+
+_EPILOG = """\
+commands:
+  list                          list the servers and whether they work
+  add NAME -- COMMAND [ARG...]  add a server that is a program
+  add NAME --url URL            add a server at an address
+  test NAME                     start it, or connect to it, and say what it offers
+  call NAME TOOL [JSON]         call one of its tools with these arguments
+  review NAME                   show what it changed since you agreed, and agree to it
+  login NAME                    log in to it with a browser
+  enable|disable|remove NAME    use it, stop using it, forget it
+  serve                         be an MCP server for another program, on stdin and stdout
+
+The model finds their tools with tool_search; a server starts when it is first needed. At its first
+use its tools are remembered, and tools that are new or change later are off until you agree.
+
+examples:
+  hermes mcp add time -- uvx mcp-server-time
+  hermes mcp add docs --url https://example.com/mcp --header "Authorization=Bearer ${DOCS_TOKEN}"
+  hermes mcp test time
+  hermes mcp call time get_current_time '{"timezone": "Europe/Berlin"}'
+  hermes mcp serve --http --port 8765
+"""
+_ACTIONS = (
+    *("list", "add", "test", "call", "review", "login", "enable", "disable", "remove", "serve"),
+)
+_READING = frozenset({"list", "test"})
+_WORDS = {"list": (0, 0), "serve": (0, 0), "call": (2, 3)}
+"""How many words an action takes; others take the name of a server."""
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = CommandParser("mcp", "Use MCP servers, or be one.", _EPILOG)
+    parser.add_action(_ACTIONS, "list")
+    parser.add_argument("words", nargs="*", metavar="NAME")
+    parser.add_argument("--url", metavar="U", default="", help="add: the address of the server")
+    parser.add_argument("--transport", choices=("http", "sse"), help="add: how it speaks (http)")
+    pairs: dict[str, Any] = {
+        "action": "append",
+        "default": [],
+        "type": _parse_pair,
+        "metavar": "K=V",
+    }
+    parser.add_argument("--env", help="add: a variable for the program", **pairs)
+    parser.add_argument("--header", help="add: a header of its requests", **pairs)
+    parser.add_flag("--oauth", help="add: it needs a login")
+    parser.add_flag("--no-browser", help="login: only print the address")
+    parser.add_flag("--yes", help="review: agree without asking")
+    parser.add_flag("--json", help="print JSON (list)")
+    parser.add_flag("--http", help="serve: over HTTP instead of stdin and stdout")
+    parser.add_argument("--host", metavar="H", default="127.0.0.1", help="serve: address")
+    parser.add_argument("--port", metavar="P", type=_parse_port, default=0,
+                        help="serve: port; 0 picks a free one")  # fmt: skip
+    cut = argv.index("--") if "--" in argv else len(argv)
+    args = parser.parse_command(argv[:cut], profile)
+    args.command = [decode_argument(word) for word in argv[cut + 1 :]]
+    args.words = [decode_argument(word) for word in args.words]
+    least, most = _WORDS.get(args.action, (1, 1))
+    if not least <= len(args.words) <= most:
+        wanted = "NAME TOOL [JSON]" if most > 1 else "one NAME" if most else "no name"
+        parser.error(f"{args.action} takes {wanted}")
+    if args.action == "add" and bool(args.url) == bool(args.command):
+        parser.error("add needs either --url U or -- COMMAND")
+    if args.action not in _READING:
+        refuse_agent("use or change MCP servers")
+    if args.action == "serve":
+        return run_async(_serve(args))
+    return run_async(_run_action(args))
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = decode_argument(text).partition("=")
+    if not name or not equals:
+        raise ArgumentTypeError(f"{text!r} must be NAME=VALUE")
+    return name, value
+
+
+def _parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise ArgumentTypeError(f"{text!r} is not a port number")
+    return int(text)
+
+
+async def _run_action(args: Namespace) -> int:
+    from hermes.app.extensions.mcp_servers import open_servers
+
+    setup = load_checked_setup(args.profile)
+    if args.action == "add":
+        return _add_server(args, setup)
+    async with open_servers(setup) as servers:
+        known = servers.read_servers(Path.cwd())
+        if args.action == "list":
+            return await _list_servers(args, servers, known)
+        name = args.words[0]
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ConfigError(f"There is no MCP server {name}. Servers: {names}.")
+        config = known[name]
+        if args.action in ("enable", "disable", "remove"):
+            return _change_server(args.action, setup, config)
+        if args.action == "login":
+            return await _log_in(args, setup, config)
+        link = servers.get_link(config)
+        if args.action == "test":
+            return await _test_server(link)
+        if args.action == "review":
+            return await _review_server(args, link)
+        return await _call_tool(args, link)
+
+
+def _add_server(args: Namespace, setup: Setup) -> int:
+    from hermes.config.update import apply_changes
+    from hermes.mcp.server_config import parse_server
+
+    name = args.words[0]
+    if name in setup.config.mcp_servers:
+        raise ConfigError(f"There is already an MCP server {name}. Run: hermes mcp remove {name}")
+    entry: dict[str, Any] = {"url": args.url} if args.url else {"command": args.command[0]}
+    parts = {
+        "args": args.command[1:],
+        "transport": args.transport,
+        "env": dict(args.env),
+        "headers": dict(args.header),
+        "auth": "oauth" if args.oauth else "",
+    }
+    entry |= {key: value for key, value in parts.items() if value}
+    if problem := parse_server(name, entry).problem:
+        raise ConfigError(f"{name} was not added: {problem}.")
+    apply_changes(setup.home, {f"mcp_servers.{name}": entry})
+    print(f"added {name}; to try it: hermes mcp {'login' if args.oauth else 'test'} {name}")
+    return 0
+
+
+def _change_server(action: str, setup: Setup, config: ServerConfig) -> int:
+    from hermes.config.update import apply_changes
+    from hermes.mcp.pins import PinStore
+
+    name = config.name
+    if name not in setup.config.mcp_servers:
+        raise ConfigError(f"{name} is in {config.origin}; change it there.")
+    if action == "remove":
+        apply_changes(setup.home, {f"mcp_servers.{name}": None})
+        PinStore(setup.home).remove_pin(config.key)
+        from hermes.config.paths import logins_folder
+
+        (logins_folder(setup.home) / f"mcp-{name}.json").unlink(missing_ok=True)
+        print(f"removed {name}")
+        return 0
+    apply_changes(setup.home, {f"mcp_servers.{name}.enabled": action == "enable"})
+    print(f"{name} is {action}d")
+    return 0
+
+
+async def _list_servers(
+    args: Namespace, servers: McpServers, known: dict[str, ServerConfig]
+) -> int:
+    import asyncio
+
+    if not known and not args.json:
+        print_stderr("no MCP servers are configured; see hermes mcp --help")
+        return 0
+    rows = await asyncio.gather(*(_describe_server(servers, c) for c in known.values()))
+    width = max((len(name) for name in known), default=0)
+    lines = [
+        f"{row['name']:<{width}}  {row['state']}"
+        + (f"  {row['tools']} tools" if row["tools"] is not None else "")
+        for row in rows
+    ]
+    return print_report(rows, map(strip_controls, lines), json=args.json)
+
+
+async def _describe_server(servers: McpServers, config: ServerConfig) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": config.name, "state": "disabled", "tools": None}
+    if config.settings.enabled or config.problem:
+        link = servers.get_link(config)
+        try:
+            await link.connect()
+            row["state"] = "changed" if link.agreement.describe_changes() else "ok"
+            row["tools"] = len(link.agreement.read_tools())
+        except HermesError as error:
+            row["state"] = _describe_failure(config.name, error)
+    return {**row, "origin": config.origin}
+
+
+def _describe_failure(name: str, error: HermesError) -> str:
+    from hermes.mcp.failures import LoginNeeded
+
+    if isinstance(error, LoginNeeded):
+        return "login needed"
+    text = str(error).removeprefix(f"MCP {name}").lstrip(": ").rstrip(".")
+    return f"failed: {text}"
+
+
+async def _test_server(link: ServerLink) -> int:
+    from hermes.core.text import format_plural
+
+    name, began = link.config.name, time.monotonic()
+    try:
+        connection = await link.connect()
+    except HermesError as error:
+        print(f"{name}: {_describe_failure(name, error)}")
+        return EXIT_FAILED
+    milliseconds = (time.monotonic() - began) * 1000
+    if sentence := link.agreement.describe_changes():
+        print(f"{name}: changed")
+        print_stderr(sentence)
+        return EXIT_FAILED
+    count = format_plural(len(link.agreement.read_tools()), "tool")
+    print(f"{name}: ok, {count}, {milliseconds:.0f} ms, {connection.version}")
+    return 0
+
+
+async def _call_tool(args: Namespace, link: ServerLink) -> int:
+    import msgspec
+
+    from hermes.core.message import Text
+
+    try:
+        arguments = msgspec.json.decode(
+            args.words[2] if len(args.words) > 2 else "{}", type=dict[str, Any]
+        )
+    except msgspec.DecodeError:
+        raise ConfigError("The arguments must be a JSON object, such as '{\"a\": 1}'.") from None
+    await link.connect(lambda code, text: print_stderr(text))
+    agreed = {tool.name: tool for tool in link.agreement.read_tools()}
+    if args.words[1] not in agreed:
+        names = ", ".join(agreed) or "none"
+        raise ConfigError(f"{link.config.name} has no tool {args.words[1]}. Tools: {names}.")
+    result = await link.call_tool(agreed[args.words[1]], arguments)
+    parts = (Text(result.content),) if isinstance(result.content, str) else result.content
+    for part in parts:
+        if isinstance(part, Text):
+            print(strip_controls(part.text))
+        else:
+            print(f"[{part.mime}, {len(part.data)} bytes]")
+    return EXIT_FAILED if result.error else 0
+
+
+async def _review_server(args: Namespace, link: ServerLink) -> int:
+    from hermes.cli.terminal.picker import confirm_change
+    from hermes.core.text import format_plural
+    from hermes.core.untrusted_text import reveal_hidden
+
+    name, old = link.config.name, link.agreement.read_pinned()
+    await link.connect()
+    if not link.agreement.describe_changes():
+        print(f"{name}: nothing changed")
+        return 0
+    if link.agreement.has_other_source:
+        print(f"{name} has another command or address than the one you agreed to.")
+    for tool in link.agreement.changed:
+        before = old.get(tool.name)
+        print(f"{'changed' if before else 'new'}  {strip_controls(tool.name)}")
+        if before and before.description != tool.description:
+            print(f"  - {one_line(reveal_hidden(before.description), 1000)}")
+        print(f"  + {one_line(reveal_hidden(tool.description), 1000)}")
+        if before and before.schema != tool.schema:
+            print("  (its parameters changed)")
+    if not args.yes:
+        question = f"Agree to {format_plural(len(link.agreement.changed), 'tool')}?"
+        code = confirm_change("mcp review", question, "They stay off.")
+        if code is not None:
+            return code
+    await link.agree()
+    print(f"agreed to {format_plural(len(link.agreement.read_tools()), 'tool')} of {name}")
+    return 0
+
+
+async def _log_in(args: Namespace, setup: Setup, config: ServerConfig) -> int:
+    from hermes.app.extensions.mcp_servers import log_in_to_server
+    from hermes.cli.auth.login import LoginScreen, read_line
+
+    if not config.settings.url:
+        raise ConfigError(f"{config.name} is a program; there is nothing to log in to.")
+    attended = os.isatty(0) and os.isatty(2)
+    screen = LoginScreen(setup, browser=attended and not args.no_browser)
+    await log_in_to_server(setup, config, screen.show_page, read_line if attended else None)
+    print(f"{config.name}: logged in")
+    return 0
+
+
+async def _serve(args: Namespace) -> int:
+    raise ConfigError("not yet")

@@ -1,0 +1,16 @@
+"""How work with a server can fail."""
+
+from hermes.core.errors import ToolError
+
+
+class ServerUnavailable(ToolError):
+    """The server cannot be used now; the sentence says why."""
+
+
+class LoginNeeded(ServerUnavailable):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} needs a login: hermes mcp login {name}.")
+
+
+class BrokenConnection(Exception):
+    """The connection ended while somebody waited for an answer."""

@@ -1,0 +1,102 @@
+"""Connects to servers over HTTP: to the configured host, and to nothing else that is internal."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from hermes.config.env import find_proxy
+from hermes.mcp.server_config import ServerSettings
+from hermes.mcp.stdio_transport import MAX_MESSAGE
+from hermes.net.errors import EgressError
+from hermes.net.ssrf import SsrfGuard
+from hermes.net.url import parse_url
+
+_READ_SECONDS = 300.0
+
+
+class _GuardedTransport(httpx2.AsyncHTTPTransport):
+    """Refuses hosts inside the own network, other than the configured one, and large answers."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(proxy=find_proxy(url))
+        self._host = httpx2.URL(url).host
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            url = parse_url(str(request.url))
+            allowed = (f"{url.host}:{url.port}",) if request.url.host == self._host else ()
+            await SsrfGuard(allowed).check_url(url)
+        except EgressError as error:
+            raise httpx2.ConnectError(str(error)) from None
+        response = await super().handle_async_request(request)
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _BoundedStream(response.stream)
+        return response
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_MESSAGE:
+                raise httpx2.ReadError("The answer is larger than 10 MB.")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def make_http_client(
+    url: str, headers: Mapping[str, str] | None, timeout: float, auth: httpx2.Auth | None
+) -> httpx2.AsyncClient:
+    """`timeout`: seconds to connect, and to send a request."""
+    return httpx2.AsyncClient(
+        transport=_GuardedTransport(url),
+        headers=dict(headers or {}),
+        timeout=httpx2.Timeout(timeout, read=_READ_SECONDS),
+        auth=auth,
+        trust_env=False,
+    )
+
+
+@asynccontextmanager
+async def open_http_streams(
+    settings: ServerSettings, auth: httpx2.Auth | None
+) -> AsyncIterator[Any]:
+    """The streams of a connection to `settings.url`."""
+    url, seconds = settings.url, settings.connect_timeout
+    if settings.transport == "sse":
+
+        def make_client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return make_http_client(url, headers, seconds, auth)
+
+        async with sse_client(
+            url, headers=settings.headers, httpx_client_factory=make_client, auth=auth
+        ) as streams:
+            yield streams
+        return
+    async with (
+        make_http_client(url, settings.headers, seconds, auth) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams
+
+
+def explain_http_failure(error: Exception) -> str:
+    """Why a request failed, in a few words."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return str(error) or type(error).__name__
