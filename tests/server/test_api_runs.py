@@ -477,7 +477,7 @@ async def test_an_approval_is_denied_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    monkeypatch.setattr("hermes.app.interactions.APPROVAL_SECONDS", 0.2)
+    monkeypatch.setattr("hermes.app.live.interactions.APPROVAL_SECONDS", 0.2)
     async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
         run = await start_run(a)
         await gate.reached()

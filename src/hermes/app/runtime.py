@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,8 @@ class Runtime:
             self.background_commands,
             self.spawn_task,
         )
+        self.on_session: Callable[[Session], None] = lambda session: None
+        """Called with every session that is opened."""
         self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -440,6 +442,7 @@ class Runtime:
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
         self.mcp_servers.connect_session(session, services)
+        self.on_session(session)
         return session
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
-from hermes.app.interactions import Interactions
+from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript, note_plan_mode
 from hermes.config.schema import BusyMode
-from hermes.core.channel import Broadcast, Channel
+from hermes.core.channel import Broadcast, Channel, EventSink
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Media, Message, clean_message, user_message
@@ -140,6 +140,10 @@ class Session:
         """The events from now on until the session is closed; a slow reader gets text in larger
         pieces."""
         return self._events.subscribe()
+
+    def attach_sink(self, sink: EventSink) -> None:
+        """Hand the events from now on to `sink` as they happen, until the session is closed."""
+        self._events.attach_sink(sink)
 
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, after earlier turns have ended, and of the

@@ -16,8 +16,8 @@ from hermes.app.approvals.seen_urls import SeenUrls
 from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
-from hermes.app.interactions import Interactions
 from hermes.app.knowledge.titles import SpawnTask, Titles
+from hermes.app.live.interactions import Interactions
 from hermes.app.meter import Meter
 from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.transcript import Transcript, take_first_words

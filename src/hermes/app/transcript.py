@@ -120,6 +120,8 @@ class Transcript:
         self.on_record: RecordHook | None = None
         """What changes in the mailbox together with a message or a state."""
         self.stored = history is not None
+        self.last_seq = meta.messages - 1 if self.stored else -1
+        """The place of the last message that is stored."""
         self._store = store
         self._background = background
         self._history = history
@@ -152,11 +154,13 @@ class Transcript:
         self.stored, self.client_history = stored, past
         self._past = past.messages if past.persistent else None
 
-    async def update_meta(self, **changes: str) -> None:
+    async def update_meta(self, *, title: str | None = None, model: str | None = None) -> None:
         """Change the title or the model, also in the store once the session is there."""
-        self.meta = structs.replace(self.meta, **changes)
+        changes = {"title": title, "model": model}
+        new = {name: value for name, value in changes.items() if value is not None}
+        self.meta = structs.replace(self.meta, **new)
         if await self._store.sessions.get_meta(self.id) is not None:
-            await self._store.sessions.update_meta(self.id, **changes)
+            await self._store.sessions.update_meta(self.id, title=title, model=model)
 
     async def record(
         self, message: Message | None, state: SessionState | None, error: str = ""
@@ -178,13 +182,15 @@ class Transcript:
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
         try:
-            await self._store.sessions.append(
+            self.last_seq = await self._store.sessions.append(
                 self.id, new, state=state, create=create, taint=news, mailbox=change
             )
         except StoreError as error:
             if error.code != "exists" or self.client_history is None:
                 raise  # otherwise another turn of the same conversation was faster
-            await self._store.sessions.append(self.id, (message,), state=state, taint=news)
+            self.last_seq = await self._store.sessions.append(
+                self.id, (message,), state=state, taint=news
+            )
         self.stored = True
         self.meta = structs.replace(create or self.meta, taint=taint)
         if state == "idle" and (question := self._first_question):
@@ -200,6 +206,7 @@ class Transcript:
             self.meta = await continue_in_child(
                 self._store, old, self.taint, messages, running=running
             )
+            self.last_seq = len(messages) - 1
             self._background.move_to_child(old.id, self.id)
         self._history = History(messages, mark=wrapper_mark(self.id))
         return self._history

@@ -16,6 +16,7 @@ GROUPS = {
         "chat": "start a conversation, or -q TEXT for a single answer",
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
+        "dashboard": "use the agent in a browser",
         "gateway": "run the agent in messengers",
         "cron": "run prompts and scripts on a schedule",
         "batch": "answer the prompts of a file, each exactly once",

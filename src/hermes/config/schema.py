@@ -392,6 +392,19 @@ class DelegationSection(Section, frozen=True):
     child_timeout_seconds: Annotated[float, Meta(gt=0)] = 900
 
 
+class DashboardSection(Section, frozen=True):
+    """The agent in a browser."""
+
+    enabled: bool = False
+    """Whether `hermes serve` and `hermes gateway` have it; `hermes dashboard` always does."""
+    public_url: Address = ""
+    """How a reverse proxy is reached, with its prefix: https://agent.example.org/hermes."""
+    session_days: Annotated[int, Meta(ge=1, le=90)] = 30
+    """After how many days without use a browser has to sign in again."""
+    max_upload_mb: Count = 25
+    """The largest file that can be attached."""
+
+
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
@@ -422,6 +435,7 @@ class Config(Section, frozen=True):
     delegation: DelegationSection = DelegationSection()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
+    dashboard: DashboardSection = DashboardSection()
     mcp_servers: dict[str, dict[str, Any]] = {}
 
 

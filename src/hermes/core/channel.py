@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent
 
@@ -78,20 +79,35 @@ class Channel:
         return item
 
 
+class EventSink(Protocol):
+    """What takes events as they happen."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def put(self, event: TurnEvent) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Broadcast:
     """Puts every event into all open channels."""
 
     __slots__ = ("_channels",)
 
     def __init__(self) -> None:
-        self._channels: list[Channel] = []
+        self._channels: list[EventSink] = []
 
     def subscribe(self) -> Channel:
         """A channel that receives all events from now on. Its reader closes it."""
-        self._channels = [channel for channel in self._channels if not channel.is_closed]
         channel = Channel()
-        self._channels.append(channel)
+        self.attach_sink(channel)
         return channel
+
+    def attach_sink(self, sink: EventSink) -> None:
+        """Hand every event from now on to `sink`, in the step in which it happens."""
+        self._channels = [channel for channel in self._channels if not channel.is_closed]
+        self._channels.append(sink)
 
     def put(self, event: TurnEvent) -> None:
         for channel in self._channels:

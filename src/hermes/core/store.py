@@ -11,6 +11,8 @@ from hermes.core.message import Message
 from hermes.core.taint import Taint
 
 T = TypeVar("T")
+WEB_SOURCE = "web"
+"""The source of sessions that were begun in a browser."""
 SessionState: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
 """Of a session's last turn. A `running` turn whose process is gone reads as `interrupted`."""
 FactTarget: TypeAlias = Literal["memory", "user"]
@@ -41,6 +43,30 @@ class SessionMeta(Struct, frozen=True):
     """What it has read; a child starts with its parent's."""
     next: str = ""
     """The child this conversation went on in when it was compressed."""
+    pinned: bool = False
+    archived: bool = False
+
+
+class SessionFilter(Struct, frozen=True):
+    """Which sessions a list shows; empty texts: all."""
+
+    source: str = ""
+    state: str = ""
+    title: str = ""
+    """A part of the title."""
+    archived: bool = False
+    """Only archived ones; otherwise only others."""
+
+
+NO_FILTER = SessionFilter()
+
+
+class SessionEnd(Struct, frozen=True):
+    """What a list shows of a session beside its record."""
+
+    cost: float = 0.0
+    text: str = ""
+    """The end of its last message that is not a tool's."""
 
 
 class SearchHit(Struct, frozen=True):
@@ -163,9 +189,10 @@ class SessionStore(Protocol):
         create: SessionMeta | None = None,
         taint: Taint | None = None,
         mailbox: MailboxChange | None = None,
-    ) -> None:
+    ) -> int:
         """Add messages, set the state, change the mailbox and, with the first message, create the
         session: all in one transaction. The bits of `taint` are added to those the session has.
+        Returns the place of the last message, -1 without any.
 
         Refused while a turn of this session runs in another living process.
         """
@@ -181,7 +208,13 @@ class SessionStore(Protocol):
     ) -> None: ...
 
     async def update_meta(
-        self, session_id: str, *, title: str | None = None, model: str | None = None
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
     ) -> None:
         """None leaves a value as it is."""
 
@@ -195,6 +228,12 @@ class SessionStore(Protocol):
     def stream_messages(self, session_id: str, *, after: int = -1) -> AsyncIterator[StoredMessage]:
         """All messages behind the one with this number, in order, fetched page by page."""
 
+    async def load_window(
+        self, session_id: str, *, after: int = -1, before: int = 1 << 24, limit: int, last: bool
+    ) -> list[StoredMessage]:
+        """Messages between two places, both excluded, in order: the first ones, or the `last`.
+        Takes as long at the beginning of a long session as at its end."""
+
     async def list_recent(
         self,
         *,
@@ -206,10 +245,19 @@ class SessionStore(Protocol):
         """The most recently used first; of a compressed conversation only where it continues."""
 
     async def list_by_owner(
-        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
+        self,
+        owner: str,
+        *,
+        others: bool = False,
+        limit: int = 50,
+        offset: int = 0,
+        only: SessionFilter = NO_FILTER,
     ) -> list[SessionMeta]:
-        """The sessions of one API client (`key` is owner/...), the most recently used first;
-        `others`: also those of all other surfaces."""
+        """The sessions of one client of the server (`key` is owner/...), the most recently used
+        first; `others`: also those of all other surfaces."""
+
+    async def load_ends(self, session_ids: Sequence[str]) -> dict[str, SessionEnd]:
+        """What each of these sessions cost, and how it ends."""
 
     async def find_latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None

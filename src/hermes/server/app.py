@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
+from hermes.config.instances import announce_instance
 from hermes.core.redaction.redactor import Redactor
 from hermes.server.http.connection import Acceptor
 from hermes.server.http.listener import EarlyListener, open_listener
@@ -17,6 +19,9 @@ from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
+
+if TYPE_CHECKING:
+    from hermes.server.dashboard.dashboard import Dashboard
 
 LAST_SECONDS = 5.0
 """How long interrupted turns have to tell their clients."""
@@ -39,6 +44,7 @@ class Server:
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
+        dashboard = self._open_dashboard()
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
@@ -47,7 +53,8 @@ class Server:
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
-            routes=list_routes(),
+            routes=list_routes(dashboard=dashboard is not None),
+            dashboard=dashboard,
         )
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
@@ -68,6 +75,14 @@ class Server:
             await self.runs.end_abandoned_runs()
             await self.turns.failures.load_failures()
             router, names = Router(self.services.routes), listener.host_names
+            dashboard = self.services.dashboard
+            if dashboard is not None:
+                stack.push_async_callback(dashboard.close)
+                stack.enter_context(
+                    announce_instance(self.runtime.setup.home, "dashboard", listener.address)
+                )
+                dashboard.cookie_name = f"hermes-{listener.address.rpartition(':')[2]}"
+                names |= {dashboard.public_host} - {""}
             middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(
                 middleware.respond, middleware.record_health_check, names, self.settings
@@ -79,6 +94,8 @@ class Server:
                 yield listener.address
             finally:
                 self.turns.slots.close()
+                if dashboard is not None:
+                    dashboard.end_feeds()
                 listener.close()
                 self._acceptor.close_all_idle()
                 await self._drain_turns()
@@ -94,7 +111,17 @@ class Server:
             run.interrupt()
         for session in list(self.turns.sessions.active):
             session.interrupt()
+        if self.services.dashboard is not None:
+            self.services.dashboard.live.conversations.interrupt_all()
         await slots.wait_until_free(LAST_SECONDS)
+
+    def _open_dashboard(self) -> "Dashboard | None":
+        settings = self.runtime.setup.config.dashboard
+        if not settings.enabled:
+            return None
+        from hermes.server.dashboard.dashboard import Dashboard
+
+        return Dashboard(self.runtime, settings, self.principals)
 
     def _redact_error(self, error: str) -> str:
         """Remove secrets and the path of the home from an error message for clients."""

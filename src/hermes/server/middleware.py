@@ -23,6 +23,8 @@ _ANONYMOUS = Principal()
 _FORM_TYPES = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 """Content types that any web page can send without a preflight."""
 _MESSAGES_PATH = "/v1/messages"
+_LINKED_ROUTES = ("root", "asset")
+_SIGN_IN_PATH = "/api/web/"
 _REFUSED_METHODS = frozenset({"TRACE", "CONNECT"})
 
 
@@ -91,27 +93,65 @@ class Middleware:
     ) -> web.StreamResponse:
         self._check_host(request)
         _check_protocol(request)
-        origin = request.headers.get("Origin")
-        if origin is not None and origin not in self._settings.cors_origins:
-            raise ApiError(403, "This origin is not allowed.", code="origin_not_allowed")
-        if request.method == "OPTIONS" and origin is not None:
+        self._check_origin(request, route)
+        if request.method == "OPTIONS" and "Origin" in request.headers:
             return web.Response(status=200)
         if route is not None and route.public:
-            return await route.handle(ApiCall(request, _ANONYMOUS, path_params), self._services)
+            body = await self._read_route_body(request, route)
+            call = ApiCall(request, _ANONYMOUS, path_params, body)
+            return await route.handle(call, self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
-        principal = self._principals.identify(_list_key_headers(request), request.transport)
+        principal, is_browser = await self._identify(request)
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
         self._principals.count_request(principal)
-        body = b""
-        if request.method in ("POST", "PATCH"):
+        body = await self._read_route_body(request, route)
+        call = ApiCall(request, principal, path_params, body, is_browser)
+        response = await route.handle(call, self._services)
+        if is_browser and not response.prepared:
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    def _check_origin(self, request: web.BaseRequest, route: Route | None) -> None:
+        """403 for a foreign page. Links of any page lead to the dashboard's own page and files."""
+        dashboard, origin = self._services.dashboard, request.headers.get("Origin")
+        if dashboard is not None:
+            if route is not None and route.name in _LINKED_ROUTES:
+                return
+            if request.path.startswith(_SIGN_IN_PATH) or dashboard.has_credentials(request):
+                dashboard.check_site(request)
+                return
+            if origin is not None and dashboard.is_own_origin(request):
+                return
+        if origin is not None and origin not in self._settings.cors_origins:
+            raise ApiError(403, "This origin is not allowed.", code="origin_not_allowed")
+
+    async def _identify(self, request: web.BaseRequest) -> tuple[Principal, bool]:
+        """Who calls, and whether from a signed-in browser; 401 when nobody can be told."""
+        dashboard = self._services.dashboard
+        if dashboard is not None:
+            if request.method == "GET" and (ticket := request.query.get("ticket")):
+                owner = dashboard.take_ticket(ticket, request.path)
+                if owner is None:
+                    raise ApiError(401, "This download link was used or is too old.", code="ticket")
+                return owner, True
+            if dashboard.has_credentials(request):
+                return (await dashboard.identify(request))[0], True
+        return self._principals.identify(_list_key_headers(request), request.transport), False
+
+    async def _read_route_body(self, request: web.BaseRequest, route: Route) -> bytes:
+        if request.method not in ("POST", "PUT", "PATCH"):
+            return b""
+        limit = self._settings.max_request_bytes
+        if route.raw_body and self._services.dashboard is not None:
+            limit = self._services.dashboard.settings.max_upload_mb * 1_000_000
+        else:
             _check_content_type(request, route)
-            body = await _read_body(request, self._settings.max_request_bytes)
-        return await route.handle(ApiCall(request, principal, path_params, body), self._services)
+        return await _read_body(request, limit)
 
     def _check_host(self, request: web.BaseRequest) -> None:
         hosts = request.headers.getall("Host", [])

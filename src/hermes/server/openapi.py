@@ -32,8 +32,16 @@ _QUERY_SCHEMAS: dict[str, Any] = {
     "q": {"type": "string", "minLength": 1},
     "limit": _NUMBER,
     "offset": _NUMBER,
+    "cursor": _NUMBER,
+    "source": {"type": "string"},
+    "state": {"enum": ["idle", "running", "interrupted", "partial", "failed"]},
+    "archived": {"enum": ["true", "false"]},
     "after": {**_NUMBER, "minimum": -1},
+    "before": {**_NUMBER, "minimum": -1},
+    "around": {**_NUMBER, "minimum": -1},
     "starting_after": {**_NUMBER, "minimum": -1},
+    "watch": {"type": "string"},
+    "id": {"type": "string"},
     "order": {"enum": ["asc", "desc"]},
     "stream": {"enum": ["true", "false"]},
 }
@@ -41,6 +49,7 @@ _HEADER_SCHEMAS: dict[str, Any] = {
     "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": 255},
     "X-Hermes-Session-Id": {"type": "string", "maxLength": 256},
     "X-Hermes-Session-Key": {"type": "string", "maxLength": 256},
+    "X-File-Name": {"type": "string"},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 _ERROR_SCHEMA = {

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from hermes.server.http.metrics import Metrics
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
+
+if TYPE_CHECKING:
+    from hermes.server.dashboard.dashboard import Dashboard
 
 TURN_HEADERS = ("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key")
 """Request headers of routes that run a turn."""
@@ -34,13 +37,21 @@ class RouteServices(Struct, frozen=True):
     runs: RunRegistry
     routes: "tuple[Route, ...]"
     """All routes of the server, for those that describe it."""
+    dashboard: "Dashboard | None" = None
+    """None: it is off."""
+
+
+def require_dashboard(services: RouteServices) -> "Dashboard":
+    """The dashboard, whose routes exist only where it is on."""
+    assert services.dashboard is not None
+    return services.dashboard
 
 
 Handler: TypeAlias = Callable[[ApiCall, RouteServices], Awaitable[web.StreamResponse]]
 
 
 class Route(Struct, frozen=True):
-    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     handle: Handler
     """The docstring of the handler is the summary in the OpenAPI document."""
@@ -59,6 +70,8 @@ class Route(Struct, frozen=True):
     """Error statuses that do not follow from the other fields."""
     streams: bool = False
     media: str = "application/json"
+    raw_body: bool = False
+    """Whether the body is a file, of any type."""
     query: tuple[str, ...] = ()
     """The query parameters the handler reads."""
     headers: tuple[str, ...] = ()

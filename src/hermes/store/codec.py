@@ -62,7 +62,8 @@ def _clean_other(value: Any) -> Any:
 
 
 _SESSION_FIELDS = (
-    "id source key cwd title model parent state owner created updated count taint next".split()
+    "id source key cwd title model parent state owner created updated count taint next pinned "
+    "archived".split()
 )
 SESSION_COLUMNS = ", ".join(f"s.{name}" for name in _SESSION_FIELDS)
 
@@ -82,4 +83,5 @@ def decode_session(
     holder, count, taint = values.pop("owner"), values.pop("count"), values.pop("taint")
     if values["state"] == "running" and not is_alive(holder):
         values["state"] = "interrupted"
+    values["pinned"], values["archived"] = bool(values["pinned"]), bool(values["archived"])
     return SessionMeta(**values, system=system, messages=count, taint=Taint.from_bits(taint))

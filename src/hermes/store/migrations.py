@@ -311,6 +311,12 @@ def _create_search_words(db: Connection) -> None:
     """).fetchall()
 
 
+def _add_flags(db: Connection) -> None:
+    """What a person did with a session in their list."""
+    db.execute("ALTER TABLE sessions ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_sessions,
     _add_taint,
@@ -323,6 +329,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_pairings,
     _create_facts,
     _create_search_words,
+    _add_flags,
 )
 """Never edited once released, only extended: `user_version` counts the applied ones."""
 SCHEMA_VERSION = len(MIGRATIONS)

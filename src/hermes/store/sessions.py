@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
-from hermes.core.store import MailboxChange, SessionMeta, SessionState, StoredMessage
+from hermes.core.store import (
+    NO_FILTER,
+    MailboxChange,
+    SessionEnd,
+    SessionFilter,
+    SessionMeta,
+    SessionState,
+    StoredMessage,
+)
 from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 PAGE_SIZE = 500
 """Messages fetched at a time when a session is streamed."""
 _LAST_CHARACTER = "\U0010ffff"
+_LAST_SEQ = 0xFFFFFF
+_LONGEST_END = 200
 
 
 class SqliteSessions:
@@ -57,7 +67,7 @@ class SqliteSessions:
         create: SessionMeta | None = None,
         taint: Taint | None = None,
         mailbox: MailboxChange | None = None,
-    ) -> None:
+    ) -> int:
         batch = self._make_batch(session_id, messages, state, create, taint)
 
         def append_batch(db: Connection) -> None:
@@ -67,6 +77,7 @@ class SqliteSessions:
             self._backlog.count += len(batch.rows)
 
         await self._write_with_ledger(append_batch)
+        return (batch.first_id & _LAST_SEQ) + len(batch.rows) - 1
 
     async def continue_in_child(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: SessionState
@@ -90,16 +101,22 @@ class SqliteSessions:
         await self._write_with_ledger(update_state)
 
     async def update_meta(
-        self, session_id: str, *, title: str | None = None, model: str | None = None
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
     ) -> None:
         texts = [text if text is None else replace_invalid(text) for text in (title, model)]
         cleaned = replace_invalid(session_id)
 
         def update_columns(db: Connection) -> None:
             db.execute(
-                "UPDATE sessions SET title = coalesce(?, title), model = coalesce(?, model)"
-                " WHERE id = ?",
-                (*texts, cleaned),
+                "UPDATE sessions SET title = coalesce(?, title), model = coalesce(?, model),"
+                " pinned = coalesce(?, pinned), archived = coalesce(?, archived) WHERE id = ?",
+                (*texts, pinned, archived, cleaned),
             )
             if not db.changes():
                 raise errors.session_missing_error(cleaned)
@@ -153,6 +170,15 @@ class SqliteSessions:
                 yield stored
             after = page[-1].seq
 
+    async def load_window(
+        self, session_id: str, *, after: int = -1, before: int = _LAST_SEQ, limit: int, last: bool
+    ) -> list[StoredMessage]:
+        def load_rows(db: Connection) -> list[StoredMessage]:
+            bounds = (max(after, -1), min(before, _LAST_SEQ))
+            return _load_window(db, replace_invalid(session_id), bounds, limit, last=last)
+
+        return await self._database.read(load_rows)
+
     async def list_recent(
         self,
         *,
@@ -165,18 +191,30 @@ class SqliteSessions:
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
     async def list_by_owner(
-        self, owner: str, *, others: bool = False, limit: int = 50, offset: int = 0
+        self,
+        owner: str,
+        *,
+        others: bool = False,
+        limit: int = 50,
+        offset: int = 0,
+        only: SessionFilter = NO_FILTER,
     ) -> list[SessionMeta]:
-        theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
-        where = theirs if not others else f"s.source <> 'api' OR ({theirs})"
-        order = "ORDER BY s.used DESC, s.n DESC LIMIT ? OFFSET ?"
+        theirs = "s.source IN ('api', 'web') AND s.key >= ? AND s.key < ?"
+        where = theirs if not others else f"s.source NOT IN ('api', 'web') OR ({theirs})"
+        wanted, values = _compose_filter(only)
+        order = "ORDER BY s.pinned DESC, s.used DESC, s.n DESC LIMIT ? OFFSET ?"
         return await self._list_where(
-            f"WHERE s.next = '' AND ({where}) {order}",
+            f"WHERE s.next = '' AND ({where}) AND {wanted} {order}",
             f"{owner}/",
             f"{owner}0",  # "0" comes after "/"
+            *values,
             limit,
             offset,
         )
+
+    async def load_ends(self, session_ids: Sequence[str]) -> dict[str, SessionEnd]:
+        ids = [replace_invalid(id) for id in session_ids]
+        return await self._database.read(lambda db: {id: _load_end(db, id) for id in ids})
 
     async def find_latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
@@ -233,6 +271,45 @@ def _load_page(db: Connection, session_id: str, after: int) -> list[StoredMessag
         (after, session_id, PAGE_SIZE),
     )
     return [StoredMessage(seq, at, codec.decode_message(body, seq)) for seq, at, body in rows]
+
+
+def _load_window(
+    db: Connection, session_id: str, bounds: tuple[int, int], limit: int, *, last: bool
+) -> list[StoredMessage]:
+    rows: Any = db.execute(
+        "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
+        " ON m.id > (s.n << 24) + ? AND m.id < (s.n << 24) + ? WHERE s.id = ?"
+        f" ORDER BY m.id {'DESC' if last else 'ASC'} LIMIT ?",
+        (*bounds, session_id, limit),
+    )
+    found = [StoredMessage(seq, at, codec.decode_message(body, seq)) for seq, at, body in rows]
+    return found[::-1] if last else found
+
+
+def _compose_filter(only: SessionFilter) -> tuple[str, list[str]]:
+    tests, values = [f"s.archived = {int(only.archived)}"], []
+    for name in ("source", "state"):
+        if wanted := getattr(only, name):
+            tests.append(f"s.{name} = ?")
+            values.append(replace_invalid(wanted))
+    if only.title:
+        tests.append("instr(lower(s.title), lower(?))")
+        values.append(replace_invalid(only.title))
+    return " AND ".join(tests), values
+
+
+def _load_end(db: Connection, session_id: str) -> SessionEnd:
+    rows: Any = db.execute(
+        "SELECT (SELECT usd FROM spent WHERE scope = 'session:' || s.id), (SELECT body FROM"
+        " messages WHERE id >= s.n << 24 AND id < (s.n + 1) << 24 AND role <> 'tool'"
+        " ORDER BY id DESC LIMIT 1) FROM sessions s WHERE s.id = ?",
+        (session_id,),
+    ).fetchall()
+    if not rows:
+        return SessionEnd()
+    cost, body = rows[0]
+    text = codec.decode_message(body, 0).text if body else ""
+    return SessionEnd(cost or 0.0, " ".join(text[:_LONGEST_END].split()))
 
 
 def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
@@ -345,8 +422,9 @@ def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch:
         return
     _append_batch(db, process, batch)
     db.execute(
-        "UPDATE sessions SET title = p.title, taint = sessions.taint | p.taint"
-        " FROM (SELECT title, taint FROM sessions WHERE n = ?) AS p WHERE id = ?",
+        "UPDATE sessions SET title = p.title, taint = sessions.taint | p.taint,"
+        " pinned = p.pinned, archived = p.archived"
+        " FROM (SELECT title, taint, pinned, archived FROM sessions WHERE n = ?) AS p WHERE id = ?",
         (n, batch.session_id),
     )
     sql = "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?"

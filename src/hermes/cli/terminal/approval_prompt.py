@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hermes.app.interactions import Interactions
+from hermes.app.live.interactions import Interactions
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.core.events import Answer, Approval, Question

@@ -28,6 +28,8 @@ class ApiCall(Struct, frozen=True):
     path_params: dict[str, str] = {}
     """Values of parameters such as {id} in the path."""
     body: bytes = b""
+    is_browser: bool = False
+    """Whether it comes from a signed-in browser."""
 
     def decode_body(self, kind: type[T]) -> T:
         return decode_json(self.body, kind)

@@ -52,7 +52,8 @@ def add_common_headers(
 ) -> None:
     """Set the security and CORS headers; call this before the response starts."""
     headers = response.headers
-    headers.update(COMMON_HEADERS)
+    for name, value in COMMON_HEADERS.items():
+        headers.setdefault(name, value)
     headers["X-Request-Id"] = get_request_id(request)
     origin = request.headers.get("Origin")
     if origin is None or origin not in allowed_origins:

@@ -74,14 +74,21 @@ class Principals:
         if len(headers) > 1:
             raise ApiError(400, "Send only one Authorization header.")
         scheme, _, key = (headers[0] if headers else "").partition(" ")
-        digest = _hash_key(key.strip())
+        found = self.find_owner(key)
+        if found is None or scheme.lower() != "bearer" or not key.strip():
+            text = "Invalid API key." if headers else _MISSING_KEY
+            raise _unauthorized(text)
+        return found
+
+    def find_owner(self, key: str) -> Principal | None:
+        """The owner of a key; None when nobody has it."""
+        return self.find_owner_by_digest(_hash_key(key.strip())) if key.strip() else None
+
+    def find_owner_by_digest(self, digest: bytes) -> Principal | None:
         found = None
         for principal in self._all:  # no early exit: timing must not reveal a match
             if hmac.compare_digest(digest, principal.digest):
                 found = principal
-        if found is None or scheme.lower() != "bearer" or not key.strip():
-            text = "Invalid API key." if headers else _MISSING_KEY
-            raise _unauthorized(text)
         return found
 
     def count_request(self, principal: Principal) -> None:

@@ -8,8 +8,13 @@ from hermes.server.route import Route
 
 
 @cache
-def list_routes() -> tuple[Route, ...]:
+def list_routes(*, dashboard: bool = False) -> tuple[Route, ...]:
+    """The routes of the API; those of the dashboard are imported only where it is on."""
+    names = sorted(module.name for module in iter_modules(__path__) if not module.ispkg)
+    if dashboard:
+        package = import_module(f"{__name__}.dashboard")
+        names += [f"dashboard.{module.name}" for module in iter_modules(package.__path__)]
     found: list[Route] = []
-    for module in sorted(m.name for m in iter_modules(__path__)):
-        found += import_module(f"{__name__}.{module}").ROUTES
+    for name in names:
+        found += import_module(f"{__name__}.{name}").ROUTES
     return tuple(found)

@@ -2,7 +2,6 @@
 
 import secrets
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -10,8 +9,8 @@ from msgspec import Meta, Struct, structs
 
 from hermes.app.session import Session
 from hermes.core.events import Notice, TurnEvent, TurnResult
-from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import SessionMeta
+from hermes.core.message import Message
+from hermes.core.store import WEB_SOURCE, SessionEnd, SessionFilter, SessionMeta
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -27,13 +26,16 @@ from hermes.server.requests.content import has_visible_content, parse_content
 from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.route import Route, RouteServices
 from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.message_objects import describe_stored
 from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.response_items import ResponseUsage, build_response_usage
+from hermes.server.turns.session_objects import SessionObject, describe_session
 from hermes.server.turns.sessions import SOURCE, build_owner_key, is_owner
 from hermes.server.turns.sse import KEEPALIVE_COMMENT
 from hermes.server.turns.turn_events import build_token_usage, describe_event, encode_event
 
 _MAX_SESSIONS = 200
+_MAX_WINDOW = 200
 _MAX_HITS = 1000
 """How many hits of all principals are searched for those of one."""
 
@@ -43,7 +45,9 @@ class CreateSessionRequest(Struct):
 
 
 class UpdateSessionRequest(Struct):
-    title: Annotated[str, Meta(min_length=1, max_length=200)]
+    title: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
 
 
 class ForkRequest(Struct):
@@ -60,23 +64,11 @@ class SessionChatRequest(Struct):
     instructions: str = ""
 
 
-class SessionObject(Struct):
-    id: str
-    object: Literal["hermes.session"]
-    title: str
-    source: str
-    model: str
-    state: str
-    parent: str | None
-    created_at: float
-    updated_at: float
-    message_count: int
-
-
 class SessionPage(Struct):
     object: Literal["list"]
     data: list[SessionObject]
     has_more: bool
+    next_cursor: str | None
 
 
 class SessionChatAnswer(Struct, omit_defaults=True):
@@ -87,15 +79,43 @@ class SessionChatAnswer(Struct, omit_defaults=True):
 
 
 async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """List sessions, the most recently used first."""
+    """List sessions: pinned ones first, then the most recently used."""
     limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
-    offset = _read_number_param(call, "offset", 0, 1_000_000, minimum=0)
-    sessions, owner = services.runtime.store.sessions, call.principal.name
+    place = "cursor" if "cursor" in call.request.query else "offset"
+    offset = _read_number_param(call, place, 0, 1_000_000, minimum=0)
+    sessions, principal = services.runtime.store.sessions, call.principal
     found = await sessions.list_by_owner(
-        owner, others=call.principal.owns_others, limit=limit + 1, offset=offset
+        principal.name,
+        others=principal.owns_others,
+        limit=limit + 1,
+        offset=offset,
+        only=_read_filter(call),
     )
-    data = [_describe_session(meta) for meta in found[:limit]]
-    return json_response(SessionPage("list", data, len(found) > limit))
+    has_more, found = len(found) > limit, found[:limit]
+    ends = await sessions.load_ends([meta.id for meta in found])
+    data = [_describe_session(services, meta, ends[meta.id]) for meta in found]
+    return json_response(
+        SessionPage("list", data, has_more, str(offset + limit) if has_more else None)
+    )
+
+
+def _read_filter(call: ApiCall) -> SessionFilter:
+    query = call.request.query
+    source = query.get("source", "") if call.principal.has_key else SOURCE
+    return SessionFilter(
+        source=source,
+        state=query.get("state", ""),
+        title=query.get("q", "")[:200].strip(),
+        archived=query.get("archived") == "true",
+    )
+
+
+def _describe_session(
+    services: RouteServices, meta: SessionMeta, end: SessionEnd | None = None
+) -> SessionObject:
+    if services.dashboard is None:
+        return describe_session(meta, end)
+    return services.dashboard.describe_session(meta, end)
 
 
 async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -107,7 +127,8 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
     hits = await services.runtime.store.search.find_messages(query[:1000], limit=_MAX_HITS)
     owned = [hit for hit in hits if is_owner(call.principal, hit.session)][:limit]
     data: list[dict[str, Any]] = [
-        {**structs.asdict(hit), "session": _describe_session(hit.session)} for hit in owned
+        {**structs.asdict(hit), "session": _describe_session(services, hit.session)}
+        for hit in owned
     ]
     return json_response(ObjectList("list", data))
 
@@ -117,24 +138,32 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     body = call.decode_optional_body(CreateSessionRequest)
     runtime = services.runtime
     session = await runtime.open_session(
-        source=SOURCE, key=build_owner_key(call.principal), cwd=runtime.working_folder
+        source=WEB_SOURCE if call.is_browser else SOURCE,
+        key=build_owner_key(call.principal),
+        cwd=runtime.working_folder,
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
     await runtime.store.sessions.create(meta)
-    return json_response(_describe_session(meta), 201)
+    await session.close()
+    return json_response(_describe_session(services, meta), 201)
 
 
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a session."""
-    return json_response(_describe_session(await _find_session(call, services)))
+    meta = await _find_session(call, services)
+    end = await services.runtime.store.sessions.load_ends([meta.id])
+    return json_response(_describe_session(services, meta, end[meta.id]))
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Change the title of a session."""
+    """Change the title of a session, pin it or archive it."""
     body = call.decode_body(UpdateSessionRequest)
+    changes = {n: value for n, value in structs.asdict(body).items() if value is not None}
+    if not changes:
+        raise bad_request("Send title, pinned or archived.", "title")
     meta = await _find_session(call, services)
-    await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
-    return json_response(_describe_session(structs.replace(meta, title=body.title)))
+    await services.runtime.store.sessions.update_meta(meta.id, **changes)
+    return json_response(_describe_session(services, structs.replace(meta, **changes)))
 
 
 async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -142,25 +171,38 @@ async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     meta = await _find_session(call, services)
     if services.turns.sessions.is_busy(meta.id):
         raise ApiError(409, "A turn of this session is running.", code="busy")
+    if services.dashboard is not None:
+        await services.dashboard.live.conversations.close_session(meta.id)
     await services.runtime.store.sessions.delete(meta.id)
     return json_response(DeletedObject(meta.id, "hermes.session", True))
 
 
 async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """List the messages of a session, in order."""
+    """List the messages of a session in order: the first ones, those after or before a place, or
+    those around it."""
     meta = await _find_session(call, services)
-    limit = _read_number_param(call, "limit", 100, 1000)
-    after = _read_number_param(call, "after", -1, 1 << 24, minimum=-1)
-    data: list[dict[str, Any]] = []
+    places = [name for name in ("before", "after", "around") if name in call.request.query]
+    if len(places) > 1:
+        raise bad_request("Use only one of before, after and around.", places[1])
+    place = places[0] if places else "after"
+    limit = _read_number_param(call, "limit", 100, 1000 if place == "after" else _MAX_WINDOW)
+    seq = _read_number_param(call, place, -1, 1 << 24, minimum=-1)
+    load = partial(services.runtime.store.sessions.load_window, meta.id)
+    match place:
+        case "before":
+            found = await load(before=seq, limit=limit + 1, last=True)
+            has_more, found = len(found) > limit, found[-limit:]
+        case "around":
+            half = limit // 2
+            earlier = await load(before=seq, limit=half, last=True)
+            found = [*earlier, *await load(after=seq - 1, limit=limit - half, last=False)]
+            has_more = bool(found) and found[-1].seq < meta.messages - 1
+        case _:
+            found = await load(after=seq, limit=limit + 1, last=False)
+            has_more, found = len(found) > limit, found[:limit]
     clean = choose_text_filter(services.settings.images, meta.taint)
-    async for stored in services.runtime.store.sessions.stream_messages(meta.id):
-        if stored.seq <= after:
-            continue
-        if len(data) == limit:
-            return json_response(ObjectPage("list", data, True))
-        message = _describe_message(stored.message, clean)
-        data.append({"seq": stored.seq, "created_at": stored.created, **message})
-    return json_response(ObjectPage("list", data, False))
+    data = [describe_stored(stored, clean) for stored in found]
+    return json_response(ObjectPage("list", data, has_more))
 
 
 async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -172,7 +214,7 @@ async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResp
     fork = structs.replace(
         meta,
         id=f"api-{secrets.token_hex(16)}",
-        source=SOURCE,
+        source=WEB_SOURCE if call.is_browser else SOURCE,
         key=build_owner_key(call.principal),
         parent=meta.id,
         title=body.title or meta.title,
@@ -182,7 +224,7 @@ async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResp
         messages=len(messages),
     )
     await sessions.append(fork.id, messages, create=fork)
-    return json_response(_describe_session(fork), 201)
+    return json_response(_describe_session(services, fork), 201)
 
 
 async def _find_session(call: ApiCall, services: RouteServices) -> SessionMeta:
@@ -202,43 +244,6 @@ def _read_number_param(
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
         raise bad_request(f"{name} must be an integer.", name)
     return max(minimum, min(int(text), maximum))
-
-
-def _describe_session(meta: SessionMeta) -> SessionObject:
-    return SessionObject(
-        id=meta.id,
-        object="hermes.session",
-        title=meta.title,
-        source=meta.source,
-        model=meta.model,
-        state=meta.state,
-        parent=meta.parent or None,
-        created_at=meta.created,
-        updated_at=meta.updated,
-        message_count=meta.messages,
-    )
-
-
-def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str, Any]:
-    """The JSON object of a message; `clean` filters the texts of the model."""
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text(text):
-                text = clean(text) if message.role == "assistant" else text
-                content.append({"type": "text", "text": text})
-            case Thinking(text) if text:
-                content.append({"type": "reasoning", "text": text})
-            case Media(mime, _, url):
-                content.append({"type": "media", "mime": mime, **({"url": url} if url else {})})
-            case ToolCall(id, name, args):
-                content.append({"type": "tool_call", "id": id, "name": name, "arguments": args})
-            case ToolReturn(call_id, name, _, error):
-                result = {"type": "tool_result", "call_id": call_id, "name": name}
-                content.append({**result, "text": part.text, "error": error})
-            case _:
-                continue
-    return {"role": message.role, "kind": message.kind, "content": content}
 
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -307,13 +312,14 @@ async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
 
 
 _ALL = "/api/sessions"
+_LIST_QUERY = ("limit", "offset", "cursor", "source", "state", "archived", "q")
 _ONE = "/api/sessions/{id}"
 _route = partial(Route, scope="sessions")
 ROUTES = (
     _route(
         "GET", f"{_ALL}/search", search_sessions, "session_search", ObjectList, query=("q", "limit")
     ),
-    _route("GET", _ALL, list_sessions, "sessions", SessionPage, query=("limit", "offset")),
+    _route("GET", _ALL, list_sessions, "sessions", SessionPage, query=_LIST_QUERY),
     _route(
         "POST",
         _ALL,
@@ -333,7 +339,7 @@ ROUTES = (
         list_messages,
         "session_messages",
         ObjectPage,
-        query=("limit", "after"),
+        query=("limit", "before", "after", "around"),
     ),
     _route(
         "POST",

@@ -14,7 +14,7 @@ from hermes.app.session import Session
 from hermes.app.transcript import Transcript
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta
+from hermes.core.store import WEB_SOURCE, SessionMeta
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool
 from hermes.server.http.errors import not_found
@@ -161,8 +161,10 @@ def _offer_client_tools(agent: Agent, tools: ClientTools) -> Agent:
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:
     """Whether the principal owns the session. The key without a name is the operator's, who owns
     all sessions that no other principal does; without any key, only those of the server."""
-    if meta.source != SOURCE:
+    if meta.source not in (SOURCE, WEB_SOURCE):
         return principal.owns_others
+    if meta.source == WEB_SOURCE and not principal.has_key:
+        return False
     return meta.key.partition("/")[0] == principal.name
 
 

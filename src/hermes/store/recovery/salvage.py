@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _TABLES = {
     "messages": ("-ttnb", "id role kind created body"),
     "sessions": (
-        "-tttttttnnttiiti",
-        "n id source key cwd title model parent created updated state owner count taint next used",
+        "-tttttttnnttiitiii",
+        "n id source key cwd title model parent created updated state owner count taint next used "
+        "pinned archived",
     ),
     "systems": ("-t", "session text"),
     "ledger": (

@@ -66,6 +66,8 @@ class Interactions:
         self.on_approval: Callable[[Approval], Awaitable[Answer]] | None = None
         self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
         """Code that answers instead of a person; the events are then for information only."""
+        self.on_resolved: Callable[[str, str | None], None] = lambda question_id, answer: None
+        """Called when an approval or a question is no longer open; None: nobody answered."""
         self.emit = emit
         self.hooks: SessionHooks | None = None
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
@@ -97,11 +99,15 @@ class Interactions:
         if self.on_approval is not None:
             self.emit(question)
             return await self.on_approval(question)
+        answer: Answer | None = None
         try:
             async with asyncio.timeout(self.approval_seconds):
-                return await self._approvals.wait_for_answer(question, self.emit)
+                answer = await self._approvals.wait_for_answer(question, self.emit)
         except TimeoutError:
-            return None
+            pass
+        finally:
+            self.on_resolved(question.id, answer)
+        return answer
 
     async def ask_question(self, question: str, choices: tuple[str, ...]) -> str | None:
         if not self.user_present and self.on_question is None:
@@ -112,7 +118,12 @@ class Interactions:
         if self.on_question is not None:
             self.emit(asked)
             return await self.on_question(asked)
-        return await self._questions.wait_for_answer(asked, self.emit)
+        text: str | None = None
+        try:
+            text = await self._questions.wait_for_answer(asked, self.emit)
+        finally:
+            self.on_resolved(asked.id, text)
+        return text
 
     def answer_approval(self, approval_id: str, answer: Answer | bool) -> bool:
         """Answer a pending approval; True allows it once. False when it is not pending, or the

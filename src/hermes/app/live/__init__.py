@@ -1,0 +1,1 @@
+"""Open sessions as other surfaces see them: watched live, written to, approved."""

@@ -1,0 +1,205 @@
+"""Conversations that pages write to: a queue of messages, and the session that answers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.app.live.live_session import LiveSession
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.app.transcript import take_first_words
+from hermes.config.schema import BusyMode
+from hermes.core.errors import HermesError
+from hermes.core.message import Message
+from hermes.core.store import WEB_SOURCE, SessionMeta
+
+TurnState: TypeAlias = Literal["running", "queued", "steered"]
+_OWN_SOURCES = ("api", WEB_SOURCE)
+IDLE_SECONDS = 600.0
+"""How long a session stays open after its last turn."""
+
+
+class TurnRefused(HermesError):
+    """A message cannot be taken; the text says why."""
+
+
+class QueuedMessage(Struct):
+    """A message that runs or waits."""
+
+    id: str
+    message: Message
+
+
+class LiveConversation:
+    """Answers messages one at a time, in order; those that wait can be changed and removed."""
+
+    def __init__(
+        self, runtime: Runtime, live: LiveSession, on_idle: Callable[[LiveConversation], None]
+    ) -> None:
+        self.live = live
+        self.session: Session = live.session
+        self._runtime = runtime
+        self._on_idle = on_idle
+        self._queue: deque[QueuedMessage] = deque()
+        self._running: QueuedMessage | None = None
+        self._resources: AsyncExitStack | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    def submit(self, item: QueuedMessage, busy: BusyMode) -> TurnState:
+        if self.session.is_steerable and busy == "steer":
+            self.session.submit(item.message, "steer")
+            return "steered"
+        if self.is_running and busy == "interrupt":
+            self._queue.appendleft(item)
+            self.session.interrupt()
+        else:
+            self._queue.append(item)
+        if self._task is None:
+            self._task = self._runtime.spawn_task(self._run_queue(), f"web {self.session.id}")
+            return "running"
+        self._show_turns()
+        return "queued"
+
+    def hold_resources(self, resources: AsyncExitStack) -> None:
+        """Release these when the queue is empty."""
+        self._resources = resources
+
+    def change_message(self, item_id: str, message: Message | None) -> bool:
+        """Replace a waiting message, or remove it; False when it no longer waits."""
+        for item in self._queue:
+            if item.id == item_id:
+                if message is None:
+                    self._queue.remove(item)
+                else:
+                    item.message = message
+                self._show_turns()
+                return True
+        return False
+
+    async def close(self) -> None:
+        self._queue.clear()
+        if self._task is not None:
+            self.session.interrupt()
+            await asyncio.wait({self._task}, timeout=5)
+        self._runtime.claims.release_session(self.session.id)
+        await self.session.close()
+
+    def _show_turns(self) -> None:
+        waiting = [(item, "queued") for item in self._queue]
+        rows = [(self._running, "running"), *waiting] if self._running else waiting
+        self.live.show_turns([{"id": i.id, "text": i.message.text, "state": s} for i, s in rows])
+
+    async def _run_queue(self) -> None:
+        try:
+            while self._queue:
+                self._running = item = self._queue.popleft()
+                self._show_turns()
+                await self._name_session(item.message)
+                await asyncio.wait({self.session.submit(item.message)})
+                self._running = None
+                self._show_turns()
+        finally:
+            self._task = self._running = None
+            if self._resources is not None:
+                await asyncio.shield(self._resources.aclose())
+                self._resources = None
+            self._on_idle(self)
+
+    async def _name_session(self, message: Message) -> None:
+        """A session that was made empty gets its title with its first message."""
+        transcript = self.session.transcript
+        if transcript.last_seq < 0 and not transcript.meta.title:
+            await transcript.update_meta(title=take_first_words(message))
+
+
+class LiveConversations:
+    """Opens the sessions that pages write to, and closes those that have been idle for long."""
+
+    def __init__(self, runtime: Runtime, find_live: Callable[[str], LiveSession | None]) -> None:
+        self._runtime = runtime
+        self._find_live = find_live
+        self._open: list[LiveConversation] = []
+        self._opening = asyncio.Lock()
+        self._timers: dict[LiveConversation, asyncio.TimerHandle] = {}
+
+    def find_conversation(self, session_id: str) -> LiveConversation | None:
+        return next((c for c in self._open if c.session.id == session_id), None)
+
+    async def open_conversation(self, meta: SessionMeta) -> LiveConversation:
+        """The conversation of a stored session. TurnRefused when it belongs to another surface or
+        is open in another process."""
+        async with self._opening:
+            found = self.find_conversation(meta.id)
+            if found is not None:
+                if found.is_running or found.session.transcript.last_seq == meta.messages - 1:
+                    return found
+                await self._close_conversation(found)  # it went on elsewhere meanwhile
+            self._refuse_foreign(meta)
+            session = await self._runtime.open_session(resume=meta.id, source=meta.source)
+            session.interactions.user_present = True
+            self._runtime.claims.claim_session(session.id)
+            live = self._find_live(session.id)
+            assert live is not None, "every session that is opened is followed"
+            conversation = LiveConversation(self._runtime, live, self.keep_briefly)
+            self._open.append(conversation)
+            self.keep_briefly(conversation)
+            return conversation
+
+    def _refuse_foreign(self, meta: SessionMeta) -> None:
+        if meta.key and meta.source not in _OWN_SOURCES:
+            raise TurnRefused(
+                f"This conversation takes place on {meta.source}. Write there, or branch it to "
+                "continue here."
+            )
+        if self._runtime.claims.is_taken(meta.id):
+            raise TurnRefused(
+                "This conversation is open in another program. Close it there, or branch it to "
+                "continue here."
+            )
+
+    def keep_briefly(self, conversation: LiveConversation) -> None:
+        """Close the conversation when it has been idle for long."""
+        if conversation not in self._open:
+            return
+        if timer := self._timers.pop(conversation, None):
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[conversation] = loop.call_later(IDLE_SECONDS, self._expire, conversation)
+
+    def _expire(self, conversation: LiveConversation) -> None:
+        del self._timers[conversation]
+        if conversation.is_running:
+            self.keep_briefly(conversation)
+        else:
+            closing = self._close_conversation(conversation)
+            self._runtime.spawn_task(closing, f"close {conversation.session.id}")
+
+    async def _close_conversation(self, conversation: LiveConversation) -> None:
+        if timer := self._timers.pop(conversation, None):
+            timer.cancel()
+        if conversation in self._open:
+            self._open.remove(conversation)
+            await conversation.close()
+
+    async def close_session(self, session_id: str) -> None:
+        """Close the conversation of a session that is about to be deleted or changed elsewhere."""
+        if found := self.find_conversation(session_id):
+            await self._close_conversation(found)
+
+    def interrupt_all(self) -> None:
+        for conversation in self._open:
+            conversation.session.interrupt()
+
+    async def close_all(self) -> None:
+        for conversation in list(self._open):
+            await self._close_conversation(conversation)

@@ -1,0 +1,64 @@
+"""The static files of the pages: read once, compressed once, addressed by the hash of all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+from msgspec import Struct
+
+STATIC = Path(__file__).parent / "static"
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+}
+_PAGE = "page.html"
+_HASH_MARK = b"{assets}"
+
+
+class Asset(Struct, frozen=True):
+    content_type: str
+    body: bytes
+    """Compressed with gzip."""
+
+
+class Assets:
+    """All static files in memory; they are read when the first is asked for."""
+
+    def __init__(self, folder: Path = STATIC) -> None:
+        self._folder = folder
+        self._files: dict[str, Asset] = {}
+        self._hash = ""
+
+    @property
+    def hash(self) -> str:
+        """Changes with any of the files."""
+        self._load_files()
+        return self._hash
+
+    @property
+    def page(self) -> Asset:
+        self._load_files()
+        return self._files[_PAGE]
+
+    def find_asset(self, name: str) -> Asset | None:
+        self._load_files()
+        return None if name == _PAGE else self._files.get(name)
+
+    def _load_files(self) -> None:
+        if self._files:
+            return
+        files = [file for file in sorted(self._folder.iterdir()) if file.suffix in _TYPES]
+        contents = {file.name: file.read_bytes() for file in files}
+        digest = hashlib.sha256()
+        for name, content in contents.items():
+            digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+        self._hash = digest.hexdigest()[:16]
+        contents[_PAGE] = contents[_PAGE].replace(_HASH_MARK, self._hash.encode())
+        for name, content in contents.items():
+            kind = _TYPES[Path(name).suffix]
+            self._files[name] = Asset(kind, gzip.compress(content, mtime=0))

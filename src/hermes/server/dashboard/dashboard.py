@@ -1,0 +1,129 @@
+"""What the dashboard adds to a server: sign-in, live sessions, feeds, files, tickets."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.app.live.live_sessions import LiveSessions
+from hermes.app.runtime import Runtime
+from hermes.config.paths import cache_folder
+from hermes.config.schema import DashboardSection
+from hermes.core.store import SessionEnd, SessionMeta
+from hermes.server.dashboard.assets import Assets
+from hermes.server.dashboard.feed import Feed
+from hermes.server.dashboard.sign_in import SignIn
+from hermes.server.dashboard.uploads import Uploads
+from hermes.server.http import web
+from hermes.server.http.errors import ApiError
+from hermes.server.http.principals import Principal, Principals
+from hermes.server.turns.session_objects import SessionObject, describe_session
+
+PAGE_HEADER = "X-Hermes-Page"
+TICKET_SECONDS = 30.0
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": _CSP,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_SAME_SITE = ("same-origin", "none")
+
+
+class Ticket(Struct, frozen=True):
+    path: str
+    principal: Principal
+    expires: float
+
+
+class Dashboard:
+    """The dashboard of one server."""
+
+    def __init__(
+        self, runtime: Runtime, settings: DashboardSection, principals: Principals
+    ) -> None:
+        self.settings = settings
+        self.live = LiveSessions(runtime)
+        self.sign_in = SignIn(runtime.store.objects, principals, settings.session_days)
+        self.assets = Assets()
+        self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")
+        self.feeds: set[Feed] = set()
+        self.cookie_name = "hermes"
+        self._sessions = runtime.store.sessions
+        self._tickets: dict[str, Ticket] = {}
+        self._public = urlsplit(settings.public_url)
+
+    @property
+    def public_host(self) -> str:
+        """The host of `public_url`, with which requests may come too."""
+        return (self._public.hostname or "").lower()
+
+    def is_own_origin(self, request: web.BaseRequest) -> bool:
+        """Whether a page of this server sent the request; its Host has been checked."""
+        origin = request.headers.get("Origin", "")
+        public = f"{self._public.scheme}://{self._public.netloc}" if self._public.netloc else ""
+        return origin.lower() in (f"http://{request.headers.get('Host', '').lower()}", public)
+
+    def is_secure(self, request: web.BaseRequest) -> bool:
+        """Whether the browser speaks https with the proxy in front."""
+        return request.headers.get("Origin", "").startswith("https://")
+
+    def has_credentials(self, request: web.BaseRequest) -> bool:
+        """Whether the request means to come from a signed-in browser."""
+        headers = request.headers
+        if "Authorization" in headers or "X-Api-Key" in headers:
+            return False
+        return PAGE_HEADER in headers or self.cookie_name in request.cookies
+
+    def check_site(self, request: web.BaseRequest) -> None:
+        """403 unless the request comes from a page of this server."""
+        own = "Origin" not in request.headers or self.is_own_origin(request)
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if not own or site not in _SAME_SITE:
+            raise ApiError(403, "This page is not allowed to ask.", code="origin_not_allowed")
+
+    async def identify(self, request: web.BaseRequest) -> tuple[Principal, float]:
+        """Who the signed-in browser is, and until when; 401 when nobody is."""
+        return await self.sign_in.identify(
+            request.cookies.get(self.cookie_name, ""), request.headers.get(PAGE_HEADER, "")
+        )
+
+    def issue_ticket(self, path: str, principal: Principal) -> str:
+        """A token with which this path can be fetched once, soon."""
+        now = time.monotonic()
+        self._tickets = {t: found for t, found in self._tickets.items() if found.expires > now}
+        token = secrets.token_urlsafe(24)
+        self._tickets[token] = Ticket(path, principal, now + TICKET_SECONDS)
+        return token
+
+    def take_ticket(self, token: str, path: str) -> Principal | None:
+        found = self._tickets.pop(token, None)
+        if found is None or found.path != path or found.expires < time.monotonic():
+            return None
+        return found.principal
+
+    def describe_session(self, meta: SessionMeta, end: SessionEnd | None = None) -> SessionObject:
+        live = self.live.find_session(meta.id)
+        if live is None:
+            return describe_session(meta, end)
+        busy = live.session.is_busy or live.session.is_starting
+        return describe_session(meta, end, busy=busy, waiting=live.is_waiting)
+
+    async def describe_listed(self, meta: SessionMeta) -> Any:
+        ends = await self._sessions.load_ends([meta.id])
+        return self.describe_session(meta, ends.get(meta.id))
+
+    def end_feeds(self) -> None:
+        for feed in self.feeds:
+            feed.end("stopping")
+
+    async def close(self) -> None:
+        await self.live.close()

@@ -1,0 +1,1 @@
+"""The endpoints of the dashboard: each module defines a tuple ROUTES."""

@@ -1,0 +1,378 @@
+"""Live sessions: the feed of events, messages to a session, stop, approvals and questions."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRefused
+from hermes.app.live.live_session import LiveSession
+from hermes.app.session_records import find_current_session
+from hermes.core.message import Media, Message, Text, clean_message, user_message
+from hermes.core.store import SessionMeta
+from hermes.core.text import replace_invalid
+from hermes.server.dashboard.feed import MAX_WATCHED, Feed
+from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload
+from hermes.server.http import web
+from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.errors import ApiError, bad_request, not_found
+from hermes.server.route import Route, RouteServices, require_dashboard
+from hermes.server.turns.sessions import is_owner
+from hermes.server.turns.sse import send_frames
+from hermes.version import VERSION
+
+_WATCHED = re.compile(r"([A-Za-z0-9._:-]{1,256}):(-1|[0-9]{1,8})")
+_LONGEST_TEXT = 1_000_000
+_SENT_KIND = "web_turn"
+_MAX_SENT = 2000
+"""How many sends are remembered, so that a repeated one is the same turn."""
+
+
+class TurnBody(Struct):
+    client_id: Annotated[str, Meta(min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+    content: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
+    uploads: Annotated[list[str], Meta(max_length=MAX_PER_TURN)] = []
+    busy: Literal["queue", "steer", "interrupt"] = "queue"
+
+
+class TurnAnswer(Struct):
+    id: str
+    state: Literal["running", "queued", "steered"]
+
+
+class ChangeTurnBody(Struct):
+    content: Annotated[str, Meta(min_length=1, max_length=_LONGEST_TEXT)]
+
+
+class ApprovalBody(Struct):
+    choice: Literal["once", "session", "always", "deny"]
+    digest: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class AnswerBody(Struct):
+    text: Annotated[str, Meta(max_length=_LONGEST_TEXT)] | None = None
+
+
+class DoneAnswer(Struct):
+    done: Literal[True] = True
+
+
+async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Stream what happens in these sessions: recorded messages, a snapshot, then live events."""
+    dashboard, sessions = require_dashboard(services), services.runtime.store.sessions
+    watched = _parse_watched(call.request.query.get("watch", ""))
+    for session_id in watched:
+        meta = await sessions.get_meta(session_id)
+        if meta is None or not is_owner(call.principal, meta):
+            raise not_found("session", session_id)
+    feed = Feed(
+        dashboard.live,
+        sessions,
+        watched,
+        may_see=partial(is_owner, call.principal),
+        describe=dashboard.describe_listed,
+    )
+    dashboard.feeds.add(feed)
+    hello = {"version": VERSION, "assets": dashboard.assets.hash}
+    try:
+        frames = feed.stream_frames(hello)
+        return await send_frames(call.request, services.settings.cors_origins, frames)
+    finally:
+        dashboard.feeds.discard(feed)
+
+
+def _parse_watched(text: str) -> dict[str, int]:
+    parts = [part for part in text.split(",") if part]
+    if len(parts) > MAX_WATCHED:
+        raise bad_request(f"At most {MAX_WATCHED} sessions can be watched.", "watch")
+    found = [_WATCHED.fullmatch(part) for part in parts]
+    if not all(found):
+        raise bad_request("watch is a list of ID:SEQ, with commas.", "watch")
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a message to a session; repeated with the same client_id it is the same turn."""
+    body = call.decode_body(TurnBody)
+    meta = await _find_current(call, services)
+    objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
+    answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
+    if not await objects.add(_SENT_KIND, sent_id, msgspec.json.encode(answer)):
+        known = await objects.get(_SENT_KIND, sent_id, owner="")
+        return json_response(msgspec.json.decode(known.body) if known else answer, 202)
+    try:
+        files = [_take_upload(call, services, upload_id) for upload_id in body.uploads]
+        if not body.content.strip() and not files:
+            raise bad_request("content is empty.", "content")
+        message = await _build_message(body.content, files, meta)
+        answer.state = await _submit(call, services, meta, QueuedMessage(answer.id, message), body)
+    except BaseException:
+        await objects.remove(_SENT_KIND, sent_id, owner="")
+        raise
+    await objects.put(_SENT_KIND, sent_id, msgspec.json.encode(answer), keep_latest=_MAX_SENT)
+    return json_response(answer, 202)
+
+
+async def _submit(
+    call: ApiCall, services: RouteServices, meta: SessionMeta, item: QueuedMessage, body: TurnBody
+) -> Literal["running", "queued", "steered"]:
+    conversations = require_dashboard(services).live.conversations
+    turns = services.turns
+    found = conversations.find_conversation(meta.id)
+    if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
+        raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
+    async with AsyncExitStack() as stack:
+        try:
+            conversation = await conversations.open_conversation(meta)
+        except TurnRefused as error:
+            raise ApiError(409, str(error), code="in_use") from None
+        starts = not conversation.is_running
+        if starts:
+            stack.enter_context(turns.slots.reserve_slot(call.principal))
+            await stack.enter_async_context(turns.sessions.lock_session(meta.id))
+        state = conversation.submit(item, body.busy)
+        if starts:
+            conversation.hold_resources(stack.pop_all())
+        return state
+
+
+def _take_upload(call: ApiCall, services: RouteServices, upload_id: str) -> Upload:
+    found = require_dashboard(services).uploads.take_file(call.principal.name, upload_id)
+    if found is None:
+        raise bad_request("This file is no longer there. Attach it again.", "uploads")
+    return found
+
+
+async def _build_message(content: str, files: list[Upload], meta: SessionMeta) -> Message:
+    """Pictures go to the model; other files to the session's folder, whose path it is told."""
+    import asyncio
+    from pathlib import Path
+
+    media: list[Media] = []
+    lines: list[str] = []
+    for upload in files:
+        if upload.mime.startswith("image/"):
+            data = await asyncio.to_thread(upload.file.read_bytes)
+            media.append(Media(upload.mime, data, name=upload.name))
+            upload.file.unlink(missing_ok=True)
+        else:
+            target = Path(meta.cwd) / f"upload-{upload.id[:8]}{_safe_suffix(upload.name)}"
+            await asyncio.to_thread(_move_file, upload.file, target)
+            lines.append(f"[Attached file {replace_invalid(upload.name)!r}: {target}]")
+    text = "\n\n".join(filter(None, (content, "\n".join(lines))))
+    return user_message(text, *media)
+
+
+def _safe_suffix(name: str) -> str:
+    found = re.search(r"\.[A-Za-z0-9]{1,8}\Z", name)
+    return found[0].lower() if found else ""
+
+
+def _move_file(source: Any, target: Any) -> None:
+    import os
+
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as out:
+        out.write(source.read_bytes())
+    source.unlink(missing_ok=True)
+
+
+async def change_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Change a message that waits."""
+    body = call.decode_body(ChangeTurnBody)
+    return await _change_queue(call, services, clean_message(user_message(body.content)))
+
+
+async def remove_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Remove a message that waits."""
+    return await _change_queue(call, services, None)
+
+
+async def _change_queue(
+    call: ApiCall, services: RouteServices, message: Message | None
+) -> web.StreamResponse:
+    meta = await _find_current(call, services)
+    conversations = require_dashboard(services).live.conversations
+    found: LiveConversation | None = conversations.find_conversation(meta.id)
+    if found is None or not found.change_message(call.path_params["turn"], message):
+        raise ApiError(409, "This message no longer waits; nothing was changed.", code="started")
+    return json_response(DoneAnswer())
+
+
+async def stop_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Stop the running turn; what it has written is kept."""
+    meta = await _find_current(call, services)
+    live = require_dashboard(services).live.find_session(meta.id)
+    if live is None or not live.session.is_busy:
+        raise ApiError(409, "No turn of this session runs here.", code="not_running")
+    live.session.interrupt()
+    return json_response(DoneAnswer())
+
+
+async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Allow or deny what waits for approval; the digest says what was shown."""
+    body = call.decode_body(ApprovalBody)
+    live = await _find_live(call, services)
+    choice = body.choice
+    if choice == "always" and not call.principal.may_save_rules:
+        choice = "session"
+    if not live.answer_approval(call.path_params["asked"], choice, body.digest):
+        text = "This approval is no longer open, or it changed. Nothing was approved."
+        raise ApiError(409, text, code="not_open")
+    return json_response(DoneAnswer())
+
+
+async def answer_question(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Answer a question of the agent, or decline it."""
+    body = call.decode_body(AnswerBody)
+    live = await _find_live(call, services)
+    if not live.session.interactions.answer_question(call.path_params["asked"], body.text):
+        raise ApiError(409, "This question is no longer open.", code="not_open")
+    return json_response(DoneAnswer())
+
+
+async def _find_live(call: ApiCall, services: RouteServices) -> LiveSession:
+    meta = await _find_current(call, services)
+    live = require_dashboard(services).live.find_session(meta.id)
+    if live is None:
+        raise ApiError(409, "Nothing of this session waits here.", code="not_open")
+    return live
+
+
+async def _find_current(call: ApiCall, services: RouteServices) -> SessionMeta:
+    """The session of the path, or the one that continues it; 404 when it is another's."""
+    session_id = call.path_params["id"]
+    meta = await find_current_session(services.runtime.store, session_id)
+    if meta is None or not is_owner(call.principal, meta):
+        raise not_found("session", session_id)
+    return meta
+
+
+async def get_media(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get a picture or file of a message."""
+    meta = await _find_owned(call, services)
+    part = await _find_part(call, services, meta.id)
+    if not isinstance(part, Media) or not part.data:
+        raise not_found("file", call.path_params["part"])
+    mime = part.mime if re.fullmatch(r"image/(png|jpeg|gif|webp)", part.mime) else ""
+    return web.Response(
+        body=part.data, content_type=mime or "application/octet-stream", headers=_ATTACHMENT
+    )
+
+
+async def _find_part(call: ApiCall, services: RouteServices, session_id: str) -> Any:
+    seq, n = call.path_params["seq"], call.path_params["part"]
+    if not (seq.isascii() and seq.isdigit() and n.isascii() and n.isdigit() and len(seq) < 9):
+        raise not_found("message", seq)
+    found = await services.runtime.store.sessions.load_window(
+        session_id, after=int(seq) - 1, limit=1, last=False
+    )
+    parts = found[0].message.parts if found and found[0].seq == int(seq) else ()
+    return parts[int(n)] if len(n) < 6 and int(n) < len(parts) else None
+
+
+async def get_result(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get the whole result of a tool call, as text."""
+    meta, wanted = await _find_owned(call, services), call.path_params["call"]
+    async for stored in services.runtime.store.sessions.stream_messages(meta.id):
+        for part in stored.message.parts:
+            if getattr(part, "call_id", "") == wanted:
+                text = "".join(p.text for p in part.content if isinstance(p, Text))  # type: ignore[union-attr]
+                return web.Response(text=text, content_type="text/plain", headers=_ATTACHMENT)
+    raise not_found("result", wanted)
+
+
+async def get_outline(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the messages of the user, shortened, with their places."""
+    meta = await _find_owned(call, services)
+    rows = [
+        {"seq": s.seq, "text": " ".join(s.message.text.split())[:120], "created_at": s.created}
+        async for s in services.runtime.store.sessions.stream_messages(meta.id)
+        if s.message.role == "user" and s.message.kind == "normal"
+    ]
+    return json_response({"object": "list", "data": rows})
+
+
+async def _find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
+    session_id = call.path_params["id"]
+    meta = await services.runtime.store.sessions.get_meta(session_id)
+    if meta is None or not is_owner(call.principal, meta):
+        raise not_found("session", session_id)
+    return meta
+
+
+async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Attach a file; the next message can take it."""
+    from urllib.parse import unquote
+
+    name = replace_invalid(unquote(call.request.headers.get("X-File-Name", "")))
+    name = "".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())[:200]
+    mime = call.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if not re.fullmatch(r"[\w.+-]{1,60}/[\w.+-]{1,80}", mime):
+        mime = "application/octet-stream"
+    uploads = require_dashboard(services).uploads
+    saved = uploads.save_file(call.principal.name, name or "file", mime, call.body)
+    data = {"id": saved.id, "name": saved.name, "mime": saved.mime, "bytes": saved.bytes}
+    return json_response(data, 201)
+
+
+_ATTACHMENT = {"Content-Disposition": "attachment", "Cache-Control": "no-store"}
+_ONE = "/api/sessions/{id}"
+_post = partial(Route, "POST", scope="sessions", errors=(404, 409))
+_get = partial(Route, "GET", scope="sessions", errors=(404,))
+ROUTES = (
+    _get("/api/events", stream_events, "events", media="text/event-stream", query=("watch",)),
+    _post(f"{_ONE}/turns", send_message, "turn_send", TurnAnswer, TurnBody, status=202),
+    Route(
+        "PATCH",
+        f"{_ONE}/turns/{{turn}}",
+        change_turn,
+        "turn_change",
+        DoneAnswer,
+        ChangeTurnBody,
+        scope="sessions",
+        errors=(404, 409),
+    ),
+    Route(
+        "DELETE",
+        f"{_ONE}/turns/{{turn}}",
+        remove_turn,
+        "turn_remove",
+        DoneAnswer,
+        scope="sessions",
+        errors=(404, 409),
+    ),
+    _post(f"{_ONE}/stop", stop_turn, "turn_stop", DoneAnswer),
+    Route(
+        "POST",
+        f"{_ONE}/approvals/{{asked}}",
+        answer_approval,
+        "approval_answer",
+        DoneAnswer,
+        ApprovalBody,
+        scope="approve",
+        errors=(404, 409),
+    ),
+    _post(
+        f"{_ONE}/questions/{{asked}}", answer_question, "question_answer", DoneAnswer, AnswerBody
+    ),
+    _get(f"{_ONE}/media/{{seq}}/{{part}}", get_media, "session_media", media="image/png"),
+    _get(f"{_ONE}/results/{{call}}", get_result, "session_result", media="text/plain"),
+    _get(f"{_ONE}/outline", get_outline, "session_outline"),
+    Route(
+        "POST",
+        "/api/uploads",
+        upload_file,
+        "upload",
+        scope="sessions",
+        status=201,
+        raw_body=True,
+        headers=("X-File-Name",),
+    ),
+)

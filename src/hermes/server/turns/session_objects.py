@@ -1,0 +1,58 @@
+"""Stored sessions as JSON objects."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes.core.store import SessionEnd, SessionMeta
+
+
+class SessionObject(Struct):
+    id: str
+    object: Literal["hermes.session"]
+    title: str
+    source: str
+    model: str
+    state: str
+    parent: str | None
+    created_at: float
+    updated_at: float
+    message_count: int
+    cwd: str
+    pinned: bool
+    archived: bool
+    busy: bool
+    """Whether a turn runs."""
+    waiting: bool
+    """Whether it waits for an approval or an answer."""
+    cost_usd: float
+    last_text: str
+
+
+def describe_session(
+    meta: SessionMeta,
+    end: SessionEnd | None = None,
+    *,
+    busy: bool | None = None,
+    waiting: bool = False,
+) -> SessionObject:
+    end = end or SessionEnd()
+    return SessionObject(
+        id=meta.id,
+        object="hermes.session",
+        title=meta.title,
+        source=meta.source,
+        model=meta.model,
+        state=meta.state,
+        parent=meta.parent or None,
+        created_at=meta.created,
+        updated_at=meta.updated,
+        message_count=meta.messages,
+        cwd=meta.cwd,
+        pinned=meta.pinned,
+        archived=meta.archived,
+        busy=meta.state == "running" if busy is None else busy,
+        waiting=waiting,
+        cost_usd=end.cost,
+        last_text=end.text,
+    )

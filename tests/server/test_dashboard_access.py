@@ -1,0 +1,253 @@
+"""Who may use the dashboard: codes, cookies, page tokens, origins, scopes, and every route."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hermes.app.live import sign_in_codes
+from hermes.app.live.sign_in_codes import create_code
+from hermes.core.message import user_message
+from hermes.core.store import SessionMeta
+from hermes.server.routes import list_routes
+from tests.kit import say
+from tests.kit.api import Api, api
+from tests.kit.dashboard import ON, Browser, sign_in
+from tests.server.key_owners import ANN, ENV, LOW, SETTINGS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PAGE = {"Accept": "text/html"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(folder: Path) -> AsyncIterator[Api]:
+    async with api(
+        folder / "dashboard",
+        then=say("Yes."),
+        key="",
+        settings={**SETTINGS, "cors_origins": ["https://ui.example"]},
+        env=ENV,
+        config=ON,
+    ) as a:
+        yield a
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(server: Api) -> Browser:
+    return await sign_in(server)
+
+
+async def login(a: Api, **body: str) -> Any:
+    return await a.post("/api/web/login", body, key="", headers={"Origin": a.url})
+
+
+async def test_page_and_files_are_public_and_protected(server: Api) -> None:
+    page = await server.get("/", key="", headers=PAGE)
+    assert page.status == 200 and page.headers["Content-Type"].startswith("text/html")
+    policy = page.headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy and "require-trusted-types-for 'script'" in policy
+    assert "frame-ancestors 'none'" in policy and page.headers["X-Frame-Options"] == "DENY"
+    assert page.headers["Cache-Control"] == "no-cache"
+    assert (await server.get("/", key="")).json["name"] == "Hermes"
+    found = await server.get(f"/assets/{server.server.services.dashboard.assets.hash}/main.js")  # type: ignore
+    assert found.status == 200 and "immutable" in found.headers["Cache-Control"]
+    for name in ("page.html", "nothing.js", "..%2f..%2fsign_in.py"):
+        assert (await server.get(f"/assets/x/{name}", key="")).status == 404
+
+
+async def test_a_code_signs_in_once(server: Api) -> None:
+    code = await create_code(server.server.runtime.store.objects)
+    first = await login(server, code=code.lower().replace("-", " "))
+    assert first.status == 200 and "admin" in first.json["scopes"]
+    cookie = first.headers["Set-Cookie"]
+    assert cookie.startswith(f"hermes-{server.url.rpartition(':')[2]}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert (await login(server, code=code)).status == 401
+    assert (await login(server, code="short")).status == 400
+    assert (await login(server)).status == 400
+
+
+async def test_old_and_superseded_codes_are_void(server: Api) -> None:
+    objects = server.server.runtime.store.objects
+    codes = [await create_code(objects) for _ in range(4)]
+    assert (await login(server, code=codes[0])).status == 401
+    before = sign_in_codes.CODE_SECONDS
+    sign_in_codes.CODE_SECONDS = 0
+    try:
+        assert (await login(server, code=codes[3])).status == 401
+    finally:
+        sign_in_codes.CODE_SECONDS = before
+    assert (await login(server, code=codes[2])).status == 200
+
+
+async def test_guessing_closes_the_door(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        code = await create_code(a.server.runtime.store.objects)
+        for _ in range(5):
+            assert (await login(a, code="0000-0000")).status == 401
+        closed = await login(a, code=code)
+        assert closed.status == 429 and int(closed.headers["Retry-After"]) <= 60
+        assert await a.server.runtime.store.objects.list_all("sign_in_code") == []
+
+
+async def test_cookie_and_page_token_must_be_of_one_session(server: Api, operator: Browser) -> None:
+    other = await sign_in(server)
+    path = "/api/sessions"
+    assert (await operator.get(path)).status == 200
+    for headers in (
+        {"Cookie": operator.cookie},
+        {"X-Hermes-Page": operator.token},
+        {"Cookie": operator.cookie, "X-Hermes-Page": other.token},
+        {"Cookie": operator.cookie + "x", "X-Hermes-Page": operator.token},
+    ):
+        assert (await server.get(path, key="", headers=headers)).status == 401, headers
+    session = await server.get("/api/web/session", key="", headers={"Cookie": operator.cookie})
+    assert session.status == 200 and session.json["principal"] is None
+    mine = (await operator.get("/api/web/session")).json
+    assert mine["principal"] == "" and "page_token" not in mine
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://ui.example"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "evil.example"}, 421),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_foreign_pages_are_refused(
+    server: Api, operator: Browser, changed: dict[str, str], status: int
+) -> None:
+    headers = {**operator.headers, "Content-Type": "application/json", **changed}
+    answer = await server.call("POST", "/api/sessions", data=b"{}", key="", headers=headers)
+    assert answer.status == status
+    if status != 415:
+        foreign = await server.post("/api/web/login", {"code": "0"}, key="", headers=changed)
+        assert foreign.status == status
+
+
+async def test_signing_out_ends_the_session(server: Api) -> None:
+    one, two = await sign_in(server), await sign_in(server)
+    listed = (await one.get("/api/web/browsers")).json["data"]
+    assert sum(b["current"] for b in listed) == 1
+    assert (await two.post("/api/web/logout")).status == 200
+    assert (await two.get("/api/sessions")).status == 401
+    current = next(b["id"] for b in listed if b["current"])
+    assert (await one.call("DELETE", f"/api/web/browsers?id={current}")).json == {"ended": 1}
+    assert (await one.get("/api/sessions")).status == 401
+
+
+async def test_a_key_signs_in_as_its_owner(server: Api, operator: Browser) -> None:
+    assert (await login(server, key="wrong-key-0123456789abcdef")).status == 401
+    answer = await login(server, key=ANN)
+    assert answer.json["principal"] == "ann" and "admin" not in answer.json["scopes"]
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    ann = Browser(server, cookie, answer.json["page_token"])
+    assert (await ann.get("/api/web/browsers")).status == 403
+    own, other = await ann.create_session(), await operator.create_session()
+    assert (await ann.get(f"/api/sessions/{own}")).json["source"] == "web"
+    assert (await ann.get(f"/api/sessions/{other}")).status == 404
+    assert [s["id"] for s in (await ann.get("/api/sessions?source=web")).json["data"]] == [own]
+    assert (await ann.get(f"/api/events?watch={other}:0")).status == 404
+
+
+async def test_the_nameless_caller_sees_only_sessions_of_the_api(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), key="", config=ON) as a:
+        browser = await sign_in(a)
+        web = await browser.create_session()
+        meta = SessionMeta("terminal", source="cli", cwd=str(tmp_path))
+        store = a.server.runtime.store.sessions
+        await store.append("terminal", [user_message("private")], create=meta)
+        own = (await a.post("/api/sessions", {}, key="")).json["id"]
+        assert [s["id"] for s in (await a.get("/api/sessions")).json["data"]] == [own]
+        for session in (web, "terminal"):
+            assert (await a.get(f"/api/sessions/{session}")).status == 404
+            sent = {"client_id": "client-id", "content": "x"}
+            assert (await a.post(f"/api/sessions/{session}/turns", sent)).status == 404
+        assert (await a.get("/api/web/browsers")).status == 403
+        found = {s["id"] for s in (await browser.get("/api/sessions")).json["data"]}
+        assert {web, "terminal", own} <= found
+
+
+async def test_a_ticket_is_good_once(server: Api, operator: Browser) -> None:
+    session = await operator.create_session()
+    path = f"/api/sessions/{session}/outline"
+    href = (await operator.post("/api/web/ticket", {"path": path})).json["href"]
+    assert not href.startswith("/")
+    first = await server.get(f"/{href}", key="")
+    assert first.status == 200 and first.headers["Cache-Control"] == "no-store"
+    assert (await server.get(f"/{href}", key="")).status == 401
+    other = (await operator.post("/api/web/ticket", {"path": path})).json["href"]
+    query = other.partition("?")[2]
+    assert (await server.get(f"/api/sessions?{query}", key="")).status == 401
+
+
+async def test_old_sessions_end(server: Api) -> None:
+    browser = await sign_in(server)
+    real = time.time
+    try:
+        time.time = lambda: real() + 31 * 86_400  # type: ignore[assignment]
+        status = (await browser.get("/api/sessions")).status
+    finally:
+        time.time = real
+    assert status == 401
+
+
+TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "GET /assets/{hash}/{name}": (None, (404, 404, 404, 404)),
+    "POST /api/web/login": ({}, (400, 400, 400, 400)),
+    "GET /api/web/session": (None, (200, 200, 200, 200)),
+    "POST /api/web/logout": ({}, (401, 403, 200, 200)),
+    "POST /api/web/ticket": ({"path": "/api/sessions"}, (401, 403, 200, 200)),
+    "GET /api/web/browsers": (None, (401, 403, 403, 200)),
+    "DELETE /api/web/browsers": ("?id=nobody", (401, 403, 403, 200)),
+    "GET /api/events": ("?watch=nothing:0", (401, 403, 404, 404)),
+    "POST /api/sessions/{id}/turns": (
+        {"client_id": "some-client", "content": "hi"},
+        (401, 403, 404, 202),
+    ),
+    "PATCH /api/sessions/{id}/turns/{turn}": ({"content": "x"}, (401, 403, 404, 409)),
+    "DELETE /api/sessions/{id}/turns/{turn}": (None, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/stop": ({}, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/approvals/{asked}": (
+        {"choice": "once", "digest": "0"},
+        (401, 403, 404, 409),
+    ),
+    "POST /api/sessions/{id}/questions/{asked}": ({"text": "x"}, (401, 403, 404, 409)),
+    "GET /api/sessions/{id}/media/{seq}/{part}": (None, (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/results/{call}": (None, (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/outline": (None, (401, 403, 404, 200)),
+    "POST /api/uploads": ({}, (401, 403, 201, 201)),
+}
+"""Statuses without anything, with a key without scopes, with another owner's key, and as the
+signed-in operator whose session it is."""
+
+
+async def test_every_route_has_an_entry() -> None:
+    new = {f"{r.method} {r.path}" for r in list_routes(dashboard=True)}
+    assert new - {f"{r.method} {r.path}" for r in list_routes()} == TABLE.keys()
+
+
+@pytest.mark.parametrize("entry", TABLE, ids=str)
+async def test_every_route_with_every_caller(server: Api, operator: Browser, entry: str) -> None:
+    given, expected = TABLE[entry]
+    method, path = entry.split(" ")
+    path = path.replace("{id}", await operator.create_session())
+    for name in ("hash", "name", "turn", "asked", "seq", "part", "call"):
+        path = path.replace(f"{{{name}}}", "1")
+    body = given
+    if isinstance(given, str):
+        path, body = path + given, None
+    own = await sign_in(server) if path.endswith("logout") else operator
+    found = [(await server.call(method, path, body, key=key)).status for key in ("wrong", LOW, ANN)]
+    found.append((await own.call(method, path, body)).status)
+    assert tuple(found) == expected

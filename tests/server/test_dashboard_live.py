@@ -1,0 +1,185 @@
+"""Live sessions of the dashboard: the feed, messages, approvals, questions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hermes.config.paths import database_file
+from hermes.core.message import user_message
+from hermes.core.store import SessionMeta
+from hermes.store.sqlite import SqliteStore
+from tests.kit import call, say
+from tests.kit.api import api
+from tests.kit.dashboard import ON, sign_in
+
+ALL = "/api/sessions"
+
+
+def texts(messages: list[dict[str, object]]) -> list[str]:
+    return [p["text"] for m in messages for p in m["content"] if p["type"] == "text"]  # type: ignore
+
+
+async def test_a_turn_is_watched_from_the_message_to_its_end(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("Hello from the model.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            assert (await feed.next())[0] == "hello"
+            snapshot = await feed.until("snapshot", session=session)
+            assert not snapshot["busy"] and snapshot["approvals"] == []
+            sent = await browser.send(session, "hi there")
+            assert sent.status == 202 and sent.json["state"] == "running"
+            user = await feed.until("message", role="user")
+            assert user["seq"] == 0 and texts([user]) == ["hi there"]
+            answer = await feed.until("message", role="assistant")
+            assert answer["seq"] == 1 and texts([answer]) == ["Hello from the model."]
+            end = await feed.until("end", session=session)
+            assert end["status"] == "completed"
+            streamed = "".join(d["text"] for n, d in feed.seen if n == "delta")
+            assert streamed == "Hello from the model."
+        stored = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert texts(stored) == ["hi there", "Hello from the model."]
+        listed = (await browser.get(f"{ALL}/{session}")).json
+        assert listed["title"] == "hi there" and listed["source"] == "web"
+        assert listed["last_text"] == "Hello from the model." and not listed["busy"]
+
+
+async def test_a_repeated_send_is_the_same_turn(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            first = await browser.send(session, "once", "same-client-id")
+            again = await browser.send(session, "once", "same-client-id")
+            assert first.json["id"] == again.json["id"]
+            await feed.until("end")
+            assert (await browser.send(session, "once", "same-client-id")).status == 202
+        found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert texts(found) == ["once", "Yes."]
+
+
+async def test_a_page_that_reconnects_gets_what_it_missed_once(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Answer."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        for n in range(3):
+            async with browser.watch(f"{session}:-1") as feed:
+                await browser.send(session, f"m{n}", f"client-id-{n}")
+                await feed.until("end")
+        async with browser.watch(f"{session}:2") as feed:
+            await feed.until("snapshot")
+            missed = [d["seq"] for name, d in feed.seen if name == "message"]
+        assert missed == [3, 4, 5]
+
+
+async def test_waiting_messages_can_be_changed_and_removed(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(request: object) -> object:
+        await gate.wait()
+        return say("First.")
+
+    async with api(tmp_path, [wait_for_gate], then=say("Next."), config=ON) as a:  # type: ignore
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "one", "client-one")
+            await feed.until("message", role="user")
+            two = (await browser.send(session, "two", "client-two")).json
+            three = (await browser.send(session, "three", "client-three")).json
+            assert two["state"] == three["state"] == "queued"
+            path = f"{ALL}/{session}/turns"
+            changed = await browser.call("PATCH", f"{path}/{two['id']}", {"content": "2"})
+            assert changed.status == 200
+            assert (await browser.call("DELETE", f"{path}/{three['id']}")).status == 200
+            assert (await browser.call("DELETE", f"{path}/{three['id']}")).status == 409
+            gate.set()
+            await feed.until("end")
+            await feed.until("end")
+        found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert texts(found) == ["one", "First.", "2", "Next."]
+
+
+async def test_an_approval_is_answered_once_with_what_was_shown(tmp_path: Path) -> None:
+    steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Done.")]
+    async with api(tmp_path, steps, config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "push it")
+            asked = await feed.until("approval", session=session)
+            assert asked["command"] == "git push origin main" and asked["expires_at"]
+            path = f"{ALL}/{session}/approvals/{asked['id']}"
+            assert (await browser.post(path, {"choice": "once"})).status == 400
+            wrong = {"choice": "once", "digest": "0" * 32}
+            assert (await browser.post(path, wrong)).status == 409
+            listed = (await browser.get(f"{ALL}/{session}")).json
+            assert listed["waiting"] and listed["busy"]
+            right = {"choice": "deny", "digest": asked["digest"]}
+            assert (await browser.post(path, right)).status == 200
+            assert (await feed.until("resolved"))["answer"] == "deny"
+            assert (await browser.post(path, right)).status == 409
+            await feed.until("end")
+
+
+async def test_a_stopped_turn_keeps_what_it_wrote(tmp_path: Path) -> None:
+    async def never(request: object) -> object:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with api(tmp_path, [never], config=ON) as a:  # type: ignore
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        stop = f"{ALL}/{session}/stop"
+        assert (await browser.post(stop)).status == 409
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "wait")
+            await feed.until("message", role="user")
+            assert (await browser.post(stop)).status == 200
+            assert (await feed.until("end"))["status"] == "interrupted"
+
+
+async def test_messages_of_another_process_arrive(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        other = SqliteStore(database_file(a.server.runtime.setup.home))
+        other.open()
+        await other.wait_until_open()
+        meta = SessionMeta("20260101-000000-aaaa", source="cli", cwd=str(tmp_path))
+        await other.sessions.append(meta.id, [user_message("from a terminal")], create=meta)
+        async with browser.watch(f"{meta.id}:-1") as feed:
+            first = await feed.until("message")
+            assert texts([first]) == ["from a terminal"]
+            await feed.until("snapshot")
+            await other.sessions.append(meta.id, [user_message("and another")])
+            assert texts([await feed.until("message")]) == ["and another"]
+        await other.close()
+
+
+@pytest.mark.parametrize("place", ["before", "after", "around"])
+async def test_a_window_of_a_long_session(tmp_path: Path, place: str) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        meta = SessionMeta("long", source="cli", cwd=str(tmp_path))
+        said = [user_message(f"m{n}") for n in range(500)]
+        await a.server.runtime.store.sessions.append("long", said, create=meta)
+        page = (await browser.get(f"{ALL}/long/messages?{place}=250&limit=10")).json
+        seqs = [m["seq"] for m in page["data"]]
+        wanted = {
+            "before": list(range(240, 250)),
+            "after": list(range(251, 261)),
+            "around": list(range(245, 255)),
+        }
+        assert seqs == wanted[place] and page["has_more"]
+
+
+async def test_a_feed_refuses_what_it_cannot_show(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        many = ",".join(f"s{n}:0" for n in range(21))
+        assert (await browser.get(f"/api/events?watch={many}")).status == 400
+        assert (await browser.get("/api/events?watch=x")).status == 400
+        assert (await browser.get("/api/events?watch=nothing:0")).status == 404
