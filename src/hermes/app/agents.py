@@ -47,6 +47,8 @@ class Options(Struct, frozen=True):
     """Whether nothing is changed until the user has approved a plan."""
     user: str = ""
     """The id on its platform of the person who talks in a chat."""
+    is_admin: bool = False
+    """Whether only administrators of this agent talk in the chat: they may use its schedule."""
 
 
 class Agents:
@@ -125,7 +127,9 @@ class Agents:
 
     def _select_tools(self, options: Options, platform: str, absent: frozenset[str]) -> Tools:
         settings = self._setup.config.tools
-        tools = select_tools(options.toolsets, platform=platform, settings=settings)
+        tools = select_tools(
+            options.toolsets, platform=platform, settings=settings, is_admin=options.is_admin
+        )
         return tools.without(absent) if absent else tools
 
     def _build_agent(self, options: Options, platform: str, absent: frozenset[str]) -> Agent:

@@ -341,7 +341,10 @@ class Runtime:
         if history is not None:
             services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
-        services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
+        user = settings.options.user
+        services.set(
+            OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd, user)
+        )
         session = Session(self.services, settings, transcript, workspace, services)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)

@@ -15,11 +15,13 @@ from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
+from hermes.core.taint import Taint
+from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.gateway import texts
 from hermes.gateway.access import is_per_user, name_sender
 from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.render import count_units
-from hermes.gateway.hub import Hub, Item, OpenPlatform
+from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.outbox import Reply
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -216,10 +218,13 @@ class ConversationActor:
         item = group.items[-1]
         try:
             session, note = await self.slot.open_session(item, renews=not group.continues)
-            prompt = (
-                None if group.continues else await build_prompt(self._hub, session, group, note)
-            )
-            await self._run_turn(session, group, prompt)
+            row = await self._hub.mailbox.get_conversation(self.key)
+            prompt = None
+            if not group.continues:
+                carried = decode_settings(row).carried if group.prompt is None else ()
+                results = [quote_result(session, result) for result in carried]
+                prompt = await build_prompt(self._hub, session, group, [note, *results])
+            await self._run_turn(session, group, prompt, row)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
             await self._give_up(group, texts.FAILED_TURN.format(error=error))
@@ -232,15 +237,19 @@ class ConversationActor:
             await self._hub.mailbox.set_state(group.numbers, "done")
             await self._hub.say(group.items[-1].address, text)
 
-    async def _run_turn(self, session: Session, group: Group, prompt: Message | None) -> None:
+    async def _run_turn(
+        self, session: Session, group: Group, prompt: Message | None, row: Conversation
+    ) -> None:
         item = group.items[-1]
-        row = await self._hub.mailbox.get_conversation(self.key)
+        saved = self.slot.update_settings(row, item)
+        if prompt is not None and group.prompt is None:
+            saved = structs.replace(saved, carried=())
         row = structs.replace(
             row,
             session=session.id,
             suspended=False,
             used=time.time(),
-            settings=msgspec.msgpack.encode(self.slot.update_settings(row, item)),
+            settings=msgspec.msgpack.encode(saved),
         )
         reply = self._reply = self._open_reply(session, group, item, row)
         self._requester = (item.message.user, item.message.user_name)
@@ -338,11 +347,19 @@ class ConversationActor:
         )
 
 
-async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> Message:
-    """What the agent reads: a note, the messages, and their attachments."""
+def quote_result(session: Session, result: CarriedResult) -> str:
+    """What a scheduled job has sent to the chat, for the agent."""
+    session.transcript.absorb_taint(Taint.from_bits(result.taint).sources)
+    mark = wrapper_mark(session.id)
+    text = wrap_text(make_inert(result.text), mark, begin=True, end=True)
+    return f"{texts.CARRIED.format(job=result.job)}\n{text}"
+
+
+async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str]) -> Message:
+    """What the agent reads: notes, the messages, and their attachments."""
     if group.prompt is not None:
         return group.prompt
-    lines = [note] if note else []
+    lines = notes
     media: list[Media] = []
     for item in group.items:
         lines.append(write_text(hub.settings, item))

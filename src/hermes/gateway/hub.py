@@ -47,6 +47,14 @@ class Item(Struct, frozen=True):
         return ReplyAddress(self.platform, message.chat, message.thread, message.id, in_group)
 
 
+class CarriedResult(Struct, frozen=True):
+    """The result of a scheduled job that the next message brings along."""
+
+    job: str
+    text: str
+    taint: int
+
+
 class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     """What was set for a conversation, and where it takes place."""
 
@@ -57,6 +65,7 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     choice: ModelChoice = ModelChoice()
     effort: Effort | None = None
     busy_mode: BusyMode | None = None
+    carried: tuple[CarriedResult, ...] = ()
 
     @property
     def address(self) -> ReplyAddress:
@@ -84,6 +93,8 @@ class Hub(Struct):
     slots: asyncio.Semaphore
     """Admits the turns that may run at the same time."""
     is_draining: bool = False
+    homes: dict[str, ReplyAddress] = {}
+    """Platform -> the chat that /sethome named."""
 
     async def say(self, address: ReplyAddress, text: str) -> None:
         """Send a text of the gateway itself; without a platform it goes to the log."""
@@ -93,13 +104,19 @@ class Hub(Struct):
         content = Content(text, address.thread, in_group=address.in_group, plain=True)
         await self.outbox.post(address.platform, address.chat, content)
 
+    def find_home(self) -> ReplyAddress | None:
+        """The home chat of the first platform that has one."""
+        for name, found in self.platforms.items():
+            if name in self.homes:
+                return self.homes[name]
+            if found.settings.home_chat:
+                return ReplyAddress(name, str(found.settings.home_chat))
+        return None
+
     def parse_address(self, deliver: str) -> ReplyAddress:
         """`PLATFORM:CHAT[:THREAD]`, `home`, or `log`: nowhere."""
         if deliver == "home":
-            for found in self.platforms.values():
-                if found.settings.home_chat:
-                    return ReplyAddress(found.name, str(found.settings.home_chat))
-            return ReplyAddress("")
+            return self.find_home() or ReplyAddress("")
         platform, _, rest = deliver.partition(":")
         chat, _, thread = rest.partition(":")
         return ReplyAddress(platform if chat else "", chat, thread)

@@ -1,6 +1,6 @@
 """Notices for the owner: each once, to the chat where they read them."""
 
-from hermes.core.store import Objects
+from hermes.core.store import Object, Objects
 from hermes.gateway.hub import Hub
 from hermes.gateway.turn_reply import ReplyAddress
 
@@ -20,6 +20,13 @@ class Owner:
     async def set_home_chat(self, address: ReplyAddress) -> None:
         body = "\n".join((address.chat, address.thread)).encode()
         await self._objects.put(_HOME, address.platform, body)
+        self._hub.homes[address.platform] = ReplyAddress(
+            address.platform, address.chat, address.thread
+        )
+
+    async def restore_homes(self) -> None:
+        for stored in await self._objects.list_all(_HOME):
+            self._hub.homes[stored.id] = _read_address(stored)
 
     async def remember_admin(self, platform: str, chat: str) -> None:
         """The first one of each platform counts."""
@@ -28,14 +35,12 @@ class Owner:
             await self._objects.add(_ADMIN_CHATS, platform, chat.encode())
 
     async def find_address(self) -> ReplyAddress | None:
-        for kind in (_HOME, _ADMIN_CHATS):
-            for name, found in self._hub.platforms.items():
-                if kind == _HOME and found.settings.home_chat:
-                    return ReplyAddress(name, str(found.settings.home_chat))
-                stored = await self._objects.get(kind, name, owner="")
-                if stored is not None:
-                    chat, _, thread = stored.body.decode().partition("\n")
-                    return ReplyAddress(name, chat, thread)
+        if (home := self._hub.find_home()) is not None:
+            return home
+        for name in self._hub.platforms:
+            stored = await self._objects.get(_ADMIN_CHATS, name, owner="")
+            if stored is not None:
+                return _read_address(stored)
         return None
 
     async def tell(self, code: str, text: str, *, avoid: str = "") -> None:
@@ -46,3 +51,8 @@ class Owner:
             return
         if await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
+
+
+def _read_address(stored: Object) -> ReplyAddress:
+    chat, _, thread = stored.body.decode().partition("\n")
+    return ReplyAddress(stored.id, chat, thread)

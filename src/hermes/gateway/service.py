@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from hermes.app.background_prompts import BackgroundPrompt
 from hermes.app.runtime import Runtime
@@ -16,6 +16,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
 from hermes.gateway import texts
 from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
@@ -24,6 +25,7 @@ from hermes.gateway.outbox import Content, Outbox
 from hermes.gateway.owner import Owner
 from hermes.gateway.recovery import Recovery
 from hermes.gateway.router import GatewayActions, Router, list_visible_commands
+from hermes.gateway.schedule import GatewaySchedule
 from hermes.gateway.state_file import CrashLog, GatewayState, GatewayStatus, write_status
 from hermes.gateway.supervisor import Supervisor
 from hermes.gateway.turn_reply import ReplyAddress
@@ -42,7 +44,6 @@ KEEP_SECONDS = 30 * 86400.0
 """How long finished messages are remembered."""
 STALL_SECONDS = 30
 _RESTARTS = "gateway_restart"
-_MOVES = "gateway_moved"
 
 
 class HostedServer(Struct, frozen=True):
@@ -92,6 +93,8 @@ class Gateway:
             *(self._make_supervisor(found.name, found.platform.run) for found in platforms),
             *(self._make_supervisor(server.name, server.run) for server in hosted),
         ]
+        self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
+        self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
 
@@ -114,7 +117,8 @@ class Gateway:
         """Serve until told to stop; whether every turn ended in time. `notice`: for the owner."""
         self.status.crash_loop = self._crashes.note_start()
         drafts = await self.hub.outbox.restore()
-        await self._restore_moves()
+        await self.owner.restore_homes()
+        await self._moves.restore_moves()
         recovery = Recovery(
             self.hub,
             self.conversations,
@@ -131,6 +135,7 @@ class Gateway:
             spawn(self._write_states(), "state file"),
             spawn(self._do_upkeep(), "upkeep"),
             spawn(self._adopt_replies(), "outbox"),
+            spawn(self._schedule.run_jobs(), "schedule"),
         ]
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
@@ -168,7 +173,11 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=self.hub.settings.drain_seconds + LAST_SECONDS)
-        ended = await self.conversations.wait_until_idle(self.hub.settings.drain_seconds)
+        seconds = self.hub.settings.drain_seconds
+        ended, _ = await asyncio.gather(
+            self.conversations.wait_until_idle(seconds), self._schedule.drain_runs(seconds)
+        )
+        await self._schedule.deliver_results()
         await self.hub.outbox.wait_until_sent(LAST_SECONDS)
         for found in self.hub.platforms.values():
             await found.platform.close()
@@ -200,8 +209,13 @@ class Gateway:
     async def _adopt_replies(self) -> None:
         while True:
             await asyncio.sleep(OUTBOX_SECONDS)
-            with suppress(StoreError):
+            try:
                 await self.hub.outbox.adopt_foreign()
+                await self._schedule.deliver_results()
+            except StoreError as error:
+                log.warning("the outbox could not be read: %s", error)
+            except Exception:
+                log.exception("replies of other processes were not delivered")
 
     async def _do_upkeep(self) -> None:
         while True:
@@ -231,35 +245,15 @@ class Gateway:
         if address is not None and (address.platform, address.chat) != (platform, chat):
             await self.owner.tell(f"{platform} {chat} gone", text)
 
+    async def handle_lost_result(self, job: str, due: int, why: str) -> None:
+        await self._schedule.tell_failure(job, due, why)
+
     def note_delivery(self, platform: str) -> None:
         if (status := self.status.platforms.get(platform)) is not None:
             status.last_outbound_at = time.time()
 
     async def follow_chat(self, platform: str, old: str, new: str) -> None:
-        """A chat got another id: its sessions, its replies and its permission follow."""
-        keys = {}
-        for prefix in await self._store.mailbox.list_keys("agent:"):
-            parts = prefix.split(":")
-            if parts[2] == platform and parts[4] == old:
-                keys[prefix] = ":".join((*parts[:4], new, *parts[5:]))
-        await self._store.mailbox.move_chat(platform, old, new, keys)
-        await self._store.objects.put(_MOVES, f"{platform} {new}", old.encode())
-        self.hub.outbox.rename_chat(platform, old, new)
-        self.conversations.rename_keys(keys)
-        self._permit_moved(platform, old, new)
-
-    async def _restore_moves(self) -> None:
-        for stored in await self._store.objects.list_all(_MOVES):
-            platform, _, new = stored.id.partition(" ")
-            self._permit_moved(platform, stored.body.decode(), new)
-
-    def _permit_moved(self, platform: str, old: str, new: str) -> None:
-        found = self.hub.platforms.get(platform)
-        if found is None or old not in found.settings.allowed_chats:
-            return
-        chats = (*found.settings.allowed_chats, new)
-        settings = structs.replace(found.settings, allowed_chats=chats)
-        self.hub.platforms[platform] = structs.replace(found, settings=settings)
+        await self._moves.follow_chat(platform, old, new)
 
     async def _restart_from_chat(self, item: Item) -> None:
         address = item.address

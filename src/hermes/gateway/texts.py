@@ -31,6 +31,9 @@ DATABASE_DAMAGED = (
     "{lost} messages are lost. The damaged file is {name}."
 )
 
+NOT_DELIVERED = "⚠️ The result of {job} was not delivered: {why}. See: hermes cron runs {id}"
+CARRIED = "[The scheduled job {job} has sent this to the chat:]"
+
 NEW_SESSION = "◐ New session ({why}). /resume {id} goes back."
 WHY_SUSPENDED = "the previous one was stopped or interrupted"
 WHY_IDLE = "no message for {span}"

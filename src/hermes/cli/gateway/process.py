@@ -27,6 +27,7 @@ from hermes.core.errors import ConfigError, StoreError
 from hermes.gateway import texts
 from hermes.gateway.hub import OpenPlatform
 from hermes.gateway.platforms import list_names, load_platform, require_known
+from hermes.gateway.schedule import has_active_jobs
 from hermes.gateway.service import Gateway
 from hermes.gateway.state_file import acquire_lock, find_pid
 from hermes.gateway.turn_reply import deliveries
@@ -35,7 +36,10 @@ from hermes.store.sqlite import SqliteStore
 EXIT_RUNNING = 3
 EXIT_RESTART = 75
 """A supervisor starts the program again."""
-_NOTHING_ON = "No messenger is set up, so there is nothing to serve. Run: hermes gateway setup"
+_NOTHING_ON = (
+    "No messenger is set up and no job is scheduled, so there is nothing to serve. Run: "
+    "hermes gateway setup"
+)
 
 
 async def run_gateway(profile: str) -> int:
@@ -55,12 +59,16 @@ async def run_gateway(profile: str) -> int:
     raise_file_limit()
     platforms = open_platforms(setup)
     server = read_api_server(setup)
-    if not platforms and server is None:
+    is_empty = not platforms and server is None
+    if is_empty and not paths.database_file(setup.home).exists():
         raise ConfigError(_NOTHING_ON)
     _warn_about_access(platforms)
     store = SqliteStore(paths.database_file(setup.home))
     store.open()
     notice = await open_database(store)
+    if is_empty and not await has_active_jobs(store.jobs):
+        await store.close()
+        raise ConfigError(_NOTHING_ON)
     async with Runtime.open(setup, store=store) as runtime:
         hosted = () if server is None else (host_api_server(runtime, server),)
         gateway = Gateway(runtime, store, platforms, hosted)
