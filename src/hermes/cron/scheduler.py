@@ -83,8 +83,8 @@ class Scheduler:
         self._slots = asyncio.Semaphore(settings.limits.max_parallel_jobs)
         self.is_draining = False
         """Whether nothing more is claimed."""
-        self.active_count = 0
-        """Runs under way."""
+        self.runs: set[asyncio.Future[None]] = set()
+        """Runs under way; each is done when its result is stored."""
         self._unusable: set[str] = set()
         """Jobs that were logged because their schedule cannot be read any more."""
 
@@ -144,7 +144,9 @@ class Scheduler:
     async def _execute(self, job: ScheduledJob, run: JobRun) -> RunOutcome:
         outcome = INTERRUPTED
         sessions: list[str] = []
-        self.active_count += 1
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.runs.add(ended)
+        ended.add_done_callback(self.runs.discard)
         try:
             if not await self._jobs.start_run(run, self._clock()):
                 return RunOutcome("failed", error="The job was removed.")
@@ -161,8 +163,10 @@ class Scheduler:
         finally:
             # Also when this process is stopped: nothing is left without a result.
             outcome = structs.replace(outcome, session="".join(sessions))
-            await asyncio.shield(self._record_outcome(job, run, outcome))
-            self.active_count -= 1
+            try:
+                await asyncio.shield(self._record_outcome(job, run, outcome))
+            finally:
+                ended.set_result(None)
         return outcome
 
     async def _produce_outcome(

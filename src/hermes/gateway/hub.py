@@ -13,11 +13,11 @@ from hermes.config.platforms import PlatformSettings
 from hermes.config.schema import BusyMode, GatewaySection
 from hermes.core.provider import Effort
 from hermes.core.store import Conversation
-from hermes.gateway.access import Role
 from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.people.access import Role
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.store.mailbox import SqliteMailbox

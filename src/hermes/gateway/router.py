@@ -22,7 +22,11 @@ from hermes.app.commands import Reply as CommandReply
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.store import InboxEntry
 from hermes.gateway import texts
-from hermes.gateway.access import (
+from hermes.gateway.adapter import ButtonPress, Inbound, Part, SendFailure, Target
+from hermes.gateway.conversations import ConversationActor, Conversations, Group
+from hermes.gateway.hub import Hub, Item
+from hermes.gateway.open_questions import describe_answer
+from hermes.gateway.people.access import (
     GUEST_COMMANDS,
     Role,
     build_key,
@@ -32,12 +36,8 @@ from hermes.gateway.access import (
     may_run_command,
     name_sender,
 )
-from hermes.gateway.adapter import ButtonPress, Inbound, Part, SendFailure, Target
-from hermes.gateway.conversations import ConversationActor, Conversations, Group
-from hermes.gateway.hub import Hub, Item
-from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.owner import Owner
-from hermes.gateway.pairing_desk import PairingDesk
+from hermes.gateway.people.owner import Owner
+from hermes.gateway.people.pairing_desk import PairingDesk
 from hermes.store.mailbox import SqlitePairings
 
 log = logging.getLogger(__name__)

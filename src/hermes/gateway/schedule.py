@@ -1,7 +1,6 @@
 """The schedule in the gateway: runs jobs, and delivers the results of all runs to chats."""
 
 import asyncio
-import time
 from functools import partial
 
 import msgspec
@@ -18,7 +17,7 @@ from hermes.core.store import (
 from hermes.gateway import texts
 from hermes.gateway.hub import CarriedResult, Hub, decode_settings
 from hermes.gateway.outbox import Content, Reply
-from hermes.gateway.owner import Owner
+from hermes.gateway.people.owner import Owner
 from hermes.gateway.turn_reply import ReplyAddress
 
 _MAX_CARRIED = 3
@@ -45,9 +44,8 @@ class GatewaySchedule:
     async def drain_runs(self, seconds: float) -> None:
         """Begin no more runs, and let those under way end."""
         self._scheduler.is_draining = True
-        deadline = time.monotonic() + seconds
-        while self._scheduler.active_count and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+        if runs := set(self._scheduler.runs):
+            await asyncio.wait(runs, timeout=seconds)
 
     async def deliver_results(self) -> None:
         """Post every result that waits and is not in the outbox yet."""

@@ -22,7 +22,7 @@ from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
-from hermes.gateway.owner import Owner
+from hermes.gateway.people.owner import Owner
 from hermes.gateway.recovery import Recovery
 from hermes.gateway.router import GatewayActions, Router, list_visible_commands
 from hermes.gateway.schedule import GatewaySchedule

@@ -9,8 +9,8 @@ from msgspec import structs
 from hermes.app.session import Session
 from hermes.core.store import Conversation
 from hermes.gateway import resets, texts
-from hermes.gateway.access import is_per_user
 from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.people.access import is_per_user
 from hermes.tools.registry import select_tools
 
 _STRANGERS = "webhook"
