@@ -51,11 +51,13 @@ from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import (
     BACKEND,
     BROWSER_SETTINGS,
+    CHATS,
     OPEN_SCHEDULE,
     OPEN_WEB,
     PROCESSES,
     REFUSED_HOSTS,
     STORE,
+    ChatAccess,
     RefusedHost,
 )
 from hermes.tools.todo import TODO_LIST, restore_todos
@@ -100,6 +102,8 @@ class Runtime:
         self.scheduled_prompts = ScheduledPrompts(
             setup, store, self.open_session, self.background_commands
         )
+        self.chats: ChatAccess | None = None
+        """What `send_message` reaches; None: this process serves no messenger."""
         self.claims = SessionClaims(setup.home)
         self.services = SharedServices(
             store=store,
@@ -336,6 +340,8 @@ class Runtime:
         services.set(REFUSED_HOSTS, self._refused_hosts)
         services.set(PROCESSES, self.background_commands.grant_access(meta))
         services.set(BROWSER_SETTINGS, config.browser)
+        if self.chats is not None:
+            services.set(CHATS, self.chats)
         if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from hermes.app.session import Session
 from hermes.config.schema import GatewaySection
 from hermes.core.errors import HermesError, StoreError
-from hermes.core.events import Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
+from hermes.core.events import Answer, Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
 from hermes.core.taint import Taint
@@ -21,6 +21,7 @@ from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.render import count_units
 from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.outbox import Reply
 from hermes.gateway.people.access import is_per_user, name_sender
 from hermes.gateway.session_slot import SessionSlot
@@ -34,6 +35,7 @@ CUT_UNITS = 4000
 ACK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 LONGEST_QUOTE = 500
+_PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 
 
 class Group(Struct):
@@ -164,7 +166,11 @@ class ConversationActor:
     async def _answer_question(self, item: Item) -> bool:
         """Whether the message answered a question of the agent."""
         session = self.session
-        if session is None or not session.interactions.pending_questions:
+        if session is None:
+            return False
+        if session.interactions.pending_approvals:
+            return await self._answer_approval(session, item)
+        if not session.interactions.pending_questions:
             return False
         question = session.interactions.pending_questions[0]
         text = item.message.text.strip()
@@ -172,6 +178,19 @@ class ConversationActor:
             text = question.choices[int(text) - 1]
         session.interactions.answer_question(question.id, text)
         await self._hub.questions.close_answered(session)
+        await self._hub.mailbox.set_state([item.n], "done")
+        return True
+
+    async def _answer_approval(self, session: Session, item: Item) -> bool:
+        """Without buttons, a yes or no of the requester counts."""
+        answer = _PLAIN_ANSWERS.get(item.message.text.strip().lower().rstrip(".!"))
+        has_buttons = self._hub.platforms[item.platform].platform.capabilities.buttons
+        if answer is None or has_buttons or item.message.user != self._requester[0]:
+            return False
+        asked = session.interactions.pending_approvals[0]
+        session.interactions.answer_approval(asked.id, answer)
+        name = name_sender(item.message.user_name) or item.message.user
+        await self._hub.questions.close_answered(session, describe_answer(answer, name))
         await self._hub.mailbox.set_state([item.n], "done")
         return True
 

@@ -1,5 +1,7 @@
 """The gateway's process: recovers, receives, and drains; one per home."""
 
+from __future__ import annotations
+
 import asyncio
 import faulthandler
 import logging
@@ -16,6 +18,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
 from hermes.gateway import texts
 from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
 from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.conversations import Conversations
@@ -23,8 +26,9 @@ from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
 from hermes.gateway.people.owner import Owner
+from hermes.gateway.people.reachable_chats import ReachableChats
 from hermes.gateway.recovery import Recovery
-from hermes.gateway.router import GatewayActions, Router, list_visible_commands
+from hermes.gateway.router import Router
 from hermes.gateway.schedule import GatewaySchedule
 from hermes.gateway.state_file import CrashLog, GatewayState, GatewayStatus, write_status
 from hermes.gateway.supervisor import Supervisor
@@ -66,6 +70,9 @@ class Gateway:
         settings = runtime.setup.config.gateway
         self.home = runtime.setup.home
         self.restart_requested = False
+        self._profiles: dict[str, Gateway] = {}
+        self._main: Gateway | None = None
+        """The gateway whose process this one shares."""
         self._runtime = runtime
         self._store = store
         by_name = {found.name: found for found in platforms}
@@ -76,7 +83,7 @@ class Gateway:
             runtime,
             store.mailbox,
             outbox,
-            OpenQuestions(outbox),
+            OpenQuestions(outbox, runtime.spawn_task),
             settings,
             by_name,
             media,
@@ -85,7 +92,8 @@ class Gateway:
         self.owner = Owner(self.hub, store.objects)
         self.conversations = Conversations(self.hub)
         actions = GatewayActions(self._restart_from_chat, self.describe_platforms)
-        self.router = Router(self.hub, self.conversations, store.pairings, self.owner, actions)
+        commands = ChatCommands(self.hub, self.owner, actions)
+        self.router = Router(self.hub, self.conversations, store.pairings, self.owner, commands)
         self.status = GatewayStatus(os.getpid(), "starting", time.time())
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
@@ -97,6 +105,7 @@ class Gateway:
         self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
+        runtime.chats = ReachableChats(self.hub, self.owner)
 
     def _make_supervisor(
         self, name: str, run: Callable[[Supervisor], Awaitable[None]]
@@ -106,12 +115,30 @@ class Gateway:
         self.status.platforms[name] = made.status
         return made
 
+    def add_profile(self, name: str, other: Gateway) -> None:
+        """Serve another profile in the same process; both stop together."""
+        self._profiles[name] = other
+        other._main = self
+        self.status.profiles.append(name)
+        for platform, status in other.status.platforms.items():
+            self.status.platforms[f"{name}/{platform}"] = status
+        for supervisor in other._supervisors:
+            supervisor.on_change = self._changed.set
+
     def request_stop(self) -> None:
         self._stop.set()
+        for other in self._profiles.values():
+            other.request_stop()
 
     def request_restart(self) -> None:
+        if self._main is not None:
+            self._main.request_restart()
+            return
         self.restart_requested = True
-        self._stop.set()
+        self.request_stop()
+
+    async def close_store(self) -> None:
+        await self._store.close()
 
     async def run(self, report_running: Callable[[], None], notice: str = "") -> bool:
         """Serve until told to stop; whether every turn ended in time. `notice`: for the owner."""
@@ -196,10 +223,12 @@ class Gateway:
             # Dumps every stack to stderr when the event loop has not come by for so long.
             faulthandler.dump_traceback_later(STALL_SECONDS, repeat=False)
             self._changed.clear()
+            served = (self, *self._profiles.values())
             with suppress(StoreError):
-                self.status.set_counts(await self._store.mailbox.count_open())
-            self.status.active_agents = self.conversations.active_count
-            self.status.sessions = {"live": self.conversations.live_count}
+                counts = [await gateway.hub.mailbox.count_open() for gateway in served]
+                self.status.set_counts(counts)
+            self.status.active_agents = sum(g.conversations.active_count for g in served)
+            self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
             write_status(self.home, self.status)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):

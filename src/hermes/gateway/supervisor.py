@@ -34,7 +34,7 @@ class Supervisor:
         self.on_move: Callable[[str, str, str], Awaitable[None]] | None = None
         self._run = run
         self._on_fatal = on_fatal
-        self._on_change = on_change
+        self.on_change = on_change
         self._failures = 0
 
     async def supervise(self) -> None:
@@ -79,7 +79,7 @@ class Supervisor:
             status.state, status.since = state, time.time()
         status.error_code = failure.code if failure else ""
         status.error_message = str(failure) if failure else ""
-        self._on_change()
+        self.on_change()
 
     def report_connected(self) -> None:
         self._failures = 0

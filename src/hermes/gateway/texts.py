@@ -13,6 +13,9 @@ INTERRUPTING = "⚡ Interrupting the current task for your message."
 MANY_WAITING = "⏳ Many messages are waiting; I'll read the newest together."
 TURN_RUNNING = "A turn is running; /stop it first."
 
+ADMINS_ONLY = "/{name} is for administrators."
+NO = "no"
+
 STOPPED_STARTING = (
     "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
 )

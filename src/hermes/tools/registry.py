@@ -29,8 +29,10 @@ _ALIASES = {
 }
 """Names from other agents for several tools, or for one with another name here."""
 _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
-_OPERATOR_TOOLS = frozenset({"cronjob", "send_message"})
+_OPERATOR_TOOLS = frozenset({"cronjob"})
 """Tools that act for the operator; administrators have them in their own chats, too."""
+_ADMIN_CHAT_TOOLS = frozenset({"send_message"})
+"""Tools that only administrators have, in their own chats."""
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
 """Where only the operator sits."""
 _UNATTENDED_PLATFORM = "cron"
@@ -207,7 +209,9 @@ def _explain_refusal(
 ) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
     is_operator = is_admin or platform in _LOCAL_PLATFORMS
-    is_foreign = name in _OPERATOR_TOOLS and not is_operator
+    is_foreign = (name in _OPERATOR_TOOLS and not is_operator) or (
+        name in _ADMIN_CHAT_TOOLS and not is_admin
+    )
     if is_foreign or (platform == _UNATTENDED_PLATFORM and name in _ATTENDED_TOOLS):
         return f"{platform} sessions do not have it"
     on_platform = _find_setting(name, toolset, settings.platforms.get(platform))

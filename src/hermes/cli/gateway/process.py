@@ -6,10 +6,15 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.app.runtime import Runtime
 from hermes.cli.gateway.api_server import host_api_server, read_api_server
+from hermes.cli.gateway.profiles import load_profiles
 from hermes.cli.log_file import log_info_events, start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.process import (
@@ -19,12 +24,14 @@ from hermes.cli.process import (
     tune_garbage_collection,
 )
 from hermes.config import paths
+from hermes.config.api_server import ApiServer
 from hermes.config.env import get_environment
 from hermes.config.instances import announce_instance
 from hermes.config.load import Setup, load_setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError, StoreError
 from hermes.gateway import texts
+from hermes.gateway.chat_commands import check_quick_commands
 from hermes.gateway.hub import OpenPlatform
 from hermes.gateway.platforms import list_names, load_platform, require_known
 from hermes.gateway.schedule import has_active_jobs
@@ -42,12 +49,26 @@ _NOTHING_ON = (
 )
 
 
+class ServedHome(Struct, frozen=True):
+    """What is served of one profile."""
+
+    setup: Setup
+    platforms: tuple[OpenPlatform, ...]
+    server: ApiServer | None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.platforms and self.server is None
+
+
 async def run_gateway(profile: str) -> int:
     """Serve until a signal; the exit status. A restart replaces the process and does not return,
     unless a supervisor does it."""
     harden_process()
     setup = load_setup(profile)
-    start_logging(setup.home, setup.secrets.redactable_values())
+    profiles = load_profiles(setup)
+    known = (setup, *profiles.values())
+    start_logging(setup.home, {v for s in known for v in s.secrets.redactable_values()})
     log_info_events(deliveries.name)
     for warning in setup.warnings:
         print_stderr(warning)
@@ -57,35 +78,86 @@ async def run_gateway(profile: str) -> int:
         print_stderr(f"already running (pid {find_pid(setup.home) or 'unknown'})")
         return EXIT_RUNNING
     raise_file_limit()
-    platforms = open_platforms(setup)
-    server = read_api_server(setup)
-    is_empty = not platforms and server is None
-    if is_empty and not paths.database_file(setup.home).exists():
-        raise ConfigError(_NOTHING_ON)
-    _warn_about_access(platforms)
-    store = SqliteStore(paths.database_file(setup.home))
-    store.open()
-    notice = await open_database(store)
-    if is_empty and not await has_active_jobs(store.jobs):
-        await store.close()
-        raise ConfigError(_NOTHING_ON)
-    async with Runtime.open(setup, store=store) as runtime:
-        hosted = () if server is None else (host_api_server(runtime, server),)
-        gateway = Gateway(runtime, store, platforms, hosted)
-        SignalHandler().attach(gateway.request_stop)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, gateway.request_restart)
+    check_quick_commands(setup.config.gateway)
+    home = read_home(setup)
+    others = {name: read_home(other) for name, other in profiles.items()}
+    async with AsyncExitStack() as stack:
+        is_empty = home.is_empty and all(other.is_empty for other in others.values())
+        main, notice = await open_gateway(stack, home, needs_job=is_empty)
+        started = [(main, notice)]
+        for name, other in others.items():
+            with suppress_trouble(name):
+                child = await open_profile(stack, other)
+                main.add_profile(name, child[0])
+                started.append(child)
+        SignalHandler().attach(main.request_stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, main.request_restart)
         tune_garbage_collection()
-        with announce_instance(setup.home, "gateway"):
-            ended = await gateway.run(_report_running, notice)
-        if not ended:
+        if not await serve_all(started):
             # As after a crash: the turns go on, or are told of, at the next start.
-            await store.close()
-            leave_process(profile, restart=gateway.restart_requested)
-    await store.close()
-    if gateway.restart_requested:
+            for gateway, _ in started:
+                await gateway.close_store()
+            leave_process(profile, restart=main.restart_requested)
+    if main.restart_requested:
         leave_process(profile, restart=True)
     return 0
+
+
+def read_home(setup: Setup) -> ServedHome:
+    return ServedHome(setup, open_platforms(setup), read_api_server(setup))
+
+
+async def open_gateway(
+    stack: AsyncExitStack, home: ServedHome, *, needs_job: bool = False
+) -> tuple[Gateway, str]:
+    """The gateway of a home, and what its owner should be told. ConfigError when there is nothing
+    to serve: `needs_job` says that only the schedule is left."""
+    file = paths.database_file(home.setup.home)
+    if needs_job and not file.exists():
+        raise ConfigError(_NOTHING_ON)
+    _warn_about_access(home.platforms)
+    store = SqliteStore(file)
+    stack.push_async_callback(store.close)
+    store.open()
+    notice = await open_database(store)
+    if needs_job and not await has_active_jobs(store.jobs):
+        raise ConfigError(_NOTHING_ON)
+    runtime = await stack.enter_async_context(Runtime.open(home.setup, store=store))
+    hosted = () if home.server is None else (host_api_server(runtime, home.server),)
+    gateway = Gateway(runtime, store, home.platforms, hosted)
+    stack.enter_context(announce_instance(home.setup.home, "gateway"))
+    return gateway, notice
+
+
+async def open_profile(stack: AsyncExitStack, home: ServedHome) -> tuple[Gateway, str]:
+    """The gateway of another profile, unless a gateway of its own serves it."""
+    if acquire_lock(home.setup.home) is None:
+        pid = find_pid(home.setup.home) or "unknown"
+        raise ConfigError(f"It is served already by another gateway (pid {pid}).")
+    return await open_gateway(stack, home)
+
+
+@contextmanager
+def suppress_trouble(profile: str) -> Iterator[None]:
+    """Trouble of one profile does not keep the others from being served."""
+    try:
+        yield
+    except ConfigError as error:
+        print_stderr(f"{profile} is not served: {error}")
+
+
+async def serve_all(started: list[tuple[Gateway, str]]) -> bool:
+    """Run all gateways until they are told to stop; whether every turn ended in time."""
+    waiting = len(started)
+
+    def report_one() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            _report_running()
+
+    runs = [gateway.run(report_one, notice) for gateway, notice in started]
+    return all(await asyncio.gather(*runs))
 
 
 def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:

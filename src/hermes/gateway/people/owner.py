@@ -15,7 +15,7 @@ class Owner:
     def __init__(self, hub: Hub, objects: Objects) -> None:
         self._hub = hub
         self._objects = objects
-        self._known_admins: set[str] = set()
+        self._known_admins: set[tuple[str, str]] = set()
 
     async def set_home_chat(self, address: ReplyAddress) -> None:
         body = "\n".join((address.chat, address.thread)).encode()
@@ -28,20 +28,26 @@ class Owner:
         for stored in await self._objects.list_all(_HOME):
             self._hub.homes[stored.id] = _read_address(stored)
 
-    async def remember_admin(self, platform: str, chat: str) -> None:
-        """The first one of each platform counts."""
-        if platform not in self._known_admins:
-            self._known_admins.add(platform)
-            await self._objects.add(_ADMIN_CHATS, platform, chat.encode())
+    async def remember_admin(self, platform: str, user: str, chat: str) -> None:
+        """The direct chat of an administrator."""
+        if (platform, user) not in self._known_admins:
+            self._known_admins.add((platform, user))
+            await self._objects.put(_ADMIN_CHATS, f"{platform} {user}", chat.encode())
+
+    async def list_admin_chats(self) -> list[ReplyAddress]:
+        """The direct chats of those who are administrators now, in the order of the settings."""
+        stored = {s.id: s.body.decode() for s in await self._objects.list_all(_ADMIN_CHATS)}
+        return [
+            ReplyAddress(name, stored[f"{name} {user}"])
+            for name, found in self._hub.platforms.items()
+            for user in found.settings.admins or found.settings.allowed_users
+            if f"{name} {user}" in stored
+        ]
 
     async def find_address(self) -> ReplyAddress | None:
         if (home := self._hub.find_home()) is not None:
             return home
-        for name in self._hub.platforms:
-            stored = await self._objects.get(_ADMIN_CHATS, name, owner="")
-            if stored is not None:
-                return _read_address(stored)
-        return None
+        return next(iter(await self.list_admin_chats()), None)
 
     async def tell(self, code: str, text: str, *, avoid: str = "") -> None:
         """Send a notice unless one of this code was sent before. `avoid`: a platform that cannot
