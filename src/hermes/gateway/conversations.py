@@ -110,7 +110,7 @@ class ConversationActor:
     async def enqueue(self, item: Item) -> None:
         """Answer a message, now or when its turn comes."""
         self.last_used = time.monotonic()
-        if await self._answer_question(item):
+        if await answer_in_words(self._hub, self.session, item, self._requester[0]):
             return
         if self._groups and self._groups[-1].accepts(item):
             self._groups[-1].items.append(item)
@@ -162,37 +162,6 @@ class ConversationActor:
         if self._hub.settings.busy_ack and now - self._last_ack >= ACK_SECONDS:
             self._last_ack = now
             await self._hub.say(item.address, text)
-
-    async def _answer_question(self, item: Item) -> bool:
-        """Whether the message answered a question of the agent."""
-        session = self.session
-        if session is None:
-            return False
-        if session.interactions.pending_approvals:
-            return await self._answer_approval(session, item)
-        if not session.interactions.pending_questions:
-            return False
-        question = session.interactions.pending_questions[0]
-        text = item.message.text.strip()
-        if text.isdecimal() and 1 <= int(text) <= len(question.choices):
-            text = question.choices[int(text) - 1]
-        session.interactions.answer_question(question.id, text)
-        await self._hub.questions.close_answered(session)
-        await self._hub.mailbox.set_state([item.n], "done")
-        return True
-
-    async def _answer_approval(self, session: Session, item: Item) -> bool:
-        """Without buttons, a yes or no of the requester counts."""
-        answer = _PLAIN_ANSWERS.get(item.message.text.strip().lower().rstrip(".!"))
-        has_buttons = self._hub.platforms[item.platform].platform.capabilities.buttons
-        if answer is None or has_buttons or item.message.user != self._requester[0]:
-            return False
-        asked = session.interactions.pending_approvals[0]
-        session.interactions.answer_approval(asked.id, answer)
-        name = name_sender(item.message.user_name) or item.message.user
-        await self._hub.questions.close_answered(session, describe_answer(answer, name))
-        await self._hub.mailbox.set_state([item.n], "done")
-        return True
 
     @property
     def requester(self) -> tuple[str, str]:
@@ -364,6 +333,32 @@ class ConversationActor:
             and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )
+
+
+async def answer_in_words(hub: Hub, session: Session | None, item: Item, requester: str) -> bool:
+    """Whether the message answered what the agent has asked. Approvals are answered so by the
+    requester, and only where there are no buttons."""
+    if session is None:
+        return False
+    interactions, text = session.interactions, item.message.text.strip()
+    if interactions.pending_approvals:
+        answer = _PLAIN_ANSWERS.get(text.lower().rstrip(".!"))
+        has_buttons = hub.platforms[item.platform].platform.capabilities.buttons
+        if answer is None or has_buttons or item.message.user != requester:
+            return False
+        interactions.answer_approval(interactions.pending_approvals[0].id, answer)
+        name = name_sender(item.message.user_name) or item.message.user
+        await hub.questions.close_answered(session, describe_answer(answer, name))
+    elif interactions.pending_questions:
+        question = interactions.pending_questions[0]
+        if text.isdecimal() and 1 <= int(text) <= len(question.choices):
+            text = question.choices[int(text) - 1]
+        interactions.answer_question(question.id, text)
+        await hub.questions.close_answered(session)
+    else:
+        return False
+    await hub.mailbox.set_state([item.n], "done")
+    return True
 
 
 def quote_result(session: Session, result: CarriedResult) -> str:

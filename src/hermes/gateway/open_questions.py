@@ -31,7 +31,7 @@ class Pending(Protocol):
         """Take an answer of a person of that name; the line that says so, None: it is too late."""
 
 
-class PendingApproval:
+class AskedApproval:
     def __init__(self, session: Session, approval: Approval) -> None:
         self.session: Session | None = session
         self.labels = tuple(texts.APPROVAL_LABELS[choice] for choice in approval.choices)
@@ -52,7 +52,7 @@ class PendingApproval:
         return describe_answer(choice, name)
 
 
-class PendingQuestion:
+class AskedQuestion:
     def __init__(self, session: Session, question: Question) -> None:
         self.session: Session | None = session
         self.labels = tuple(choice[:LONGEST_LABEL] for choice in question.choices)
@@ -71,7 +71,7 @@ class PendingQuestion:
         return f"{name}: {choice}"
 
 
-class PendingChoice:
+class AskedChoice:
     """A command that asks first; it belongs to no turn."""
 
     session: Session | None = None
@@ -123,11 +123,11 @@ class OpenQuestions:
         redact = session.agent.redactor.redact
         if isinstance(question, Approval):
             text = redact_approval(question, redact, minutes)
-            await self._show(Asked(PendingApproval(session, question), requester), text, address)
+            await self._show(Asked(AskedApproval(session, question), requester), text, address)
         else:
             numbered = [f"{i}. {choice}" for i, choice in enumerate(question.choices, 1)]
             text = redact("\n".join([question.text, *numbered]))
-            await self._show(Asked(PendingQuestion(session, question), requester), text, address)
+            await self._show(Asked(AskedQuestion(session, question), requester), text, address)
 
     async def ask_choice(
         self,
@@ -138,7 +138,7 @@ class OpenQuestions:
         act: Callable[[str], Awaitable[None]],
     ) -> None:
         """Show a question of the gateway itself; `act` is told the label that was chosen."""
-        pending = PendingChoice(labels, act, self._spawn)
+        pending = AskedChoice(labels, act, self._spawn)
         await self._show(Asked(pending, requester), text, address, plain=True)
 
     async def _show(
@@ -172,7 +172,7 @@ class OpenQuestions:
         """Say below each question of the session that is not open any more how it ended."""
         for asked in list(self._asked.values()):
             if asked.pending.session is session and not asked.pending.is_open:
-                is_approval = isinstance(asked.pending, PendingApproval)
+                is_approval = isinstance(asked.pending, AskedApproval)
                 await self._close(asked, line if is_approval else "")
 
     async def _close(self, asked: Asked, line: str) -> None:

@@ -7,7 +7,7 @@ import faulthandler
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from hermes.app.background_prompts import BackgroundPrompt
 from hermes.app.runtime import Runtime
 from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
+from hermes.core.store import Objects
 from hermes.gateway import texts
 from hermes.gateway.adapter import ConnectionFailure, SendFailure
 from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
@@ -137,6 +138,9 @@ class Gateway:
         self.restart_requested = True
         self.request_stop()
 
+    def save_status(self) -> None:
+        write_status(self.home, self.status)
+
     async def close_store(self) -> None:
         await self._store.close()
 
@@ -154,7 +158,7 @@ class Gateway:
             is_crash_loop=self.status.crash_loop,
         )
         await recovery.recover_messages()
-        await self._greet_after_restart()
+        await greet_after_restart(self.hub, self._store.objects)
         if notice:
             await self.owner.tell(notice, notice)
         spawn = self._runtime.spawn_task
@@ -168,6 +172,7 @@ class Gateway:
         try:
             await self._wait_for_first_tries()
             self._set_state("running")
+            self.save_status()
             report_running()
             self._publish_menus()
             await self._stop.wait()
@@ -179,18 +184,12 @@ class Gateway:
 
     async def _wait_for_first_tries(self) -> None:
         """Until every platform has connected or failed once, or a stop was requested."""
-        stop = self._runtime.spawn_task(self._wait_for_stop(), "stop")
-        tries = self._runtime.spawn_task(self._wait_for_tries(), "first tries")
+        spawn = self._runtime.spawn_task
+        stop = spawn(wait_for_all([self._stop]), "stop")
+        tries = spawn(wait_for_all([s.tried for s in self._supervisors]), "first tries")
         await asyncio.wait({stop, tries}, timeout=START_SECONDS, return_when="FIRST_COMPLETED")
         stop.cancel()
         tries.cancel()
-
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
-
-    async def _wait_for_tries(self) -> None:
-        for supervisor in self._supervisors:
-            await supervisor.tried.wait()
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> bool:
         """Take nothing new, let running turns end, deliver their replies."""
@@ -210,7 +209,7 @@ class Gateway:
             await found.platform.close()
         self.status.exit_reason = "restart" if self.restart_requested else "signal"
         self._set_state("stopped")
-        write_status(self.home, self.status)
+        self.save_status()
         self._crashes.note_clean_end()
         return ended
 
@@ -229,7 +228,7 @@ class Gateway:
                 self.status.set_counts(counts)
             self.status.active_agents = sum(g.conversations.active_count for g in served)
             self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
-            write_status(self.home, self.status)
+            self.save_status()
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):
                     await self._changed.wait()
@@ -293,13 +292,6 @@ class Gateway:
         await self.hub.say(address, texts.RESTARTING)
         self.request_restart()
 
-    async def _greet_after_restart(self) -> None:
-        for stored in await self._store.objects.list_all(_RESTARTS):
-            await self._store.objects.remove(_RESTARTS, stored.id, owner="")
-            chat, _, thread = stored.body.decode().partition("\n")
-            if stored.id in self.hub.platforms:
-                await self.hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
-
     def _post_background_answer(self, prompt: BackgroundPrompt, result: TurnResult) -> None:
         self._runtime.spawn_task(self._send_background_answer(prompt, result), "background answer")
 
@@ -313,6 +305,20 @@ class Gateway:
             whole = redact(f"> {prompt.text[:200]}\n\n{text}")
             content = Content(whole, address.thread, in_group=address.in_group)
             await self.hub.outbox.post(address.platform, address.chat, content)
+
+
+async def wait_for_all(events: Iterable[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
+
+
+async def greet_after_restart(hub: Hub, objects: Objects) -> None:
+    """Tell the chats that asked for the restart, once."""
+    for stored in await objects.list_all(_RESTARTS):
+        await objects.remove(_RESTARTS, stored.id, owner="")
+        chat, _, thread = stored.body.decode().partition("\n")
+        if stored.id in hub.platforms:
+            await hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
 
 
 async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:

@@ -154,6 +154,7 @@ async def serve_all(started: list[tuple[Gateway, str]]) -> bool:
         nonlocal waiting
         waiting -= 1
         if not waiting:
+            started[0][0].save_status()  # with the platforms of all profiles
             _report_running()
 
     runs = [gateway.run(report_one, notice) for gateway, notice in started]
