@@ -207,3 +207,23 @@ async def test_send_message_reaches_the_owners_chats_only(tmp_path: Path) -> Non
         await g.telegram.say("me too", user=OTHER)
         await g.telegram.until_shown("none")
         assert g.telegram.texts(group) == [f"hello telegram:{group}"]
+
+
+async def test_f67_damage_while_it_runs_is_salvaged_and_serving_goes_on(
+    tmp_path: Path, raw_database: Callable[[], AbstractContextManager[None]]
+) -> None:
+    async with gateway(tmp_path, [say("one"), say("two")]) as g:
+        await g.telegram.say("hello")
+        await g.telegram.until_shown("one")
+        pid, database = g.process.pid, g.home.path / "hermes.db"
+        with raw_database():
+            for file in (database, database.with_name("hermes.db-wal")):
+                if file.exists() and file.stat().st_size:
+                    with file.open("r+b") as handle:
+                        handle.write(b"\xff" * file.stat().st_size)
+        await g.telegram.until(lambda: any("was damaged" in t for t in g.telegram.texts()))
+        assert list(g.home.path.glob("hermes.db.damaged-*"))
+        assert g.process.pid == pid and g.process.returncode is None
+        await g.telegram.say("still there?")
+        await g.telegram.until_shown("two")
+        assert sum("was damaged" in t for t in g.telegram.texts()) == 1

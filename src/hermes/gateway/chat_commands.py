@@ -93,6 +93,7 @@ class ChatCommands:
         try:
             return await self._execute(item, actor, name, args, confirmed)
         except HermesError as error:
+            self._hub.note_error(error)
             return str(error)
         except Exception:
             log.exception("/%s failed", name)

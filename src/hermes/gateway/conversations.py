@@ -215,6 +215,8 @@ class ConversationActor:
             await self._run_turn(session, group, prompt, row)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
+            if self._hub.note_error(error):
+                return  # it is answered after the repair
             await self._give_up(group, texts.FAILED_TURN.format(error=error))
         except Exception:
             log.exception("a message on %s was not answered", item.platform)
@@ -271,6 +273,10 @@ class ConversationActor:
                 await asyncio.wait({drafts}, timeout=STOP_SECONDS)
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
+        if result.error_code == "internal" and self._hub.note_error(
+            self._hub.runtime.store.maintenance.find_problem()
+        ):
+            return  # the turn is recovered after the repair
         if not reply.is_closed or result.error_code == "internal":
             await self._hub.mailbox.apply(reply.compose_failure(result.error))
             reply.schedule_complete()
@@ -382,9 +388,15 @@ async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str
             line, picture = await hub.media.fetch(platform, attachment)
             lines.append(line)
             media += [picture] if picture is not None else []
-    if group.items[-1].role == "guest":
+    if any(is_open_chat(hub, item) for item in group.items):
         session.transcript.absorb_taint({"untrusted"})
     return user_message("\n".join(filter(None, lines)), *media)
+
+
+def is_open_chat(hub: Hub, item: Item) -> bool:
+    """Whether people talk there whom nobody has let in."""
+    settings = hub.platforms[item.platform].settings
+    return item.role == "guest" or (settings.group_members and item.message.chat_type != "dm")
 
 
 def write_text(settings: GatewaySection, item: Item) -> str:

@@ -98,6 +98,9 @@ class Router:
             await self.dispatch(item, key)
         return True
 
+    def note_error(self, error: Exception) -> None:
+        self._hub.note_error(error)
+
     async def _find_role(self, platform: str, message: Inbound) -> Role:
         found = self._hub.platforms[platform]
         if found.platform.capabilities.authenticates:

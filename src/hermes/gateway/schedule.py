@@ -89,7 +89,7 @@ class GatewaySchedule:
 
     async def _find_address(self, job: ScheduledJob, target: str) -> ReplyAddress | None:
         if target == "home":
-            return await self._owner.find_address()
+            return self._owner.find_address()
         if target == "origin":
             row = await self._hub.mailbox.get_conversation(job.origin)
             return decode_settings(row).address

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes.app.background_prompts import BackgroundPrompt
 from hermes.app.runtime import Runtime
+from hermes.config.paths import database_file
 from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
 from hermes.core.store import Objects
@@ -28,11 +29,12 @@ from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.people.reachable_chats import ReachableChats
+from hermes.gateway.process.repair import DamageWatch, salvage_store
+from hermes.gateway.process.state_file import CrashLog, GatewayState, GatewayStatus, write_status
+from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.recovery import Recovery
 from hermes.gateway.router import Router
 from hermes.gateway.schedule import GatewaySchedule
-from hermes.gateway.state_file import CrashLog, GatewayState, GatewayStatus, write_status
-from hermes.gateway.supervisor import Supervisor
 from hermes.gateway.turn_reply import ReplyAddress
 from hermes.store.sqlite import SqliteStore
 
@@ -96,6 +98,7 @@ class Gateway:
         commands = ChatCommands(self.hub, self.owner, actions)
         self.router = Router(self.hub, self.conversations, store.pairings, self.owner, commands)
         self.status = GatewayStatus(os.getpid(), "starting", time.time())
+        self.hub.statuses = self.status.platforms
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         self._supervisors = [
@@ -104,6 +107,7 @@ class Gateway:
         ]
         self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
         self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
+        self._watch = DamageWatch(store, database_file(self.home))
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
         runtime.chats = ReachableChats(self.hub, self.owner)
@@ -148,7 +152,7 @@ class Gateway:
         """Serve until told to stop; whether every turn ended in time. `notice`: for the owner."""
         self.status.crash_loop = self._crashes.note_start()
         drafts = await self.hub.outbox.restore()
-        await self.owner.restore_homes()
+        await self.owner.restore_chats()
         await self._moves.restore_moves()
         recovery = Recovery(
             self.hub,
@@ -167,6 +171,7 @@ class Gateway:
             spawn(self._do_upkeep(), "upkeep"),
             spawn(self._adopt_replies(), "outbox"),
             spawn(self._schedule.run_jobs(), "schedule"),
+            spawn(self._repair_database(), "repair"),
         ]
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
@@ -223,9 +228,13 @@ class Gateway:
             faulthandler.dump_traceback_later(STALL_SECONDS, repeat=False)
             self._changed.clear()
             served = (self, *self._profiles.values())
-            with suppress(StoreError):
+            try:
                 counts = [await gateway.hub.mailbox.count_open() for gateway in served]
                 self.status.set_counts(counts)
+                if await self._watch.find_damage():
+                    self.hub.damage.set()
+            except (StoreError, OSError) as error:
+                self.hub.note_error(error)
             self.status.active_agents = sum(g.conversations.active_count for g in served)
             self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
             self.save_status()
@@ -241,9 +250,19 @@ class Gateway:
                 await self.hub.outbox.adopt_foreign()
                 await self._schedule.deliver_results()
             except StoreError as error:
+                self.hub.note_error(error)
                 log.warning("the outbox could not be read: %s", error)
             except Exception:
                 log.exception("replies of other processes were not delivered")
+
+    async def _repair_database(self) -> None:
+        """Salvage the database when it is found to be damaged, and start anew with it."""
+        await self.hub.damage.wait()
+        text = await salvage_store(self._store)
+        log.warning(text)
+        await self.owner.save_chats()
+        await self.owner.tell(text, text)
+        self.request_restart()
 
     async def _do_upkeep(self) -> None:
         while True:
@@ -269,7 +288,7 @@ class Gateway:
 
     async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None:
         text = f"⚠️ The chat {chat} on {platform} cannot be reached any more: {why}."
-        address = await self.owner.find_address()
+        address = self.owner.find_address()
         if address is not None and (address.platform, address.chat) != (platform, chat):
             await self.owner.tell(f"{platform} {chat} gone", text)
 

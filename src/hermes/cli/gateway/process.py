@@ -30,13 +30,13 @@ from hermes.config.instances import announce_instance
 from hermes.config.load import Setup, load_setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError, StoreError
-from hermes.gateway import texts
 from hermes.gateway.chat_commands import check_quick_commands
 from hermes.gateway.hub import OpenPlatform
 from hermes.gateway.platforms import list_names, load_platform, require_known
+from hermes.gateway.process.repair import DamageWatch, salvage_store
+from hermes.gateway.process.state_file import acquire_lock, find_pid
 from hermes.gateway.schedule import has_active_jobs
 from hermes.gateway.service import Gateway
-from hermes.gateway.state_file import acquire_lock, find_pid
 from hermes.gateway.turn_reply import deliveries
 from hermes.store.sqlite import SqliteStore
 
@@ -119,7 +119,7 @@ async def open_gateway(
     store = SqliteStore(file)
     stack.push_async_callback(store.close)
     store.open()
-    notice = await open_database(store)
+    notice = await open_database(store, file)
     if needs_job and not await has_active_jobs(store.jobs):
         raise ConfigError(_NOTHING_ON)
     runtime = await stack.enter_async_context(Runtime.open(home.setup, store=store))
@@ -193,22 +193,16 @@ def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
             print_stderr(f"{found.name}: {text}")
 
 
-async def open_database(store: SqliteStore) -> str:
+async def open_database(store: SqliteStore, file: Path) -> str:
     """Salvages a damaged database; returns what the owner should be told."""
     try:
-        for notice in await store.wait_until_open():
-            print_stderr(notice)
-        return ""
+        if not await DamageWatch(store, file).find_damage():
+            for notice in await store.wait_until_open():
+                print_stderr(notice)
+            return ""
     except StoreError as error:
-        if error.code != "damaged":
-            raise ConfigError(str(error)) from None
-    saved = await store.maintenance.salvage()
-    text = texts.DATABASE_DAMAGED.format(
-        sessions=saved.sessions,
-        messages=saved.messages,
-        lost=saved.lost,
-        name=saved.damaged_file.name,
-    )
+        raise ConfigError(str(error)) from None
+    text = await salvage_store(store)
     print_stderr(text)
     return text
 

@@ -1,6 +1,6 @@
 """Notices for the owner: each once, to the chat where they read them."""
 
-from hermes.core.store import Object, Objects
+from hermes.core.store import Objects
 from hermes.gateway.hub import Hub
 from hermes.gateway.turn_reply import ReplyAddress
 
@@ -15,50 +15,62 @@ class Owner:
     def __init__(self, hub: Hub, objects: Objects) -> None:
         self._hub = hub
         self._objects = objects
-        self._known_admins: set[tuple[str, str]] = set()
+        self._admin_chats: dict[tuple[str, str], str] = {}
 
     async def set_home_chat(self, address: ReplyAddress) -> None:
-        body = "\n".join((address.chat, address.thread)).encode()
-        await self._objects.put(_HOME, address.platform, body)
         self._hub.homes[address.platform] = ReplyAddress(
             address.platform, address.chat, address.thread
         )
+        await self._objects.put(_HOME, address.platform, _encode_chat(address))
 
-    async def restore_homes(self) -> None:
+    async def restore_chats(self) -> None:
+        """Load what is known from earlier processes."""
         for stored in await self._objects.list_all(_HOME):
-            self._hub.homes[stored.id] = _read_address(stored)
+            chat, _, thread = stored.body.decode().partition("\n")
+            self._hub.homes[stored.id] = ReplyAddress(stored.id, chat, thread)
+        for stored in await self._objects.list_all(_ADMIN_CHATS):
+            platform, _, user = stored.id.partition(" ")
+            self._admin_chats[platform, user] = stored.body.decode()
+
+    async def save_chats(self) -> None:
+        """Store everything again, after the database was replaced."""
+        for address in self._hub.homes.values():
+            await self._objects.put(_HOME, address.platform, _encode_chat(address))
+        for (platform, user), chat in self._admin_chats.items():
+            await self._objects.put(_ADMIN_CHATS, f"{platform} {user}", chat.encode())
 
     async def remember_admin(self, platform: str, user: str, chat: str) -> None:
         """The direct chat of an administrator."""
-        if (platform, user) not in self._known_admins:
-            self._known_admins.add((platform, user))
+        if self._admin_chats.get((platform, user)) != chat:
+            self._admin_chats[platform, user] = chat
             await self._objects.put(_ADMIN_CHATS, f"{platform} {user}", chat.encode())
 
-    async def list_admin_chats(self) -> list[ReplyAddress]:
+    def list_admin_chats(self) -> list[ReplyAddress]:
         """The direct chats of those who are administrators now, in the order of the settings."""
-        stored = {s.id: s.body.decode() for s in await self._objects.list_all(_ADMIN_CHATS)}
         return [
-            ReplyAddress(name, stored[f"{name} {user}"])
+            ReplyAddress(name, self._admin_chats[name, str(user)])
             for name, found in self._hub.platforms.items()
             for user in found.settings.admins or found.settings.allowed_users
-            if f"{name} {user}" in stored
+            if (name, str(user)) in self._admin_chats
         ]
 
-    async def find_address(self) -> ReplyAddress | None:
-        if (home := self._hub.find_home()) is not None:
-            return home
-        return next(iter(await self.list_admin_chats()), None)
+    def find_address(self, avoid: str = "") -> ReplyAddress | None:
+        """Where the owner reads notices, on a connected platform if there is one. `avoid`: a
+        platform that cannot be used."""
+        known = [a for a in (*self._hub.list_homes(), *self.list_admin_chats())]
+        usable = [address for address in known if address.platform != avoid]
+        connected = [a for a in usable if self._hub.is_connected(a.platform)]
+        return next(iter(connected or usable), None)
 
     async def tell(self, code: str, text: str, *, avoid: str = "") -> None:
         """Send a notice unless one of this code was sent before. `avoid`: a platform that cannot
         be used for it."""
-        address = await self.find_address()
-        if address is None or address.platform == avoid:
+        address = self.find_address(avoid)
+        if address is None:
             return
         if await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
 
 
-def _read_address(stored: Object) -> ReplyAddress:
-    chat, _, thread = stored.body.decode().partition("\n")
-    return ReplyAddress(stored.id, chat, thread)
+def _encode_chat(address: ReplyAddress) -> bytes:
+    return "\n".join((address.chat, address.thread)).encode()

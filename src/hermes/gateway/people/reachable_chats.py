@@ -18,7 +18,7 @@ class ReachableChats:
         self._redact = Redactor(hub.runtime.setup.secrets.redactable_values()).redact
 
     async def list_targets(self) -> list[str]:
-        home = ["home"] if await self._owner.find_address() is not None else []
+        home = ["home"] if self._owner.find_address() is not None else []
         return [*home, *sorted(await self._find_places())]
 
     async def _find_places(self) -> set[str]:
@@ -30,7 +30,7 @@ class ReachableChats:
             if chat
         }
         homes = {f"{a.platform}:{a.chat}" for a in self._hub.homes.values()}
-        admins = {f"{a.platform}:{a.chat}" for a in await self._owner.list_admin_chats()}
+        admins = {f"{a.platform}:{a.chat}" for a in self._owner.list_admin_chats()}
         return places | {place for place in homes | admins if self._is_served(place)}
 
     def _is_served(self, place: str) -> bool:
@@ -44,7 +44,7 @@ class ReachableChats:
 
     async def _find_address(self, target: str) -> ReplyAddress:
         if target == "home":
-            home = await self._owner.find_address()
+            home = self._owner.find_address()
             if home is None:
                 raise ToolError("There is no home chat. The owner sets one with /sethome.")
             return home

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from hermes.gateway.adapter import ButtonPress, ConnectionFailure, Inbound
+from hermes.gateway.process.state_file import PlatformState, PlatformStatus
 from hermes.gateway.router import Router
-from hermes.gateway.state_file import PlatformState, PlatformStatus
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ class Supervisor:
             return failure
         except Exception as error:
             log.exception("platform %s failed", self.name)
+            if self.router is not None:
+                self.router.note_error(error)
             return ConnectionFailure("error", type(error).__name__)
         return ConnectionFailure("unreachable", "the connection ended")
 
