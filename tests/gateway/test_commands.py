@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.gateways import gateway
-from tests.kit import Home, run_hermes, say
-from tests.kit.telegram import TOKEN
+from hermes.gateway import texts
+from tests.gateway.gateways import gateway, live_gateway
+from tests.kit import Home, call, run_hermes, say
+from tests.kit.bodies import messages
+from tests.kit.telegram import OWNER, TOKEN
 
 pytestmark = pytest.mark.e2e
+
+OTHER = 3003
 
 
 async def test_setup_tries_the_token_and_saves_it(tmp_path: Path) -> None:
@@ -122,3 +126,104 @@ async def test_a_slow_platform_does_not_hold_back_the_start(tmp_path: Path) -> N
         assert (found["state"], found["error_code"]) == ("retrying", "unreachable")
         async with asyncio.timeout(60):
             assert await g.stop() == 0
+
+
+async def test_quick_commands_run_in_the_sandbox_for_administrators(tmp_path: Path) -> None:
+    quick = {
+        "place": {"type": "exec", "command": "echo in $(basename $PWD); echo x > ../outside"},
+        "s": {"type": "alias", "target": "/version"},
+    }
+    platform = {"allowed_users": [OWNER, OTHER], "admins": [OWNER]}
+    async with live_gateway(tmp_path, platform=platform, gateway={"quick_commands": quick}) as g:
+        await g.telegram.say("/place", user=OTHER)
+        await g.telegram.until_shown(texts.ADMINS_ONLY.format(name="place"))
+        await g.telegram.say("/place")
+        await g.telegram.until(lambda: any("in work" in t for t in g.telegram.texts(OWNER)))
+        assert not (tmp_path / "outside").exists()
+        await g.telegram.say("/s", user=OTHER)
+        await g.telegram.until(lambda: any("hermes" in t.lower() for t in g.telegram.texts(OTHER)))
+        await g.telegram.say("/help")
+        await g.telegram.until(lambda: any("/place – echo" in t for t in g.telegram.texts(OWNER)))
+        assert not g.provider.requests
+
+
+async def test_a_quick_command_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    async with gateway(
+        tmp_path, start=False, gateway={"quick_commands": {"x": {"type": "exec"}}}
+    ) as g:
+        ended = await run_hermes(["gateway", "run"], g.home)
+        assert ended.rc == 2 and "gateway.quick_commands.x needs a command" in ended.stderr
+
+
+async def test_undo_asks_with_buttons_and_skills_are_commands(tmp_path: Path) -> None:
+    async with live_gateway(tmp_path, [say("one"), say("reviewed"), say("two")]) as g:
+        await g.telegram.say("first")
+        await g.telegram.until_shown("one")
+        await g.telegram.say("/undo")
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        asked = next(s for s in g.telegram.sent if s.buttons)
+        await g.telegram.press(asked, "no")
+        await g.telegram.until(lambda: asked.text.endswith("no"))
+        await g.telegram.say("/code-review calc.py")
+        await g.telegram.until_shown("reviewed")
+        assert "calc.py" in messages(g.provider.requests[-1])[-1].text
+        await g.telegram.say("/undo")
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        await g.telegram.press(next(s for s in g.telegram.sent if s.buttons), "yes")
+        await g.telegram.until(lambda: any("Went back" in t for t in g.telegram.texts()))
+        await g.telegram.say("second")
+        await g.telegram.until_shown("two")
+        asked_now = [m.text for m in messages(g.provider.requests[-1]) if m.role == "user"]
+        assert asked_now == ["first", "second"]
+
+
+async def test_send_message_reaches_the_owners_chats_only(tmp_path: Path) -> None:
+    def send(target: str) -> tuple[str, str, dict[str, str]]:
+        return (f"c{target}", "send_message", {"target": target, "message": f"hello {target}"})
+
+    group = -500
+    steps = [
+        call(send(f"telegram:{group}")),
+        say("sent"),
+        call(send("telegram:999")),
+        say("refused"),
+        call(send(f"telegram:{group}")),
+        say("none"),
+    ]
+    platform = {"allowed_users": [OWNER, OTHER], "admins": [OWNER], "allowed_chats": [group]}
+    async with live_gateway(tmp_path, steps, platform=platform) as g:
+        await g.telegram.say("tell the group")
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        asked = next(s for s in g.telegram.sent if s.buttons)
+        assert f"hello telegram:{group}" in asked.text
+        await g.telegram.press(asked, "Allow once")
+        await g.telegram.until_shown("sent")
+        await g.telegram.until(lambda: g.telegram.texts(group) == [f"hello telegram:{group}"])
+        await g.telegram.say("tell a stranger")
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        await g.telegram.press(next(s for s in g.telegram.sent if s.buttons), "Allow once")
+        await g.telegram.until_shown("refused")
+        assert not g.telegram.texts(999)
+        await g.telegram.say("me too", user=OTHER)
+        await g.telegram.until_shown("none")
+        assert g.telegram.texts(group) == [f"hello telegram:{group}"]
+
+
+async def test_f67_damage_while_it_runs_is_salvaged_and_serving_goes_on(
+    tmp_path: Path, raw_database: Callable[[], AbstractContextManager[None]]
+) -> None:
+    async with gateway(tmp_path, [say("one"), say("two")]) as g:
+        await g.telegram.say("hello")
+        await g.telegram.until_shown("one")
+        pid, database = g.process.pid, g.home.path / "hermes.db"
+        with raw_database():
+            for file in (database, database.with_name("hermes.db-wal")):
+                if file.exists() and file.stat().st_size:
+                    with file.open("r+b") as handle:
+                        handle.write(b"\xff" * file.stat().st_size)
+        await g.telegram.until(lambda: any("was damaged" in t for t in g.telegram.texts()))
+        assert list(g.home.path.glob("hermes.db.damaged-*"))
+        assert g.process.pid == pid and g.process.returncode is None
+        await g.telegram.say("still there?")
+        await g.telegram.until_shown("two")
+        assert sum("was damaged" in t for t in g.telegram.texts()) == 1

@@ -47,6 +47,8 @@ class Options(Struct, frozen=True):
     """Whether nothing is changed until the user has approved a plan."""
     user: str = ""
     """The id on its platform of the person who talks in a chat."""
+    is_admin: bool = False
+    """Whether only administrators of this agent talk in the chat: they may use its schedule."""
 
 
 class Agents:
@@ -133,7 +135,9 @@ class Agents:
         if toolsets is not None and self.deferred_tools:
             mine = {word for tool in self.deferred_tools.values() for word in _list_words(tool)}
             toolsets = tuple(word for word in toolsets if word not in mine) or (NONE,)
-        tools = select_tools(toolsets, platform=platform, settings=settings)
+        tools = select_tools(
+            toolsets, platform=platform, settings=settings, is_admin=options.is_admin
+        )
         return tools.without(absent) if absent else tools
 
     def _build_agent(self, options: Options, platform: str, absent: frozenset[str]) -> Agent:

@@ -113,13 +113,16 @@ class ScheduledPrompts:
 
         return JobEditor(self._store.jobs, self._setup.home, self._setup.config.timezone)
 
-    def open_schedule(self, transcript: Transcript, cwd: Path) -> ScheduleAccess:
-        """What the tools of a conversation may do with the schedule."""
-        from hermes.cron.conversation_jobs import ConversationJobs
+    def open_schedule(self, transcript: Transcript, cwd: Path, user: str) -> ScheduleAccess:
+        """What the tools of a conversation may do with the schedule. `user`: the id of the person
+        on the platform."""
+        from hermes.cron.conversation_jobs import ConversationJobs, find_origin
 
         run_now = self.create_scheduler().run_now
+        meta = transcript.meta
+        origin = find_origin(meta.source, meta.key, user)
         return ConversationJobs(
-            self.open_editor(), run_now, str(cwd), lambda: transcript.taint.bits
+            self.open_editor(), run_now, str(cwd), lambda: transcript.taint.bits, origin
         )
 
     async def answer_job(self, prompt: "JobPrompt") -> "RunOutcome":

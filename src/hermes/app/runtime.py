@@ -58,11 +58,13 @@ from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import (
     BACKEND,
     BROWSER_SETTINGS,
+    CHATS,
     OPEN_SCHEDULE,
     OPEN_WEB,
     PROCESSES,
     REFUSED_HOSTS,
     STORE,
+    ChatAccess,
     RefusedHost,
 )
 from hermes.tools.registry import list_tool_names
@@ -113,6 +115,8 @@ class Runtime:
         self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
         self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
         """Where sessions get tools from that no module defines."""
+        self.chats: ChatAccess | None = None
+        """What `send_message` reaches; None: this process serves no messenger."""
         self.claims = SessionClaims(setup.home)
         self.plugins: Plugins | None = None
         """None: no plugin is enabled."""
@@ -431,12 +435,17 @@ class Runtime:
         services.set(REFUSED_HOSTS, self._refused_hosts)
         services.set(PROCESSES, self.background_commands.grant_access(meta))
         services.set(BROWSER_SETTINGS, config.browser)
+        if self.chats is not None:
+            services.set(CHATS, self.chats)
         if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:
             services.set(TODO_LIST, restore_todos(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
-        services.set(OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd))
+        user = settings.options.user
+        services.set(
+            OPEN_SCHEDULE, lambda: self.scheduled_prompts.open_schedule(transcript, cwd, user)
+        )
         session = Session(self.services, settings, transcript, workspace, services)
         self.delegations.connect_session(session, services, is_resumed=history is not None)
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)

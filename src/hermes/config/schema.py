@@ -267,6 +267,14 @@ class ResetSection(Section, frozen=True):
     """Takes precedence over `by_type`."""
 
 
+class QuickCommand(Section, frozen=True):
+    """A command of the chats that runs a shell command, or stands for another command."""
+
+    type: Literal["exec", "alias"]
+    command: str = ""
+    target: str = ""
+
+
 class GatewaySection(Section, frozen=True):
     """The messengers."""
 
@@ -291,6 +299,9 @@ class GatewaySection(Section, frozen=True):
     media_days: Seconds = 7
     streaming: bool = True
     tool_progress: bool = True
+    profiles: tuple[str, ...] = ()
+    """Profiles whose messengers this gateway serves, too."""
+    quick_commands: dict[str, QuickCommand] = {}
 
 
 class BudgetSection(Section, frozen=True):

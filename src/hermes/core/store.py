@@ -153,6 +153,15 @@ class MailboxChange(Struct, frozen=True):
     conversation: Conversation | None = None
     finished: str = ""
     """The key of a conversation whose turn ended: restarts are counted anew."""
+    run: "RunDelivery | None" = None
+
+
+class RunDelivery(Struct, frozen=True):
+    """What became of the result of a job's run."""
+
+    job: str
+    due: int
+    state: Literal["delivered", "failed"]
 
 
 class MailboxCounts(Struct, frozen=True):
@@ -396,6 +405,8 @@ class ScheduledJob(Struct, frozen=True, omit_defaults=True):
     """The name of the time zone that it is meant in."""
     prompt: str = ""
     deliver: tuple[str, ...] = ("local",)
+    origin: str = ""
+    """The key of the conversation in a messenger that made it."""
     model: str = ""
     toolsets: tuple[str, ...] | None = None
     workdir: str = ""
@@ -496,6 +507,9 @@ class JobStore(Protocol):
 
     async def list_runs(self, job_id: str | None = None, *, limit: int = 50) -> list[JobRun]:
         """The newest first."""
+
+    async def list_undelivered(self) -> list[JobRun]:
+        """Ended runs whose result waits for its delivery, the oldest first."""
 
 
 class Fact(Struct, frozen=True):

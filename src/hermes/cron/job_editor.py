@@ -79,8 +79,9 @@ class JobEditor:
                 ids = ", ".join(job.id for job in several)
                 raise ConfigError(f"{word!r} matches several jobs ({ids}); give the id.")
 
-    def draft_job(self, wishes: JobWishes, taint: int = 0) -> ScheduledJob:
-        """A new job, not stored yet; ConfigError when it could not work."""
+    def draft_job(self, wishes: JobWishes, taint: int = 0, origin: str = "") -> ScheduledJob:
+        """A new job, not stored yet; ConfigError when it could not work. `origin`: the key of the
+        conversation in a messenger that it is made in."""
         now = self._clock()
         job = ScheduledJob(
             id=secrets.token_hex(4),
@@ -89,6 +90,7 @@ class JobEditor:
             zone=self.find_zone(wishes.tz or ""),
             created=now,
             taint=taint,
+            origin=origin,
         )
         return self.apply_wishes(job, wishes)
 
@@ -135,7 +137,7 @@ class JobEditor:
             for name in ("prompt", "model", "script", "no_agent", "repeat", "missed")
             if (value := getattr(wishes, name)) is not None
         }
-        changed = structs.replace(job, **plain, **self._read_wishes(wishes))
+        changed = structs.replace(job, **plain, **self._read_wishes(wishes, job))
         if not changed.name:
             changed = structs.replace(changed, name=_take_name(changed.prompt or changed.script))
         self._check_job(changed)
@@ -143,7 +145,7 @@ class JobEditor:
             return start_schedule(structs.replace(changed, runs=0), self._clock())
         return set_next(changed, changed.next)
 
-    def _read_wishes(self, wishes: JobWishes) -> dict[str, Any]:
+    def _read_wishes(self, wishes: JobWishes, job: ScheduledJob) -> dict[str, Any]:
         """The wishes that are not stored as they were written."""
         found: dict[str, Any] = {}
         if wishes.schedule is not None:
@@ -153,7 +155,7 @@ class JobEditor:
         if wishes.tz is not None:
             found["zone"] = self.find_zone(wishes.tz)
         if wishes.deliver is not None:
-            found["deliver"] = parse_targets(wishes.deliver)
+            found["deliver"] = parse_targets(wishes.deliver, has_origin=bool(job.origin))
         if wishes.toolsets is not None:
             names = tuple(filter(None, (name.strip() for name in wishes.toolsets.split(","))))
             found["toolsets"] = () if names == ("none",) else names
@@ -218,12 +220,15 @@ def split_schedule(text: str, zone: str) -> tuple[str, str]:
     raise not_understood(text)
 
 
-def parse_targets(text: str) -> tuple[str, ...]:
-    """Where results go; ConfigError when a target cannot exist."""
+def parse_targets(text: str, *, has_origin: bool = False) -> tuple[str, ...]:
+    """Where results go; ConfigError when a target cannot exist. Only jobs that were made in a chat
+    have an `origin`."""
+    known = ("local", "home", "origin") if has_origin else ("local", "home")
     targets = tuple(dict.fromkeys(filter(None, (word.strip() for word in text.split(",")))))
     for target in targets or ("",):
-        if target not in ("local", "home") and not _TARGET.fullmatch(target):
-            raise ConfigError(f"{target!r} is not a target. Use local, home or platform:chat.")
+        if target not in known and not _TARGET.fullmatch(target):
+            names = ", ".join(known)
+            raise ConfigError(f"{target!r} is not a target. Use {names} or platform:chat.")
     return targets
 
 
@@ -234,8 +239,8 @@ def describe_state(job: ScheduledJob) -> str:
 def describe_job(job: ScheduledJob) -> dict[str, Any]:
     """The job for programs; times are ISO times in its zone."""
     names = (
-        "id name schedule prompt deliver model toolsets workdir script no_agent repeat missed "
-        "timeout max_turns budget_usd jitter runs failures error"
+        "id name schedule prompt deliver origin model toolsets workdir script no_agent repeat "
+        "missed timeout max_turns budget_usd jitter runs failures error"
     )
     return {
         **{name: getattr(job, name) for name in names.split()},

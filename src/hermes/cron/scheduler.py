@@ -81,6 +81,10 @@ class Scheduler:
         self._clock = clock
         self._sleep = sleep
         self._slots = asyncio.Semaphore(settings.limits.max_parallel_jobs)
+        self.is_draining = False
+        """Whether nothing more is claimed."""
+        self.runs: set[asyncio.Future[None]] = set()
+        """Runs under way; each is done when its result is stored."""
         self._unusable: set[str] = set()
         """Jobs that were logged because their schedule cannot be read any more."""
 
@@ -121,6 +125,8 @@ class Scheduler:
         """Each is to be started at once: a failure while others are claimed must not lose it."""
         now = self._clock()
         for job in await self._jobs.list_due(now):
+            if self.is_draining:
+                return
             try:
                 advanced, runs = plan_runs(job, now)
             except ConfigError as error:  # a time zone that no longer exists
@@ -138,6 +144,9 @@ class Scheduler:
     async def _execute(self, job: ScheduledJob, run: JobRun) -> RunOutcome:
         outcome = INTERRUPTED
         sessions: list[str] = []
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.runs.add(ended)
+        ended.add_done_callback(self.runs.discard)
         try:
             if not await self._jobs.start_run(run, self._clock()):
                 return RunOutcome("failed", error="The job was removed.")
@@ -154,7 +163,10 @@ class Scheduler:
         finally:
             # Also when this process is stopped: nothing is left without a result.
             outcome = structs.replace(outcome, session="".join(sessions))
-            await asyncio.shield(self._record_outcome(job, run, outcome))
+            try:
+                await asyncio.shield(self._record_outcome(job, run, outcome))
+            finally:
+                ended.set_result(None)
         return outcome
 
     async def _produce_outcome(

@@ -15,13 +15,15 @@ from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import Answer, Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
+from hermes.core.taint import Taint
+from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.gateway import texts
-from hermes.gateway.access import is_per_user, name_sender
 from hermes.gateway.adapter import Inbound, SendFailure, Target
 from hermes.gateway.content.render import count_units
-from hermes.gateway.hub import Hub, Item, OpenPlatform
+from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.outbox import Reply
+from hermes.gateway.people.access import is_per_user, name_sender
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
 
@@ -33,6 +35,7 @@ CUT_UNITS = 4000
 ACK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 LONGEST_QUOTE = 500
+_PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 
 
 class Group(Struct):
@@ -107,9 +110,7 @@ class ConversationActor:
     async def enqueue(self, item: Item) -> None:
         """Answer a message, now or when its turn comes."""
         self.last_used = time.monotonic()
-        if await self._answer_question(item):
-            return
-        if await answer_approval(self._hub, self.session, self._requester[0], item):
+        if await answer_in_words(self._hub, self.session, item, self._requester[0]):
             return
         if self._groups and self._groups[-1].accepts(item):
             self._groups[-1].items.append(item)
@@ -162,20 +163,6 @@ class ConversationActor:
             self._last_ack = now
             await self._hub.say(item.address, text)
 
-    async def _answer_question(self, item: Item) -> bool:
-        """Whether the message answered a question of the agent."""
-        session = self.session
-        if session is None or not session.interactions.pending_questions:
-            return False
-        question = session.interactions.pending_questions[0]
-        text = item.message.text.strip()
-        if text.isdecimal() and 1 <= int(text) <= len(question.choices):
-            text = question.choices[int(text) - 1]
-        session.interactions.answer_question(question.id, text)
-        await self._hub.questions.close_answered(session)
-        await self._hub.mailbox.set_state([item.n], "done")
-        return True
-
     @property
     def requester(self) -> tuple[str, str]:
         """The id and the name of the person whose message is being answered."""
@@ -219,12 +206,17 @@ class ConversationActor:
         item = group.items[-1]
         try:
             session, note = await self.slot.open_session(item, renews=not group.continues)
-            prompt = (
-                None if group.continues else await build_prompt(self._hub, session, group, note)
-            )
-            await self._run_turn(session, group, prompt)
+            row = await self._hub.mailbox.get_conversation(self.key)
+            prompt = None
+            if not group.continues:
+                carried = decode_settings(row).carried if group.prompt is None else ()
+                results = [quote_result(session, result) for result in carried]
+                prompt = await build_prompt(self._hub, session, group, [note, *results])
+            await self._run_turn(session, group, prompt, row)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
+            if self._hub.note_error(error):
+                return  # it is answered after the repair
             await self._give_up(group, texts.FAILED_TURN.format(error=error))
         except Exception:
             log.exception("a message on %s was not answered", item.platform)
@@ -235,15 +227,19 @@ class ConversationActor:
             await self._hub.mailbox.set_state(group.numbers, "done")
             await self._hub.say(group.items[-1].address, text)
 
-    async def _run_turn(self, session: Session, group: Group, prompt: Message | None) -> None:
+    async def _run_turn(
+        self, session: Session, group: Group, prompt: Message | None, row: Conversation
+    ) -> None:
         item = group.items[-1]
-        row = await self._hub.mailbox.get_conversation(self.key)
+        saved = self.slot.update_settings(row, item)
+        if prompt is not None and group.prompt is None:
+            saved = structs.replace(saved, carried=())
         row = structs.replace(
             row,
             session=session.id,
             suspended=False,
             used=time.time(),
-            settings=msgspec.msgpack.encode(self.slot.update_settings(row, item)),
+            settings=msgspec.msgpack.encode(saved),
         )
         reply = self._reply = self._open_reply(session, group, item, row)
         self._requester = (item.message.user, item.message.user_name)
@@ -277,6 +273,10 @@ class ConversationActor:
                 await asyncio.wait({drafts}, timeout=STOP_SECONDS)
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
+        if result.error_code == "internal" and self._hub.note_error(
+            self._hub.runtime.store.maintenance.find_problem()
+        ):
+            return  # the turn is recovered after the repair
         if not reply.is_closed or result.error_code == "internal":
             await self._hub.mailbox.apply(reply.compose_failure(result.error))
             reply.schedule_complete()
@@ -341,28 +341,45 @@ class ConversationActor:
         )
 
 
-async def answer_approval(hub: Hub, session: Session | None, requester: str, item: Item) -> bool:
-    """Whether the message was the yes or no of the requester, where there are no buttons."""
-    word = item.message.text.strip().lower()
-    capabilities = hub.platforms[item.platform].platform.capabilities
-    if session is None or capabilities.buttons or word not in ("yes", "no"):
+async def answer_in_words(hub: Hub, session: Session | None, item: Item, requester: str) -> bool:
+    """Whether the message answered what the agent has asked. Approvals are answered so by the
+    requester, and only where there are no buttons."""
+    if session is None:
         return False
-    pending = session.interactions.pending_approvals
-    if not pending or item.message.user != requester:
+    interactions, text = session.interactions, item.message.text.strip()
+    if interactions.pending_approvals:
+        answer = _PLAIN_ANSWERS.get(text.lower().rstrip(".!"))
+        has_buttons = hub.platforms[item.platform].platform.capabilities.buttons
+        if answer is None or has_buttons or item.message.user != requester:
+            return False
+        interactions.answer_approval(interactions.pending_approvals[0].id, answer)
+        name = name_sender(item.message.user_name) or item.message.user
+        await hub.questions.close_answered(session, describe_answer(answer, name))
+    elif interactions.pending_questions:
+        question = interactions.pending_questions[0]
+        if text.isdecimal() and 1 <= int(text) <= len(question.choices):
+            text = question.choices[int(text) - 1]
+        interactions.answer_question(question.id, text)
+        await hub.questions.close_answered(session)
+    else:
         return False
-    answer: Answer = "once" if word == "yes" else "deny"
-    session.interactions.answer_approval(pending[0].id, answer)
-    name = name_sender(item.message.user_name) or item.message.user
-    await hub.questions.close_answered(session, describe_answer(answer, name))
     await hub.mailbox.set_state([item.n], "done")
     return True
 
 
-async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> Message:
-    """What the agent reads: a note, the messages, and their attachments."""
+def quote_result(session: Session, result: CarriedResult) -> str:
+    """What a scheduled job has sent to the chat, for the agent."""
+    session.transcript.absorb_taint(Taint.from_bits(result.taint).sources)
+    mark = wrapper_mark(session.id)
+    text = wrap_text(make_inert(result.text), mark, begin=True, end=True)
+    return f"{texts.CARRIED.format(job=result.job)}\n{text}"
+
+
+async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str]) -> Message:
+    """What the agent reads: notes, the messages, and their attachments."""
     if group.prompt is not None:
         return group.prompt
-    lines = [note] if note else []
+    lines = notes
     media: list[Media] = []
     for item in group.items:
         lines.append(write_text(hub.settings, item))
@@ -371,9 +388,15 @@ async def build_prompt(hub: Hub, session: Session, group: Group, note: str) -> M
             line, picture = await hub.media.fetch(platform, attachment)
             lines.append(line)
             media += [picture] if picture is not None else []
-    if group.items[-1].role == "guest":
+    if any(is_open_chat(hub, item) for item in group.items):
         session.transcript.absorb_taint({"untrusted"})
     return user_message("\n".join(filter(None, lines)), *media)
+
+
+def is_open_chat(hub: Hub, item: Item) -> bool:
+    """Whether people talk there whom nobody has let in."""
+    settings = hub.platforms[item.platform].settings
+    return item.role == "guest" or (settings.group_members and item.message.chat_type != "dm")
 
 
 def write_text(settings: GatewaySection, item: Item) -> str:

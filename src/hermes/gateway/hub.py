@@ -11,13 +11,15 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.platforms import PlatformSettings
 from hermes.config.schema import BusyMode, GatewaySection
+from hermes.core.errors import StoreError
 from hermes.core.provider import Effort
 from hermes.core.store import Conversation
-from hermes.gateway.access import Role
 from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.people.access import Role
+from hermes.gateway.process.state_file import PlatformStatus
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.store.mailbox import SqliteMailbox
@@ -47,6 +49,14 @@ class Item(Struct, frozen=True):
         return ReplyAddress(self.platform, message.chat, message.thread, message.id, in_group)
 
 
+class CarriedResult(Struct, frozen=True):
+    """The result of a scheduled job that the next message brings along."""
+
+    job: str
+    text: str
+    taint: int
+
+
 class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     """What was set for a conversation, and where it takes place."""
 
@@ -57,6 +67,7 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     choice: ModelChoice = ModelChoice()
     effort: Effort | None = None
     busy_mode: BusyMode | None = None
+    carried: tuple[CarriedResult, ...] = ()
 
     @property
     def address(self) -> ReplyAddress:
@@ -84,6 +95,18 @@ class Hub(Struct):
     slots: asyncio.Semaphore
     """Admits the turns that may run at the same time."""
     is_draining: bool = False
+    damage: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set when the session database was found to be damaged."""
+    statuses: dict[str, PlatformStatus] = {}
+    homes: dict[str, ReplyAddress] = {}
+    """Platform -> the chat that /sethome named."""
+
+    def note_error(self, error: BaseException | None) -> bool:
+        """Whether the error shows that the session database is damaged; it is then repaired."""
+        if isinstance(error, StoreError) and error.code == "damaged":
+            self.damage.set()
+            return True
+        return False
 
     async def say(self, address: ReplyAddress, text: str) -> None:
         """Send a text of the gateway itself; without a platform it goes to the log."""
@@ -93,13 +116,25 @@ class Hub(Struct):
         content = Content(text, address.thread, in_group=address.in_group, plain=True)
         await self.outbox.post(address.platform, address.chat, content)
 
+    def list_homes(self) -> list[ReplyAddress]:
+        """The home chats: what /sethome named goes before the settings."""
+        found = []
+        for name, platform in self.platforms.items():
+            if name in self.homes:
+                found.append(self.homes[name])
+            elif platform.settings.home_chat:
+                found.append(ReplyAddress(name, str(platform.settings.home_chat)))
+        return found
+
+    def is_connected(self, platform: str) -> bool:
+        return platform in self.statuses and self.statuses[platform].state == "connected"
+
     def parse_address(self, deliver: str) -> ReplyAddress:
         """`PLATFORM:CHAT[:THREAD]`, `home`, or `log`: nowhere."""
         if deliver == "home":
-            for found in self.platforms.values():
-                if found.settings.home_chat:
-                    return ReplyAddress(found.name, str(found.settings.home_chat))
-            return ReplyAddress("")
+            homes = self.list_homes()
+            connected = [home for home in homes if self.is_connected(home.platform)]
+            return next(iter(connected or homes), ReplyAddress(""))
         platform, _, rest = deliver.partition(":")
         chat, _, thread = rest.partition(":")
         return ReplyAddress(platform if chat else "", chat, thread)

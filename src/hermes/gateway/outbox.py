@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.core.store import MailboxChange, OutboxEntry, OutboxState
+from hermes.core.store import MailboxChange, OutboxEntry, OutboxState, RunDelivery
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
 from hermes.gateway.content.render import split_text
@@ -42,6 +42,8 @@ class Content(Struct, frozen=True, omit_defaults=True):
     in_group: bool = False
     plain: bool = False
     """The text is no Markdown."""
+    run: tuple[str, int] | None = None
+    """The job and the due time of the run whose result this is."""
 
 
 class Progress(Struct):
@@ -113,12 +115,41 @@ class Reply:
         return parts
 
 
+class OpenResults:
+    """The results of scheduled jobs that are on their way, each perhaps to several chats."""
+
+    def __init__(self) -> None:
+        self._replies: Counter[tuple[str, int]] = Counter()
+
+    def holds_run(self, job: str, due: int) -> bool:
+        return self._replies[job, due] > 0
+
+    def add_reply(self, reply: Reply) -> None:
+        if reply.content.run is not None:
+            self._replies[reply.content.run] += 1
+
+    def remove_reply(self, reply: Reply) -> None:
+        if reply.content.run is not None:
+            self._replies[reply.content.run] -= 1
+
+    def judge_run(self, reply: Reply) -> RunDelivery | None:
+        """What becomes of a run with the state of this reply; None: nothing yet."""
+        run = reply.content.run
+        if run is None or (reply.state == "delivered" and self._replies[run] > 1):
+            return None
+        if reply.state == "delivered" or reply.state == "failed":
+            return RunDelivery(*run, reply.state)
+        return None
+
+
 class DeliveryEvents(Protocol):
     """Who learns about deliveries."""
 
     async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None: ...
 
     async def follow_chat(self, platform: str, old: str, new: str) -> None: ...
+
+    async def handle_lost_result(self, job: str, due: int, why: str) -> None: ...
 
     def note_delivery(self, platform: str) -> None: ...
 
@@ -153,6 +184,7 @@ class Outbox:
         self._blocked: dict[tuple[str, str], float] = {}
         self._dead: set[tuple[str, str]] = set()
         self._last_number = 0
+        self.results = OpenResults()
 
     async def restore(self) -> dict[int, Reply]:
         """Load what was not delivered; returns the drafts by the message they answer. A send that
@@ -197,10 +229,12 @@ class Outbox:
         return reply
 
     async def save(self, reply: Reply) -> None:
-        await self._mailbox.apply(MailboxChange(replies=(reply.entry,)))
+        change = MailboxChange(replies=(reply.entry,), run=self.results.judge_run(reply))
+        await self._mailbox.apply(change)
 
     def schedule(self, reply: Reply) -> None:
         """Deliver a reply that is stored."""
+        self.results.add_reply(reply)
         lane = self._open_lane(reply.platform, reply.chat)
         lane.replies.append(reply)
         lane.wake.set()
@@ -258,6 +292,7 @@ class Outbox:
                 closed = await self._deliver(reply, lane)
             if closed:
                 lane.replies.remove(reply)
+                self.results.remove_reply(reply)
         self._forget_lane(lane)
 
     def _forget_lane(self, lane: _Lane) -> None:
@@ -430,6 +465,8 @@ class Outbox:
         reply.state, reply.error = "failed", why
         log.warning("a reply on %s was given up: %s", reply.platform, why)
         await self.save(reply)
+        if reply.content.run is not None:
+            await self._events.handle_lost_result(*reply.content.run, why)
         return True
 
     def rename_chat(self, platform: str, old: str, new: str) -> None:

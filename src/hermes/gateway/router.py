@@ -3,42 +3,30 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.app.commands import (
-    Command,
-    CommandContext,
-    find_command,
-    parse_command,
-    require_command,
-    run_command,
-    unescape_message,
-)
-from hermes.app.commands import Reply as CommandReply
-from hermes.core.errors import ConfigError, HermesError
+from hermes.app.commands import unescape_message
 from hermes.core.store import InboxEntry
 from hermes.gateway import texts
-from hermes.gateway.access import (
-    GUEST_COMMANDS,
+from hermes.gateway.adapter import ButtonPress, Inbound, Part, SendFailure, Target
+from hermes.gateway.chat_commands import ChatCommands
+from hermes.gateway.conversations import ConversationActor, Conversations
+from hermes.gateway.hub import Hub, Item
+from hermes.gateway.people.access import (
     Role,
     build_key,
     decide_role,
     is_addressed,
     may_answer,
-    may_run_command,
     name_sender,
 )
-from hermes.gateway.adapter import ButtonPress, Inbound, Part, SendFailure, Target
-from hermes.gateway.conversations import ConversationActor, Conversations, Group
-from hermes.gateway.hub import Hub, Item
-from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.owner import Owner
-from hermes.gateway.pairing_desk import PairingDesk
+from hermes.gateway.people.owner import Owner
+from hermes.gateway.people.pairing_desk import PairingDesk
 from hermes.store.mailbox import SqlitePairings
 
 log = logging.getLogger(__name__)
@@ -56,13 +44,6 @@ class StoredMessage(Struct, frozen=True):
     role: Role
 
 
-class GatewayActions(Struct, frozen=True):
-    """What commands ask of the process."""
-
-    restart: Callable[[Item], Awaitable[None]]
-    describe_platforms: Callable[[], str]
-
-
 class Router:
     """Nothing of a person without access is stored, fetched or sent to a model."""
 
@@ -72,14 +53,14 @@ class Router:
         conversations: Conversations,
         pairings: SqlitePairings,
         owner: Owner,
-        actions: GatewayActions,
+        commands: ChatCommands,
     ) -> None:
         self._hub = hub
         self._conversations = conversations
         self._pairings = pairings
         self._desk = PairingDesk(pairings)
         self._owner = owner
-        self._actions = actions
+        self._commands = commands
         self._stale: dict[tuple[str, str], int] = {}
 
     async def receive_message(self, platform: str, message: Inbound) -> bool:
@@ -111,13 +92,16 @@ class Router:
             return False
         await self._hub.outbox.revive_chat(platform, message.chat)
         if role == "admin" and message.chat_type == "dm":
-            await self._owner.remember_admin(platform, message.chat)
+            await self._owner.remember_admin(platform, message.user, message.chat)
         item = Item(n, platform, message, role)
         if is_stale:
             self._count_stale(item)
         else:
             await self.dispatch(item, key)
         return True
+
+    def note_error(self, error: Exception) -> None:
+        self._hub.note_error(error)
 
     async def _find_role(self, platform: str, message: Inbound) -> Role:
         found = self._hub.platforms[platform]
@@ -131,23 +115,10 @@ class Router:
 
     def _expand_text(self, platform: str, message: Inbound) -> Inbound:
         """A known command addresses the agent, in groups too."""
-        parsed = self._parse_command(platform, message)
-        if parsed is not None and find_command(parsed[0]) is not None:
+        parsed = self._commands.parse_message(platform, message.text)
+        if parsed is not None and self._commands.is_known(parsed[0]):
             return structs.replace(message, addressed=True)
         return message
-
-    def _parse_command(self, platform: str, message: Inbound) -> tuple[str, str] | None:
-        capabilities = self._hub.platforms[platform].platform.capabilities
-        if not capabilities.commands:
-            return None
-        text = message.text
-        if capabilities.bang_commands and text.startswith("!"):
-            text = "/" + text[1:]
-        parsed = parse_command(text)
-        if parsed is None:
-            return None
-        name, args = parsed
-        return (name if find_command(name) else name.replace("_", "-")), args
 
     def _build_key(self, platform: str, message: Inbound) -> str:
         settings, setup = self._hub.settings, self._hub.runtime.setup
@@ -195,10 +166,10 @@ class Router:
             await self._hub.mailbox.set_state([item.n], "done")
             return
         actor = self._conversations.get_actor(key)
-        parsed = self._parse_command(item.platform, item.message)
+        parsed = self._commands.parse_message(item.platform, item.message.text)
         if parsed is not None:
             # On its own: /stop waits for the turn to end, and the platform must go on receiving.
-            self._follow_task(actor, self._run_command(item, actor, *parsed))
+            self._follow_task(actor, self._commands.run(item, actor, *parsed))
             return
         text = unescape_message(item.message.text)
         item = structs.replace(item, message=structs.replace(item.message, text=text))
@@ -218,89 +189,6 @@ class Router:
     ) -> None:
         await asyncio.wait(earlier)
         await actor.enqueue(item)
-
-    async def _run_command(
-        self, item: Item, actor: ConversationActor, name: str, args: str
-    ) -> None:
-        # Running from here on: a command that a crash cut off is not run a second time.
-        await self._hub.mailbox.set_state([item.n], "running")
-        try:
-            text = await self._execute(item, actor, name, args)
-        except HermesError as error:
-            text = str(error)
-        except Exception:
-            log.exception("/%s failed", name)
-            text = texts.INTERNAL_ERROR
-        if text:
-            await self._hub.say(item.address, text)
-        if not actor.holds(item):
-            await self._hub.mailbox.set_state([item.n], "done")
-
-    async def _execute(
-        self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool = False
-    ) -> str:
-        command = require_command(name, " (To send it as text, start with //.)")
-        self._check_rights(item, actor, command)
-        match command.name:
-            case "restart":
-                await self._actions.restart(item)
-                return ""
-            case "stop" if actor.is_starting:
-                await actor.suspend()
-                return texts.STOPPED_STARTING
-            case "platforms":
-                return self._actions.describe_platforms()
-            case "sethome":
-                await self._owner.set_home_chat(item.address)
-                return texts.HOME_CHAT_SET
-            case "help" if not args:
-                return self._list_commands(item.role)
-        session, _ = await actor.slot.open_session(
-            item, renews=False, needs_model=command.needs_model
-        )
-        context = CommandContext(
-            self._hub.runtime,
-            session,
-            item.platform,
-            is_admin=item.role == "admin",
-            is_confirmed=confirmed,
-        )
-        if command.name == "approve" and item.role != "admin":
-            args = args.replace("always", "session")  # a rule for everybody is the owner's
-        reply = await run_command(context, name, args)
-        await self._follow_reply(item, actor, command, reply)
-        if reply.confirm:
-            return f"{reply.text}\n\n{reply.confirm} Send /{name} {args} yes".replace("  ", " ")
-        return reply.text
-
-    def _check_rights(self, item: Item, actor: ConversationActor, command: Command) -> None:
-        if not may_run_command(item.role, command.name, admin_only=command.admin_only):
-            raise ConfigError(f"/{command.name} is for administrators.")
-        if command.name in ("approve", "deny") and not may_answer(
-            item.role, item.message.user, actor.requester[0]
-        ):
-            raise ConfigError(texts.NOT_YOURS.format(name=actor.requester[1]))
-        if actor.has_turn and not command.never_waits:
-            raise ConfigError(texts.TURN_RUNNING)
-
-    async def _follow_reply(
-        self, item: Item, actor: ConversationActor, command: Command, reply: CommandReply
-    ) -> None:
-        if command.name in ("approve", "deny") and actor.session is not None:
-            answer = "deny" if command.name == "deny" else _find_answer(item.message.text)
-            line = describe_answer(answer, _name_person(item.message))
-            await self._hub.questions.close_answered(actor.session, line)
-        if reply.session is not None:
-            await actor.slot.adopt_session(reply.session, item)
-        if reply.suspend:
-            await actor.suspend()
-        await actor.slot.save_settings(item)
-        if reply.submit is not None:
-            actor.enqueue_group(Group([item], time.monotonic(), reply.submit))
-
-    def _list_commands(self, role: Role) -> str:
-        commands = list_visible_commands(role)
-        return "\n".join(f"/{command.name} – {command.help}" for command in commands)
 
     async def receive_press(self, platform: str, press: ButtonPress) -> str:
         """What to show to the person who pressed a button."""
@@ -331,23 +219,3 @@ class Router:
 
     async def save_cursor(self, platform: str, cursor: str) -> None:
         await self._hub.runtime.store.objects.put(_CURSORS, platform, cursor.encode())
-
-
-def list_visible_commands(role: Role) -> list[Command]:
-    from hermes.app.commands import load_commands
-
-    return [
-        command
-        for command in load_commands()
-        if may_run_command(role, command.name, admin_only=command.admin_only)
-        and (role != "guest" or command.name in GUEST_COMMANDS)
-    ]
-
-
-def _find_answer(text: str) -> str:
-    words = text.lower().split()
-    return next((word for word in ("session", "always") if word in words), "once")
-
-
-def _name_person(message: Inbound) -> str:
-    return name_sender(message.user_name) or message.user

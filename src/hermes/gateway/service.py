@@ -1,31 +1,40 @@
 """The gateway's process: recovers, receives, and drains; one per home."""
 
+from __future__ import annotations
+
 import asyncio
 import faulthandler
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from hermes.app.background_prompts import BackgroundPrompt
 from hermes.app.runtime import Runtime
+from hermes.config.paths import database_file
 from hermes.core.errors import StoreError
 from hermes.core.events import TurnResult
+from hermes.core.store import Objects
 from hermes.gateway import texts
 from hermes.gateway.adapter import ConnectionFailure, SendFailure
+from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
+from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
 from hermes.gateway.outbox import Content, Outbox
-from hermes.gateway.owner import Owner
+from hermes.gateway.people.owner import Owner
+from hermes.gateway.people.reachable_chats import ReachableChats
+from hermes.gateway.process.repair import DamageWatch, salvage_store
+from hermes.gateway.process.state_file import CrashLog, GatewayState, GatewayStatus, write_status
+from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.recovery import Recovery
-from hermes.gateway.router import GatewayActions, Router, list_visible_commands
-from hermes.gateway.state_file import CrashLog, GatewayState, GatewayStatus, write_status
-from hermes.gateway.supervisor import Supervisor
+from hermes.gateway.router import Router
+from hermes.gateway.schedule import GatewaySchedule
 from hermes.gateway.turn_reply import ReplyAddress
 from hermes.store.sqlite import SqliteStore
 
@@ -42,7 +51,6 @@ KEEP_SECONDS = 30 * 86400.0
 """How long finished messages are remembered."""
 STALL_SECONDS = 30
 _RESTARTS = "gateway_restart"
-_MOVES = "gateway_moved"
 
 
 class HostedServer(Struct, frozen=True):
@@ -65,6 +73,9 @@ class Gateway:
         settings = runtime.setup.config.gateway
         self.home = runtime.setup.home
         self.restart_requested = False
+        self._profiles: dict[str, Gateway] = {}
+        self._main: Gateway | None = None
+        """The gateway whose process this one shares."""
         self._runtime = runtime
         self._store = store
         by_name = {found.name: found for found in platforms}
@@ -75,7 +86,7 @@ class Gateway:
             runtime,
             store.mailbox,
             outbox,
-            OpenQuestions(outbox),
+            OpenQuestions(outbox, runtime.spawn_task),
             settings,
             by_name,
             media,
@@ -84,16 +95,22 @@ class Gateway:
         self.owner = Owner(self.hub, store.objects)
         self.conversations = Conversations(self.hub)
         actions = GatewayActions(self._restart_from_chat, self.describe_platforms)
-        self.router = Router(self.hub, self.conversations, store.pairings, self.owner, actions)
+        commands = ChatCommands(self.hub, self.owner, actions)
+        self.router = Router(self.hub, self.conversations, store.pairings, self.owner, commands)
         self.status = GatewayStatus(os.getpid(), "starting", time.time())
+        self.hub.statuses = self.status.platforms
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         self._supervisors = [
             *(self._make_supervisor(found.name, found.platform.run) for found in platforms),
             *(self._make_supervisor(server.name, server.run) for server in hosted),
         ]
+        self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
+        self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
+        self._watch = DamageWatch(store, database_file(self.home))
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
+        runtime.chats = ReachableChats(self.hub, self.owner)
 
     def _make_supervisor(
         self, name: str, run: Callable[[Supervisor], Awaitable[None]]
@@ -104,18 +121,40 @@ class Gateway:
         self.status.platforms[name] = made.status
         return made
 
+    def add_profile(self, name: str, other: Gateway) -> None:
+        """Serve another profile in the same process; both stop together."""
+        self._profiles[name] = other
+        other._main = self
+        self.status.profiles.append(name)
+        for platform, status in other.status.platforms.items():
+            self.status.platforms[f"{name}/{platform}"] = status
+        for supervisor in other._supervisors:
+            supervisor.on_change = self._changed.set
+
     def request_stop(self) -> None:
         self._stop.set()
+        for other in self._profiles.values():
+            other.request_stop()
 
     def request_restart(self) -> None:
+        if self._main is not None:
+            self._main.request_restart()
+            return
         self.restart_requested = True
-        self._stop.set()
+        self.request_stop()
+
+    def save_status(self) -> None:
+        write_status(self.home, self.status)
+
+    async def close_store(self) -> None:
+        await self._store.close()
 
     async def run(self, report_running: Callable[[], None], notice: str = "") -> bool:
         """Serve until told to stop; whether every turn ended in time. `notice`: for the owner."""
         self.status.crash_loop = self._crashes.note_start()
         drafts = await self.hub.outbox.restore()
-        await self._restore_moves()
+        await self.owner.restore_chats()
+        await self._moves.restore_moves()
         recovery = Recovery(
             self.hub,
             self.conversations,
@@ -124,7 +163,7 @@ class Gateway:
             is_crash_loop=self.status.crash_loop,
         )
         await recovery.recover_messages()
-        await self._greet_after_restart()
+        await greet_after_restart(self.hub, self._store.objects)
         if notice:
             await self.owner.tell(notice, notice)
         spawn = self._runtime.spawn_task
@@ -132,11 +171,14 @@ class Gateway:
             spawn(self._write_states(), "state file"),
             spawn(self._do_upkeep(), "upkeep"),
             spawn(self._adopt_replies(), "outbox"),
+            spawn(self._schedule.run_jobs(), "schedule"),
+            spawn(self._repair_database(), "repair"),
         ]
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
             await self._wait_for_first_tries()
             self._set_state("running")
+            self.save_status()
             report_running()
             self._publish_menus()
             await self._stop.wait()
@@ -148,18 +190,12 @@ class Gateway:
 
     async def _wait_for_first_tries(self) -> None:
         """Until every platform has connected or failed once, or a stop was requested."""
-        stop = self._runtime.spawn_task(self._wait_for_stop(), "stop")
-        tries = self._runtime.spawn_task(self._wait_for_tries(), "first tries")
+        spawn = self._runtime.spawn_task
+        stop = spawn(wait_for_all([self._stop]), "stop")
+        tries = spawn(wait_for_all([s.tried for s in self._supervisors]), "first tries")
         await asyncio.wait({stop, tries}, timeout=START_SECONDS, return_when="FIRST_COMPLETED")
         stop.cancel()
         tries.cancel()
-
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
-
-    async def _wait_for_tries(self) -> None:
-        for supervisor in self._supervisors:
-            await supervisor.tried.wait()
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> bool:
         """Take nothing new, let running turns end, deliver their replies."""
@@ -169,13 +205,17 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=self.hub.settings.drain_seconds + LAST_SECONDS)
-        ended = await self.conversations.wait_until_idle(self.hub.settings.drain_seconds)
+        seconds = self.hub.settings.drain_seconds
+        ended, _ = await asyncio.gather(
+            self.conversations.wait_until_idle(seconds), self._schedule.drain_runs(seconds)
+        )
+        await self._schedule.deliver_results()
         await self.hub.outbox.wait_until_sent(LAST_SECONDS)
         for found in self.hub.platforms.values():
             await found.platform.close()
         self.status.exit_reason = "restart" if self.restart_requested else "signal"
         self._set_state("stopped")
-        write_status(self.home, self.status)
+        self.save_status()
         self._crashes.note_clean_end()
         return ended
 
@@ -188,11 +228,17 @@ class Gateway:
             # Dumps every stack to stderr when the event loop has not come by for so long.
             faulthandler.dump_traceback_later(STALL_SECONDS, repeat=False)
             self._changed.clear()
-            with suppress(StoreError):
-                self.status.set_counts(await self._store.mailbox.count_open())
-            self.status.active_agents = self.conversations.active_count
-            self.status.sessions = {"live": self.conversations.live_count}
-            write_status(self.home, self.status)
+            served = (self, *self._profiles.values())
+            try:
+                counts = [await gateway.hub.mailbox.count_open() for gateway in served]
+                self.status.set_counts(counts)
+                if await self._watch.find_damage():
+                    self.hub.damage.set()
+            except (StoreError, OSError) as error:
+                self.hub.note_error(error)
+            self.status.active_agents = sum(g.conversations.active_count for g in served)
+            self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
+            self.save_status()
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):
                     await self._changed.wait()
@@ -201,8 +247,23 @@ class Gateway:
     async def _adopt_replies(self) -> None:
         while True:
             await asyncio.sleep(OUTBOX_SECONDS)
-            with suppress(StoreError):
+            try:
                 await self.hub.outbox.adopt_foreign()
+                await self._schedule.deliver_results()
+            except StoreError as error:
+                self.hub.note_error(error)
+                log.warning("the outbox could not be read: %s", error)
+            except Exception:
+                log.exception("replies of other processes were not delivered")
+
+    async def _repair_database(self) -> None:
+        """Salvage the database when it is found to be damaged, and start anew with it."""
+        await self.hub.damage.wait()
+        text = await salvage_store(self._store)
+        log.warning(text)
+        await self.owner.save_chats()
+        await self.owner.tell(text, text)
+        self.request_restart()
 
     async def _do_upkeep(self) -> None:
         while True:
@@ -228,39 +289,19 @@ class Gateway:
 
     async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None:
         text = f"⚠️ The chat {chat} on {platform} cannot be reached any more: {why}."
-        address = await self.owner.find_address()
+        address = self.owner.find_address()
         if address is not None and (address.platform, address.chat) != (platform, chat):
             await self.owner.tell(f"{platform} {chat} gone", text)
+
+    async def handle_lost_result(self, job: str, due: int, why: str) -> None:
+        await self._schedule.tell_failure(job, due, why)
 
     def note_delivery(self, platform: str) -> None:
         if (status := self.status.platforms.get(platform)) is not None:
             status.last_outbound_at = time.time()
 
     async def follow_chat(self, platform: str, old: str, new: str) -> None:
-        """A chat got another id: its sessions, its replies and its permission follow."""
-        keys = {}
-        for prefix in await self._store.mailbox.list_keys("agent:"):
-            parts = prefix.split(":")
-            if parts[2] == platform and parts[4] == old:
-                keys[prefix] = ":".join((*parts[:4], new, *parts[5:]))
-        await self._store.mailbox.move_chat(platform, old, new, keys)
-        await self._store.objects.put(_MOVES, f"{platform} {new}", old.encode())
-        self.hub.outbox.rename_chat(platform, old, new)
-        self.conversations.rename_keys(keys)
-        self._permit_moved(platform, old, new)
-
-    async def _restore_moves(self) -> None:
-        for stored in await self._store.objects.list_all(_MOVES):
-            platform, _, new = stored.id.partition(" ")
-            self._permit_moved(platform, stored.body.decode(), new)
-
-    def _permit_moved(self, platform: str, old: str, new: str) -> None:
-        found = self.hub.platforms.get(platform)
-        if found is None or old not in found.settings.allowed_chats:
-            return
-        chats = (*found.settings.allowed_chats, new)
-        settings = structs.replace(found.settings, allowed_chats=chats)
-        self.hub.platforms[platform] = structs.replace(found, settings=settings)
+        await self._moves.follow_chat(platform, old, new)
 
     async def _restart_from_chat(self, item: Item) -> None:
         address = item.address
@@ -270,13 +311,6 @@ class Gateway:
         await self._store.objects.put(_RESTARTS, address.platform, body)
         await self.hub.say(address, texts.RESTARTING)
         self.request_restart()
-
-    async def _greet_after_restart(self) -> None:
-        for stored in await self._store.objects.list_all(_RESTARTS):
-            await self._store.objects.remove(_RESTARTS, stored.id, owner="")
-            chat, _, thread = stored.body.decode().partition("\n")
-            if stored.id in self.hub.platforms:
-                await self.hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
 
     def _post_background_answer(self, prompt: BackgroundPrompt, result: TurnResult) -> None:
         self._runtime.spawn_task(self._send_background_answer(prompt, result), "background answer")
@@ -291,6 +325,20 @@ class Gateway:
             whole = redact(f"> {prompt.text[:200]}\n\n{text}")
             content = Content(whole, address.thread, in_group=address.in_group)
             await self.hub.outbox.post(address.platform, address.chat, content)
+
+
+async def wait_for_all(events: Iterable[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
+
+
+async def greet_after_restart(hub: Hub, objects: Objects) -> None:
+    """Tell the chats that asked for the restart, once."""
+    for stored in await objects.list_all(_RESTARTS):
+        await objects.remove(_RESTARTS, stored.id, owner="")
+        chat, _, thread = stored.body.decode().partition("\n")
+        if stored.id in hub.platforms:
+            await hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
 
 
 async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:

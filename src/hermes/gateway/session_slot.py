@@ -10,6 +10,7 @@ from hermes.app.session import Session
 from hermes.core.store import Conversation
 from hermes.gateway import resets, texts
 from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
+from hermes.gateway.people.access import is_per_user
 from hermes.tools.registry import select_tools
 
 _STRANGERS = "webhook"
@@ -74,7 +75,19 @@ class SessionSlot:
     ) -> Session:
         hub = self._hub
         found = hub.platforms[item.platform]
-        options = structs.replace(saved.options, toolsets=self._choose_toolsets(item, found))
+        message = item.message
+        is_alone = message.chat_type == "dm" or is_per_user(
+            message.chat_type,
+            message.thread,
+            hub.settings.group_sessions_per_user,
+            hub.settings.thread_sessions_per_user,
+        )
+        options = structs.replace(
+            saved.options,
+            toolsets=self._choose_toolsets(item, found),
+            user=message.user if is_alone else "",
+            is_admin=is_alone and item.role == "admin",
+        )
         if resume and await hub.runtime.store.sessions.get_meta(resume) is None:
             resume = ""  # it was opened, and nothing was said in it
         session = await hub.runtime.open_session(

@@ -13,6 +13,9 @@ INTERRUPTING = "⚡ Interrupting the current task for your message."
 MANY_WAITING = "⏳ Many messages are waiting; I'll read the newest together."
 TURN_RUNNING = "A turn is running; /stop it first."
 
+ADMINS_ONLY = "/{name} is for administrators."
+NO = "no"
+
 STOPPED_STARTING = (
     "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
 )
@@ -30,6 +33,9 @@ DATABASE_DAMAGED = (
     "⚠️ The session database was damaged. Kept: {sessions} sessions, {messages} messages; "
     "{lost} messages are lost. The damaged file is {name}."
 )
+
+NOT_DELIVERED = "⚠️ The result of {job} was not delivered: {why}. See: hermes cron runs {id}"
+CARRIED = "[The scheduled job {job} has sent this to the chat:]"
 
 NEW_SESSION = "◐ New session ({why}). /resume {id} goes back."
 WHY_SUSPENDED = "the previous one was stopped or interrupted"

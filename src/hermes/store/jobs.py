@@ -148,6 +148,14 @@ class SqliteJobs:
 
         return await self._read(select_runs)
 
+    async def list_undelivered(self) -> list[JobRun]:
+        sql = f"{_SELECT} WHERE delivery = 'pending' AND NOT {_OPEN} ORDER BY ended, due"
+
+        def select_runs(db: Connection) -> list[JobRun]:
+            return [_decode_run(row) for row in db.execute(sql).fetchall()]
+
+        return await self._read(select_runs)
+
     def _has_living_run(self, db: Connection, job_id: str) -> bool:
         rows = db.execute(f"SELECT owner FROM runs WHERE job = ? AND {_OPEN}", (job_id,)).fetchall()
         return any(self._process.is_alive(str(owner)) for (owner,) in rows)

@@ -30,6 +30,9 @@ def apply_change(db: Connection, change: MailboxChange) -> None:
         put_conversation(db, change.conversation)
     if change.finished:
         db.execute("UPDATE conversations SET strikes = 0 WHERE key = ?", (change.finished,))
+    if (run := change.run) is not None:
+        sql = "UPDATE runs SET delivery = ? WHERE job = ? AND due = ? AND delivery = 'pending'"
+        db.execute(sql, (run.state, run.job, run.due))
 
 
 def put_reply(db: Connection, reply: OutboxEntry) -> None:

@@ -50,7 +50,17 @@ class ScheduleAccess(Protocol):
     ) -> PlannedChange: ...
 
 
+class ChatAccess(Protocol):
+    """The chats of messengers that the owner may reach. ToolError for any other."""
+
+    async def list_targets(self) -> list[str]: ...
+
+    async def send(self, target: str, text: str) -> None: ...
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
+CHATS: ServiceKey[ChatAccess] = ServiceKey("chats")
+"""Not set: no messenger is connected."""
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's only access to the web, when it is first needed."""
 PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]] = ServiceKey(

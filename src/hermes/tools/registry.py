@@ -29,9 +29,12 @@ _ALIASES = {
 }
 """Names from other agents for several tools, or for one with another name here."""
 _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
-_LOCAL_TOOLS = frozenset({"cronjob"})
+_OPERATOR_TOOLS = frozenset({"cronjob"})
+"""Tools that act for the operator; administrators have them in their own chats, too."""
+_ADMIN_CHAT_TOOLS = frozenset({"send_message"})
+"""Tools that only administrators have, in their own chats."""
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
-"""Where only the operator sits: nobody else sees or makes jobs."""
+"""Where only the operator sits."""
 _UNATTENDED_PLATFORMS = frozenset({"cron", "batch"})
 _ATTENDED_TOOLS = frozenset({"clarify", "skill_manage"})
 """Tools that are for a person who is there."""
@@ -107,17 +110,26 @@ def _list_modules(folder: Path, package: str) -> dict[str, str]:
 
 
 def select_tools(
-    toolsets: Sequence[str] | None, *, platform: str = "", settings: Settings | None = None
+    toolsets: Sequence[str] | None,
+    *,
+    platform: str = "",
+    settings: Settings | None = None,
+    is_admin: bool = False,
 ) -> Tools:
     """The tools of these toolsets or with these names; by default everything that is on for the
     platform. What was turned off stays off. Raises ConfigError for a name that gives no tool.
+    `is_admin`: an administrator is alone in the chat.
 
     The order depends only on the selection: it is part of the cached prefix of a request.
     """
     settings = settings or Settings()
     if toolsets is None:
         return Tools(
-            {n: m for n, s, m in _list_rows() if not explain_absence(n, s, settings, platform)}
+            {
+                n: m
+                for n, s, m in _list_rows()
+                if not explain_absence(n, s, settings, platform, is_admin=is_admin)
+            }
         )
     chosen: dict[str, str] = {}
     for word in toolsets:
@@ -127,16 +139,20 @@ def select_tools(
         rows = [(n, s, m) for n, s, m in _list_rows() if word in (ALL, n, s) or n in group]
         if not rows:
             raise ConfigError(describe_unknown_name(word))
-        reasons = [_explain_refusal(n, s, settings, platform) for n, s, _ in rows]
+        reasons = [
+            _explain_refusal(n, s, settings, platform, is_admin=is_admin) for n, s, _ in rows
+        ]
         if all(reasons):
             raise ConfigError(f"{word} cannot be used: {reasons[0]}.")
         chosen.update({n: m for (n, _, m), why in zip(rows, reasons, strict=True) if not why})
     return Tools(chosen)
 
 
-def explain_absence(name: str, toolset: str, settings: Settings, platform: str) -> str:
+def explain_absence(
+    name: str, toolset: str, settings: Settings, platform: str, *, is_admin: bool = False
+) -> str:
     """Why the platform does not have this tool by default; empty when it has."""
-    if why := _explain_refusal(name, toolset, settings, platform):
+    if why := _explain_refusal(name, toolset, settings, platform, is_admin=is_admin):
         return why
     if (
         platform not in _READ_ONLY_PLATFORMS
@@ -207,9 +223,14 @@ def is_turned_off(name: str, toolset: str, settings: Settings, platform: str) ->
     return on_platform is False
 
 
-def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
+def _explain_refusal(
+    name: str, toolset: str, settings: Settings, platform: str, *, is_admin: bool
+) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
-    is_foreign = name in _LOCAL_TOOLS and platform not in _LOCAL_PLATFORMS
+    is_operator = is_admin or platform in _LOCAL_PLATFORMS
+    is_foreign = (name in _OPERATOR_TOOLS and not is_operator) or (
+        name in _ADMIN_CHAT_TOOLS and not is_admin
+    )
     if is_foreign or (platform in _UNATTENDED_PLATFORMS and name in _ATTENDED_TOOLS):
         return f"{platform} sessions do not have it"
     on_platform = _find_setting(name, toolset, settings.platforms.get(platform))

@@ -15,7 +15,8 @@ from hermes.config.platforms import PlatformSettings
 from hermes.config.schema import ResetRule, ResetSection
 from hermes.core.errors import ConfigError
 from hermes.gateway import texts
-from hermes.gateway.access import (
+from hermes.gateway.adapter import ChatType, Inbound
+from hermes.gateway.people.access import (
     ADMIN_COMMANDS,
     GUEST_COMMANDS,
     Role,
@@ -26,8 +27,13 @@ from hermes.gateway.access import (
     may_run_command,
     name_sender,
 )
-from hermes.gateway.adapter import ChatType, Inbound
-from hermes.gateway.pairing_desk import CODE_LENGTH, PairingDesk, hash_code, make_code, matches_code
+from hermes.gateway.people.pairing_desk import (
+    CODE_LENGTH,
+    PairingDesk,
+    hash_code,
+    make_code,
+    matches_code,
+)
 from hermes.gateway.resets import describe_cause, find_cause, find_policy
 from hermes.store.sqlite import SqliteStore
 

@@ -46,11 +46,16 @@ async def change_jobs(ctx: CommandContext, args: str) -> Reply:
 
 
 async def _add_job(ctx: CommandContext, editor: JobEditor, text: str) -> str:
+    from hermes.cron.conversation_jobs import find_origin
     from hermes.cron.job_editor import JobWishes, split_schedule
 
     schedule, prompt = split_schedule(text, editor.find_zone())
-    workdir = ctx.session.transcript.meta.cwd
-    job = editor.draft_job(JobWishes(schedule=schedule, prompt=prompt, workdir=workdir))
+    meta = ctx.session.transcript.meta
+    origin = find_origin(meta.source, meta.key, "")
+    wishes = JobWishes(
+        schedule=schedule, prompt=prompt, workdir=meta.cwd, deliver="origin" if origin else None
+    )
+    job = editor.draft_job(wishes, origin=origin.key if origin else "")
     await editor.add_job(job)
     return _format_jobs([job])
 

@@ -145,11 +145,14 @@ async def _add_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     _print_job(editor, job)
     from hermes.cron.heartbeat import list_schedulers
 
-    if others := [target for target in job.deliver if target != "local"]:
-        names = ", ".join(others)
-        print_stderr(f"nothing delivers to {names} yet; results are kept and written to files")
-    if not list_schedulers(setup.home):
-        print_stderr("scheduler: none. Jobs run only while `hermes cron daemon` runs.")
+    living = list_schedulers(setup.home)
+    others = [target for target in job.deliver if target != "local"]
+    if others and not any(found.name == "gateway" for found in living):
+        print_stderr(f"results are sent to {', '.join(others)} while `hermes gateway` runs")
+    if not living:
+        print_stderr(
+            "scheduler: none. Jobs run only while `hermes gateway` or `hermes cron daemon` runs."
+        )
     return 0
 
 

@@ -94,7 +94,7 @@ async def _approve_code(store: SqliteStore, args: Namespace) -> int:
 
     from hermes.gateway import texts
     from hermes.gateway.outbox import FOREIGN, Content, make_entry
-    from hermes.gateway.pairing_desk import PairingDesk
+    from hermes.gateway.people.pairing_desk import PairingDesk
 
     try:
         person = await PairingDesk(store.pairings).approve_code(args.platform, args.who)

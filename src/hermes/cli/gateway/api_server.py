@@ -8,8 +8,8 @@ from hermes.config.api_server import ApiServer
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import ConnectionFailure
+from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.service import HostedServer
-from hermes.gateway.supervisor import Supervisor
 
 NAME = "api_server"
 

@@ -10,7 +10,7 @@ from typing import Any
 from hermes.cli.gateway.process import EXIT_RUNNING, command_line, find_log
 from hermes.config.paths import make_private_folder
 from hermes.core.errors import ConfigError
-from hermes.gateway.state_file import find_pid, read_status
+from hermes.gateway.process.state_file import find_pid, read_status
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 60.0

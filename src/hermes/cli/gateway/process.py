@@ -6,10 +6,15 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.app.runtime import Runtime
 from hermes.cli.gateway.api_server import host_api_server, read_api_server
+from hermes.cli.gateway.profiles import load_profiles
 from hermes.cli.log_file import log_info_events, start_logging
 from hermes.cli.main import print_stderr
 from hermes.cli.process import (
@@ -19,23 +24,41 @@ from hermes.cli.process import (
     tune_garbage_collection,
 )
 from hermes.config import paths
+from hermes.config.api_server import ApiServer
 from hermes.config.env import get_environment
 from hermes.config.instances import announce_instance
 from hermes.config.load import Setup, load_setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError, StoreError
-from hermes.gateway import texts
+from hermes.gateway.chat_commands import check_quick_commands
 from hermes.gateway.hub import OpenPlatform
 from hermes.gateway.platforms import list_names, load_platform, require_known
+from hermes.gateway.process.repair import DamageWatch, salvage_store
+from hermes.gateway.process.state_file import acquire_lock, find_pid
+from hermes.gateway.schedule import has_active_jobs
 from hermes.gateway.service import Gateway
-from hermes.gateway.state_file import acquire_lock, find_pid
 from hermes.gateway.turn_reply import deliveries
 from hermes.store.sqlite import SqliteStore
 
 EXIT_RUNNING = 3
 EXIT_RESTART = 75
 """A supervisor starts the program again."""
-_NOTHING_ON = "No messenger is set up, so there is nothing to serve. Run: hermes gateway setup"
+_NOTHING_ON = (
+    "No messenger is set up and no job is scheduled, so there is nothing to serve. Run: "
+    "hermes gateway setup"
+)
+
+
+class ServedHome(Struct, frozen=True):
+    """What is served of one profile."""
+
+    setup: Setup
+    platforms: tuple[OpenPlatform, ...]
+    server: ApiServer | None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.platforms and self.server is None
 
 
 async def run_gateway(profile: str) -> int:
@@ -43,7 +66,9 @@ async def run_gateway(profile: str) -> int:
     unless a supervisor does it."""
     harden_process()
     setup = load_setup(profile)
-    start_logging(setup.home, setup.secrets.redactable_values())
+    profiles = load_profiles(setup)
+    known = (setup, *profiles.values())
+    start_logging(setup.home, {v for s in known for v in s.secrets.redactable_values()})
     log_info_events(deliveries.name)
     for warning in setup.warnings:
         print_stderr(warning)
@@ -53,31 +78,87 @@ async def run_gateway(profile: str) -> int:
         print_stderr(f"already running (pid {find_pid(setup.home) or 'unknown'})")
         return EXIT_RUNNING
     raise_file_limit()
-    platforms = open_platforms(setup)
-    server = read_api_server(setup)
-    if not platforms and server is None:
-        raise ConfigError(_NOTHING_ON)
-    _warn_about_access(platforms)
-    store = SqliteStore(paths.database_file(setup.home))
-    store.open()
-    notice = await open_database(store)
-    async with Runtime.open(setup, store=store) as runtime:
-        hosted = () if server is None else (host_api_server(runtime, server),)
-        gateway = Gateway(runtime, store, platforms, hosted)
-        SignalHandler().attach(gateway.request_stop)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, gateway.request_restart)
+    check_quick_commands(setup.config.gateway)
+    home = read_home(setup)
+    others = {name: read_home(other) for name, other in profiles.items()}
+    async with AsyncExitStack() as stack:
+        is_empty = home.is_empty and all(other.is_empty for other in others.values())
+        main, notice = await open_gateway(stack, home, needs_job=is_empty)
+        started = [(main, notice)]
+        for name, other in others.items():
+            with suppress_trouble(name):
+                child = await open_profile(stack, other)
+                main.add_profile(name, child[0])
+                started.append(child)
+        SignalHandler().attach(main.request_stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, main.request_restart)
         tune_garbage_collection()
-        with announce_instance(setup.home, "gateway"):
-            ended = await gateway.run(_report_running, notice)
-        if not ended:
+        if not await serve_all(started):
             # As after a crash: the turns go on, or are told of, at the next start.
-            await store.close()
-            leave_process(profile, restart=gateway.restart_requested)
-    await store.close()
-    if gateway.restart_requested:
+            for gateway, _ in started:
+                await gateway.close_store()
+            leave_process(profile, restart=main.restart_requested)
+    if main.restart_requested:
         leave_process(profile, restart=True)
     return 0
+
+
+def read_home(setup: Setup) -> ServedHome:
+    return ServedHome(setup, open_platforms(setup), read_api_server(setup))
+
+
+async def open_gateway(
+    stack: AsyncExitStack, home: ServedHome, *, needs_job: bool = False
+) -> tuple[Gateway, str]:
+    """The gateway of a home, and what its owner should be told. ConfigError when there is nothing
+    to serve: `needs_job` says that only the schedule is left."""
+    file = paths.database_file(home.setup.home)
+    if needs_job and not file.exists():
+        raise ConfigError(_NOTHING_ON)
+    _warn_about_access(home.platforms)
+    store = SqliteStore(file)
+    stack.push_async_callback(store.close)
+    store.open()
+    notice = await open_database(store, file)
+    if needs_job and not await has_active_jobs(store.jobs):
+        raise ConfigError(_NOTHING_ON)
+    runtime = await stack.enter_async_context(Runtime.open(home.setup, store=store))
+    hosted = () if home.server is None else (host_api_server(runtime, home.server),)
+    gateway = Gateway(runtime, store, home.platforms, hosted)
+    stack.enter_context(announce_instance(home.setup.home, "gateway"))
+    return gateway, notice
+
+
+async def open_profile(stack: AsyncExitStack, home: ServedHome) -> tuple[Gateway, str]:
+    """The gateway of another profile, unless a gateway of its own serves it."""
+    if acquire_lock(home.setup.home) is None:
+        pid = find_pid(home.setup.home) or "unknown"
+        raise ConfigError(f"It is served already by another gateway (pid {pid}).")
+    return await open_gateway(stack, home)
+
+
+@contextmanager
+def suppress_trouble(profile: str) -> Iterator[None]:
+    """Trouble of one profile does not keep the others from being served."""
+    try:
+        yield
+    except ConfigError as error:
+        print_stderr(f"{profile} is not served: {error}")
+
+
+async def serve_all(started: list[tuple[Gateway, str]]) -> bool:
+    """Run all gateways until they are told to stop; whether every turn ended in time."""
+    waiting = len(started)
+
+    def report_one() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            started[0][0].save_status()  # with the platforms of all profiles
+            _report_running()
+
+    runs = [gateway.run(report_one, notice) for gateway, notice in started]
+    return all(await asyncio.gather(*runs))
 
 
 def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
@@ -112,22 +193,16 @@ def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
             print_stderr(f"{found.name}: {text}")
 
 
-async def open_database(store: SqliteStore) -> str:
+async def open_database(store: SqliteStore, file: Path) -> str:
     """Salvages a damaged database; returns what the owner should be told."""
     try:
-        for notice in await store.wait_until_open():
-            print_stderr(notice)
-        return ""
+        if not await DamageWatch(store, file).find_damage():
+            for notice in await store.wait_until_open():
+                print_stderr(notice)
+            return ""
     except StoreError as error:
-        if error.code != "damaged":
-            raise ConfigError(str(error)) from None
-    saved = await store.maintenance.salvage()
-    text = texts.DATABASE_DAMAGED.format(
-        sessions=saved.sessions,
-        messages=saved.messages,
-        lost=saved.lost,
-        name=saved.damaged_file.name,
-    )
+        raise ConfigError(str(error)) from None
+    text = await salvage_store(store)
     print_stderr(text)
     return text
 

@@ -15,7 +15,6 @@ from hermes.config.env import find_proxy
 from hermes.config.platforms import PlatformSettings, is_safe_address
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
-from hermes.gateway.access import is_addressed
 from hermes.gateway.adapter import (
     Attachment,
     Capabilities,
@@ -29,6 +28,7 @@ from hermes.gateway.adapter import (
     Target,
 )
 from hermes.gateway.content.discord_markup import escape_discord, render_discord
+from hermes.gateway.people.access import is_addressed
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hermes.config.paths import make_private_folder
 from hermes.gateway.adapter import ButtonPress, ConnectionFailure, Inbound
+from hermes.gateway.process.state_file import PlatformState, PlatformStatus
 from hermes.gateway.router import Router
-from hermes.gateway.state_file import PlatformState, PlatformStatus
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Supervisor:
         self.on_move: Callable[[str, str, str], Awaitable[None]] | None = None
         self._run = run
         self._on_fatal = on_fatal
-        self._on_change = on_change
+        self.on_change = on_change
         self._failures = 0
 
     async def supervise(self) -> None:
@@ -64,6 +64,8 @@ class Supervisor:
             return failure
         except Exception as error:
             log.exception("platform %s failed", self.name)
+            if self.router is not None:
+                self.router.note_error(error)
             return ConnectionFailure("error", type(error).__name__)
         return ConnectionFailure("unreachable", "the connection ended")
 
@@ -82,7 +84,7 @@ class Supervisor:
             status.state, status.since = state, time.time()
         status.error_code = failure.code if failure else ""
         status.error_message = str(failure) if failure else ""
-        self._on_change()
+        self.on_change()
 
     def open_folder(self) -> Path:
         make_private_folder(self.folder)

@@ -2,12 +2,14 @@
 
 import os
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.instances import is_locked
 from hermes.config.paths import make_private_folder
@@ -46,13 +48,13 @@ class GatewayStatus(Struct):
     sessions: dict[str, int] = {}
     profiles: list[str] = []
 
-    def set_counts(self, counts: MailboxCounts) -> None:
-        self.inbox = {"waiting": counts.waiting, "running": counts.running}
-        self.outbox = {
-            "pending": counts.pending,
-            "attempting": counts.attempting,
-            "failed": counts.failed,
-        }
+    def set_counts(self, counts: Sequence[MailboxCounts]) -> None:
+        """`counts`: of each profile."""
+        total = Counter[str]()
+        for one in counts:
+            total.update(structs.asdict(one))
+        self.inbox = {name: total[name] for name in ("waiting", "running")}
+        self.outbox = {name: total[name] for name in ("pending", "attempting", "failed")}
 
 
 def state_path(home: Path) -> Path:
