@@ -27,11 +27,13 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("swe", "Solve issues of repositories, as SWE-bench does.", _EPILOG)
-    parser.add_argument("action", choices=("run",), help="see below")
-    parser.add_argument("file", metavar="TASKS.jsonl")
-    parser.add_argument("--repos", metavar="DIR", required=True, help="where repositories are")
+    parser.add_action(("run",), "run")
+    parser.add_argument("file", nargs="?", default="", metavar="TASKS.jsonl")
+    parser.add_argument("--repos", metavar="DIR", default="", help="where repositories are")
     add_run_options(parser)
     args = parser.parse_command(argv, profile)
+    if not args.file or not args.repos:
+        parser.error("run needs TASKS.jsonl and --repos DIR")
     refuse_agent("start batch runs")
     args.repos = Path(decode_argument(args.repos)).expanduser()
     return run_async(_run_tasks(args, load_checked_setup(args.profile)))
