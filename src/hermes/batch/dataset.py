@@ -36,6 +36,9 @@ class BatchItem(Struct, frozen=True):
     model: str = ""
     system: str = ""
     metadata: dict[str, Any] = {}
+    repository: str = ""
+    """A local repository to check out as the workspace."""
+    commit: str = ""
 
 
 class Dataset(Struct, frozen=True):

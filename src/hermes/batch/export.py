@@ -57,9 +57,21 @@ async def export_run(
     ]
     lines = b"".join(msgspec.json.encode(row) + b"\n" for row in failed)
     replace_file(folder.path / "failed.jsonl", lines)
+    if any(item.repository for item in items.values()):
+        replace_file(folder.path / "predictions.jsonl", _list_predictions(items, records))
     statistics = await results.compute_statistics(settings, items, records)
     body = msgspec.json.format(msgspec.json.encode(statistics), indent=2)
     replace_file(folder.path / "statistics.json", body + b"\n")
+
+
+def _list_predictions(items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]) -> bytes:
+    """A line per task that was answered, as SWE-bench's evaluation reads it."""
+    rows = (
+        {"instance_id": id, "model_name_or_path": record.model, "model_patch": record.patch}
+        for id, record in ((id, records.get(id)) for id in items)
+        if record is not None and record.state in _EXPORTED
+    )
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
 async def write_trajectories(

@@ -40,6 +40,8 @@ class ItemRecord(Struct, frozen=True, omit_defaults=True):
     """The digest of the declared tools."""
     toolsets: tuple[str, ...] = ()
     error: ItemError | None = None
+    patch: str = ""
+    """The change to the item's repository."""
 
 
 class Results:

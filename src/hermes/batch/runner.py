@@ -17,6 +17,7 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_records import store_branch
+from hermes.batch.checkout import take_patch
 from hermes.batch.dataset import BatchItem, read_prefill
 from hermes.batch.distributions import choose_toolsets, find_distribution
 from hermes.batch.rate_limit import RateLimit
@@ -179,6 +180,10 @@ class ItemRunner:
         tools = msgspec.json.encode(describe_tools(session.agent.specs))
         digest = hashlib.sha256(tools).hexdigest()[:16]
         await self._results.store_tools(digest, tools)
+        patch = ""
+        if item.repository:
+            folder = session.host.workspace.cwd
+            patch = await asyncio.to_thread(take_patch, folder, item.commit)
         error = None
         if state in ("failed", "partial"):
             code = result.error_code or result.status
@@ -193,6 +198,7 @@ class ItemRunner:
             digest,
             toolsets if toolsets is not None else (),
             error,
+            patch,
         )
 
     def _describe_failure(self, item: BatchItem, code: str, text: str, began: float) -> ItemRecord:

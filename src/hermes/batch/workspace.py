@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hermes.batch.checkout import check_out, remove_checkout
 from hermes.batch.dataset import BatchItem
 
 _PREFIX = "hermes-batch-"
@@ -41,7 +42,9 @@ def _is_alive(pid: str) -> bool:
 def prepare_workspace(place: Path, item: BatchItem, attempt: int) -> Path:
     """The folder in which the item's conversation begins."""
     folder = place / f"{item.number}-{attempt}"
-    if item.workspace:
+    if item.repository:
+        check_out(item.repository, item.commit, folder)
+    elif item.workspace:
         shutil.copytree(item.workspace, folder, symlinks=True)
     else:
         folder.mkdir(mode=0o700)
@@ -55,4 +58,6 @@ def prepare_workspace(place: Path, item: BatchItem, attempt: int) -> Path:
 
 
 def remove_workspace(place: Path, item: BatchItem, attempt: int) -> None:
-    shutil.rmtree(place / f"{item.number}-{attempt}", ignore_errors=True)
+    folder = place / f"{item.number}-{attempt}"
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_checkout(folder)

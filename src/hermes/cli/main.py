@@ -20,6 +20,7 @@ GROUPS = {
         "gateway": "run the agent in messengers",
         "cron": "run prompts and scripts on a schedule",
         "batch": "answer the prompts of a file, each exactly once",
+        "swe": "solve issues of repositories and write patches",
         "eval": "measure how well models do what is expected",
     },
     "set up": {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli.batch.options import add_run_options, change_limits, make_settings, parse_formats
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report
@@ -16,7 +17,6 @@ from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.batch.run_folder import RunFolder, RunSettings
-    from hermes.batch.trajectories import Format
 
 _EPILOG = """\
 commands:
@@ -48,7 +48,7 @@ def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("batch", "Answer many prompts, each exactly once.", _EPILOG)
     parser.add_action(_ACTIONS, "list")
     parser.add_argument("word", nargs="?", default="", metavar="FILE|NAME")
-    _add_run_options(parser)
+    add_run_options(parser)
     parser.add_flag("--json", help="print JSON (status, stats, list, distributions)")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this file")
     args = parser.parse_command(argv, profile)
@@ -74,51 +74,6 @@ def run(argv: list[str], profile: str) -> int:
             return _list_runs(args, setup)
 
 
-def _add_run_options(parser: CommandParser) -> None:
-    parser.add_argument("--name", metavar="N", help="the name of the run (that of the file)")
-    parser.add_argument("--output", metavar="DIR", default="", help="where results are written")
-    parser.add_count_option("--concurrency", metavar="N", help="conversations at a time (64)")
-    parser.add_count_option("--processes", metavar="N", help="processes that share the work (1)")
-    parser.add_argument("--model", metavar="M", help="a model, or provider:model")
-    parser.add_argument("--toolsets", metavar="A,B", help="toolsets of every item; none: no tools")
-    parser.add_argument("--distribution", metavar="D", help="choose toolsets by chance")
-    parser.add_argument("--seed", metavar="N", type=int, help="of the distribution (0)")
-    parser.add_count_option("--max-turns", metavar="N", help="model calls per item (30)")
-    for name, what in (("--max-usd", "of the run"), ("--item-usd", "of each item")):
-        parser.add_argument(name, metavar="X", type=_parse_amount, help=f"most dollars {what}")
-    parser.add_argument(
-        "--item-seconds", metavar="S", type=_parse_amount, help="longest time of an item (1800)"
-    )
-    parser.add_count_option("--rpm", metavar="N", help="most model calls per minute")
-    parser.add_count_option("--tpm", metavar="N", help="most tokens per minute, about")
-    parser.add_argument("--retries", metavar="N", type=_parse_count, help="of a failed item (2)")
-    parser.add_count_option("--limit", metavar="N", help="only the first N items")
-    parser.add_argument("--system", metavar="FILE", help="text added to the system prompt")
-    parser.add_argument("--prefill", metavar="FILE", help="messages before every prompt (JSON)")
-    parser.add_argument("--image", metavar="IMG", help="a container of this image per item")
-    parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw (hermes)")
-    parser.add_flag("--require-reasoning", help="filter out answers without reasoning")
-    parser.add_flag("--skip-bad", help="leave out lines that are no items")
-    parser.add_flag("--share", help=SUPPRESS)  # a further process of a run that is going on
-    parser.add_flag("--extend", help="the file has more items than when the run began")
-
-
-def _parse_amount(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdigit() or len(text) > 4:
-        raise ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
 async def _run_items(args: Namespace, setup: Setup) -> int:
     from hermes.batch.run_folder import find_run
     from hermes.cli.batch.run import continue_run, work_for_run
@@ -127,7 +82,7 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
         return await work_for_run(setup, find_run(setup.home, args.word))
     if args.action == "resume":
         folder = find_run(setup.home, args.word)
-        settings = _change_limits(folder.read_settings(), args)
+        settings = change_limits(folder.read_settings(), args)
     else:
         folder, settings = _begin_run(args, setup)
     return await continue_run(setup, folder, settings, args.profile)
@@ -135,64 +90,15 @@ async def _run_items(args: Namespace, setup: Setup) -> int:
 
 def _begin_run(args: Namespace, setup: Setup) -> tuple[RunFolder, RunSettings]:
     from hermes.batch.coordinator import begin_run
-    from hermes.batch.dataset import read_dataset, read_prefill
-    from hermes.batch.distributions import find_distribution
-    from hermes.batch.run_folder import RunSettings, check_name
+    from hermes.batch.dataset import read_dataset
+    from hermes.batch.run_folder import check_name
 
     file = Path(args.word)
-    name = check_name(args.name or file.stem)
-    toolsets = None if args.toolsets is None else tuple(args.toolsets.split(","))
-    if toolsets is not None:
-        from hermes.tools.registry import select_tools
-
-        select_tools(toolsets, platform="batch", settings=setup.config.tools)
-    if args.distribution:
-        find_distribution(args.distribution, setup.config.batch.distributions)
-    if args.prefill:
-        read_prefill(Path(args.prefill))
-    settings = RunSettings(
-        name,
-        model=args.model or "",
-        toolsets=toolsets,
-        distribution=args.distribution or "",
-        seed=args.seed or 0,
-        max_turns=args.max_turns or 30,
-        system=_read_text(args.system) if args.system else "",
-        prefill=str(Path(args.prefill).absolute()) if args.prefill else "",
-        image=args.image or "",
-        require_reasoning=args.require_reasoning,
-    )
+    settings = make_settings(args, check_name(args.name or file.stem), setup)
     dataset = read_dataset(file, limit=args.limit, skip_bad=args.skip_bad)
     if dataset.skipped:
         print(f"{dataset.skipped} bad lines are left out.", file=sys.stderr)
-    settings = _change_limits(settings, args)
     return begin_run(setup.home, settings, args.output, dataset, extend=args.extend)
-
-
-def _change_limits(settings: RunSettings, args: Namespace) -> RunSettings:
-    from msgspec import structs
-
-    names = "concurrency processes max_usd item_usd item_seconds rpm tpm retries".split()
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if args.format:
-        given["formats"] = _parse_formats(args.format)
-    return structs.replace(settings, **given)
-
-
-def _parse_formats(text: str) -> tuple[Format, ...]:
-    from hermes.batch.trajectories import FORMATS
-
-    words = dict.fromkeys(text.split(","))
-    if unknown := [word for word in words if word not in FORMATS]:
-        raise ConfigError(f"There is no format {unknown[0]}; use {', '.join(FORMATS)}.")
-    return tuple(form for form in FORMATS if form in words)
-
-
-def _read_text(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read ({error}). Nothing was started.") from None
 
 
 async def _show_run(args: Namespace, setup: Setup) -> int:
@@ -201,7 +107,7 @@ async def _show_run(args: Namespace, setup: Setup) -> int:
 
     folder = find_run(setup.home, args.word)
     if args.action == "export":
-        forms = _parse_formats(args.format or "hermes")
+        forms = parse_formats(args.format or "hermes")
         if len(forms) != 1:
             raise ConfigError("export writes one format at a time.")
         return await export_trajectories(folder, forms[0], args.out or "-")

@@ -1,0 +1,89 @@
+"""Checks repositories out at a commit, without what came later, and takes the change as a patch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from hermes.core.errors import ConfigError
+
+_SECONDS = 600.0
+_SETTINGS = {
+    "uploadpack.allowAnySHA1InWant": "true",  # a commit that no branch names any more
+    "protocol.file.allow": "always",
+    "safe.directory": "*",
+    "core.hooksPath": os.devnull,
+    "core.autocrlf": "false",
+    "gc.auto": "0",
+}
+
+
+def find_repository(repos: Path, name: str) -> Path | None:
+    """The local copy of owner/name: DIR/owner__name or DIR/owner__name.git."""
+    stem = name.replace("/", "__")
+    found = (repos / stem, repos / f"{stem}.git")
+    return next((path for path in found if path.is_dir()), None)
+
+
+def check_out(source: str, commit: str, folder: Path) -> None:
+    """A repository of its own with the commit and its past: no later commit, no remote."""
+    _run_git("init", "-q", "--initial-branch=main", str(folder))
+    _run_git("-C", str(folder), "fetch", "-q", "--no-tags", "--no-write-fetch-head", source, commit)
+    _run_git("-C", str(folder), "checkout", "-q", "-B", "main", commit)
+    shutil.copytree(folder / ".git", _pristine_copy(folder))
+
+
+def take_patch(folder: Path, commit: str) -> str:
+    """What was changed since the commit, new, deleted and binary files included. Nothing that was
+    done to the repository inside the folder takes effect here."""
+    where = ("--git-dir", str(_pristine_copy(folder)), "--work-tree", str(folder))
+    _run_git(*where, "add", "-A")
+    options = ("--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
+    return _run_git(*where, "diff", *options, commit)
+
+
+def remove_checkout(folder: Path) -> None:
+    shutil.rmtree(_pristine_copy(folder), ignore_errors=True)
+
+
+def has_commit(source: Path, commit: str) -> bool:
+    try:
+        _run_git("-C", str(source), "cat-file", "-e", f"{commit}^{{commit}}")
+    except ConfigError:
+        return False
+    return True
+
+
+def _pristine_copy(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.git")
+
+
+def _run_git(*words: str) -> str:
+    env = {
+        "PATH": os.defpath,
+        "HOME": os.devnull,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+        "LC_ALL": "C",
+    }
+    for number, (key, value) in enumerate(_SETTINGS.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            capture_output=True,
+            check=True,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+    except FileNotFoundError:
+        raise ConfigError("git is not installed; repositories need it.") from None
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        raise ConfigError(f"git failed: {said[-1] if said else 'no answer'}") from None
+    return done.stdout.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
