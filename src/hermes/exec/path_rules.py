@@ -70,7 +70,9 @@ def find_agent_paths(
     homes = {agent_home, user_home / ".hermes"}
     if agent_home.parent.name == "profiles":
         homes.add(agent_home.parent.parent)
-    home = max((h for h in homes if workspace.is_relative_to(h)), key=_count_parts, default=None)
+    home = max(
+        (h for h in homes if workspace.is_relative_to(h)), key=lambda h: len(h.parts), default=None
+    )
     if home is None:
         return [], []
     if workspace == home:
@@ -82,10 +84,6 @@ def find_agent_paths(
             "folder."
         )
     return [], []
-
-
-def _count_parts(path: Path) -> int:
-    return len(path.parts)
 
 
 def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:

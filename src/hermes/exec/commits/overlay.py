@@ -22,7 +22,6 @@ from hermes.exec.snapshots.safe_git import find_git
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
 COPIED_TREES = ("refs", "logs")
-"""Folders that are copied completely."""
 UNFINISHED_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
 """Names that exist in the middle of an operation. Plans of a rebase contain commands."""
 _READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
@@ -46,7 +45,6 @@ class GitOverlay(Struct, frozen=True):
 
     folder: Path
     git: Path
-    """The repository's own .git."""
     workspace: Path
     before: Mapping[str, str]
     """Name -> hash, for every file that was copied."""

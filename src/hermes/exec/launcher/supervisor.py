@@ -130,7 +130,7 @@ def _exec_command(
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
         if setup.controls_terminal:
-            _control_terminal()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # keys like Ctrl-C send us signals
         os.chdir(cwd)
         at_fault = _SANDBOX
         setup.confine_child()
@@ -141,11 +141,6 @@ def _exec_command(
         os.write(report, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, at_fault))
     finally:
         os._exit(127)
-
-
-def _control_terminal() -> None:
-    """Make the terminal at standard input ours, so that keys like Ctrl-C send us signals."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _watch_command(
@@ -252,7 +247,6 @@ def open_child_wakeup() -> int:
 
 
 def become_reaper() -> None:
-    """Become the parent of orphaned descendants."""
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
 
 

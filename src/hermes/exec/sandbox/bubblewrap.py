@@ -21,6 +21,10 @@ from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 MountKind: TypeAlias = Literal[
     "scratch", "session", "hide", "mask", "empty", "write", "read", "link"
 ]  # fmt: skip
+_MOUNT_OPTIONS: dict[MountKind, str] = {
+    "scratch": "--tmpfs", "hide": "--tmpfs", "session": "--bind", "write": "--bind",
+    "read": "--ro-bind", "mask": "--ro-bind", "empty": "--dev-bind", "link": "--symlink",
+}  # fmt: skip
 _TMP = "/tmp"
 _NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
 _SCRATCH_FOLDERS = ("/run", "/var/tmp")
@@ -258,25 +262,18 @@ def _mount_options(
     options: list[str] = []
     closing: list[str] = []
     for path in sorted(mounts, key=lambda p: (p.count("/"), p)):
-        match mounts[path]:
-            case "scratch":
-                options += ["--perms", "1777" if path != "/run" else "0755"]
-                options += ["--size", str(scratch), "--tmpfs", path]
-            case "session":
-                options += ["--bind", sources[path], path]
-            case "hide":
-                options += ["--size", "4096", "--tmpfs", path]
-                closing += ["--remount-ro", path]
-            case "mask":
-                options += ["--ro-bind", os.devnull, path]
-            case "empty":
-                options += ["--dev-bind", os.devnull, path]
-            case "write":
-                options += ["--bind", sources.get(path, path), path]
-            case "read":
-                options += ["--ro-bind", sources.get(path, path), path]
-            case "link":
-                options += ["--symlink", sources.get(path) or os.readlink(path), path]  # noqa: PTH115
+        kind, source = mounts[path], sources.get(path, path)
+        if kind == "scratch":
+            options += ["--perms", "1777" if path != "/run" else "0755", "--size", str(scratch)]
+        elif kind == "hide":
+            options += ["--size", "4096"]
+            closing += ["--remount-ro", path]
+        elif kind in ("mask", "empty"):
+            source = os.devnull
+        elif kind == "link" and path not in sources:
+            source = os.readlink(path)  # noqa: PTH115
+        option = _MOUNT_OPTIONS[kind]
+        options += [option, path] if option == "--tmpfs" else [option, source, path]
     return [*options, *closing, "--remount-ro", "/"]
 
 

@@ -48,9 +48,7 @@ class ResourceLimits(Struct, frozen=True):
     memory: int = 0
     processes: int = 1024
     file: int = 16 * _GB
-    """Bytes of the largest file."""
     scratch: int = 2 * _GB
-    """Bytes of each private /tmp."""
     open_files: int = 65536
 
 
@@ -85,7 +83,6 @@ class SandboxPolicy(Struct, frozen=True):
     writable: tuple[Path, ...] = ()
     """The same for those that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
-    """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
     readable: tuple[Path, ...] = SYSTEM_PATHS
     """What of the system can be read, as far as it exists."""
@@ -107,14 +104,11 @@ class SandboxTier(Struct, frozen=True):
     level: TierLevel
     name: str
     evidence: tuple[str, ...] = ()
-    """What was tried, and the result."""
     lost: tuple[str, ...] = ()
-    """What is not protected."""
     landlock: int = 0
     """Version of the kernel's Landlock; 0: none."""
     bwrap: str = ""
     seatbelt: bool = False
-    """Whether macOS confines them."""
     lowered: bool = False
     """Whether it is weaker than when it was last probed."""
 
@@ -135,7 +129,6 @@ def build_policy(
     *,
     network: str = "",
 ) -> SandboxPolicy:
-    """The standard policy for a workspace."""
     workspace, user_home = _resolve_path(workspace), _resolve_path(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")

@@ -45,9 +45,7 @@ class Checkpoint(Struct, frozen=True):
     files: int
     bytes: int
     skipped: int = 0
-    """Number of files that could not be saved."""
     notes: tuple[str, ...] = ()
-    """Why, for the first of them."""
 
 
 class RestoredFiles(Struct, frozen=True):
@@ -133,7 +131,6 @@ def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
 
 @_in_thread
 def list_workspaces(home: Path) -> list[Path]:
-    """Folders that have checkpoints."""
     names = (home / "checkpoints").glob("*/workspace")
     return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
 
