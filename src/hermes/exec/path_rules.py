@@ -27,6 +27,7 @@ class PathRule(NamedTuple):
 _LISTS = WordLists(Path(__file__).with_suffix(".txt"))
 _OWN_FOLDERS = _LISTS.get_words("own folders")
 _OWN_FILES = tuple(_LISTS.get_words("own files"))
+SYSTEM_PATHS = tuple(map(Path, " ".join(_LISTS.get_lines("readable system")).split()))
 _OWN_STEERING = sorted(_LISTS.get_words("own steering"))
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
 _FREE_IN_GIT = (".git", "info", "exclude")

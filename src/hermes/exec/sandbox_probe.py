@@ -26,10 +26,7 @@ from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
 BWRAP_PATHS = (
-    "/usr/bin/bwrap",
-    "/usr/local/bin/bwrap",
-    "/bin/bwrap",
-    "/run/current-system/sw/bin/bwrap",
+    "/usr/bin/bwrap /usr/local/bin/bwrap /bin/bwrap /run/current-system/sw/bin/bwrap".split()
 )
 """Never looked up on PATH, which may contain folders that others can write to."""
 _LANDLOCK_CREATE = 444

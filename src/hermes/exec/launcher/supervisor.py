@@ -46,10 +46,11 @@ def supervise_command(
         return
     *request, instructions = marshal.loads(_receive_bytes(control, *protocol.HEADER.unpack(header)))
     setup = ChildSetup(instructions, groups, namespaces)
-    background = _open_background(instructions, control)
-    if background is None and "background" in instructions:
-        return
+    background, at_fault = None, _RECORD
     try:
+        if plan := instructions.get("background"):
+            background = BackgroundSupervisor(plan, control, pty=bool(instructions.get("pty")))
+        at_fault = _SANDBOX
         setup.prepare()
         if select.select([control], [], [], 0)[0]:  # it can only be a hang-up or KILL yet
             return
@@ -62,25 +63,11 @@ def supervise_command(
         if pid:
             _watch_command(pid, control, wake, setup, background)
     except OSError as error:
-        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _SANDBOX))
+        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, at_fault))
     finally:
         setup.release()
         if background:
             background.close()
-
-
-def _open_background(
-    instructions: protocol.SetupInstructions, control: socket.socket
-) -> BackgroundSupervisor | None:
-    if "background" not in instructions:
-        return None
-    try:
-        return BackgroundSupervisor(
-            instructions["background"], control, pty=bool(instructions.get("pty"))
-        )
-    except OSError as error:
-        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _RECORD))
-        return None
 
 
 def _select_streams(

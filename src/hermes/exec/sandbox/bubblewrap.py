@@ -61,7 +61,8 @@ def plan_launch(
     mounts = _plan_mounts(policy, workspace, guards, inside.get("HOME", ""))
     if "HOME" in inside:
         home = os.path.realpath(inside["HOME"])
-        inside["HOME"] = home if _is_usable_home(home, workspace, mounts) else "/tmp"
+        usable = mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
+        inside["HOME"] = home if usable else "/tmp"
     resources = limit_instructions(policy.limits)
     scratch = min(policy.limits.scratch, resources["cgroup_limits"][0] // 2)
     options = [*_FIXED_OPTIONS, "--size", str(scratch), "--tmpfs", "/dev/shm"]
@@ -208,10 +209,6 @@ def _list_writable_folders(workspace: str) -> list[str]:
     except OSError:
         return []
     return [path for path in folders if os.access(path, os.W_OK)][:_MAX_FOLDERS]
-
-
-def _is_usable_home(home: str, workspace: str, mounts: Mapping[str, MountKind]) -> bool:
-    return mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
 
 
 def _plan_readable(policy: SandboxPolicy) -> dict[str, MountKind]:

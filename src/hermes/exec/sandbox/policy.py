@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
-from hermes.exec.path_rules import find_agent_paths, list_names
+from hermes.exec.path_rules import SYSTEM_PATHS, find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
@@ -30,15 +30,6 @@ _KEYS_AMONG_TOOLS = [
     if any(key.startswith(f"{tool}/") for tool in (*PROGRAMS, *CACHES, *RENEWABLE))
 ]
 _KEYS_OF_ROOT = list_names("hide", scope="root")
-SYSTEM_PATHS = tuple(
-    Path(path)
-    for path in """
-    /bin /sbin /lib /lib32 /lib64 /libx32 /usr /opt /etc /nix /gnu /snap /System /Library
-    /Applications /var/lib/dpkg /var/lib/rpm /var/lib/pacman /var/lib/snapd /var/lib/flatpak
-    /run/current-system /run/opengl-driver /run/wrappers /sys/devices/system /sys/fs/cgroup
-    """.split()
-)
-"""What programs need to run; everything else of a machine is closed."""
 
 
 class ResourceLimits(Struct, frozen=True):
