@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.text import WordLists
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import CommandResult
 from hermes.exec.sandbox import SandboxPolicy
 from hermes.exec.sandbox_probe import probe_tier
 
@@ -43,7 +44,6 @@ _START_SECONDS = 30.0
 _LAST_OUTPUT_SECONDS = 1.0
 _UNLIMITED_SECONDS = 7 * 24 * 3600.0
 _MAX_MESSAGE = 256 * 1024 * 1024
-"""Most bytes in one message of the protocol."""
 _MAX_OUTPUT = 2000
 _LISTS = WordLists(Path(__file__).with_suffix(".txt"))
 _DEAD_PROXY = "http://nowhere.invalid:1"
@@ -58,7 +58,6 @@ class BrowserPipe(Struct, frozen=True):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     ended: asyncio.Task[CommandResult]
-    """Done when the browser's process has ended."""
 
 
 def find_browser(configured: str, env: Mapping[str, str]) -> str:

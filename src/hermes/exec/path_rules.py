@@ -27,6 +27,7 @@ class PathRule(NamedTuple):
 _LISTS = WordLists(Path(__file__).with_suffix(".txt"))
 _OWN_FOLDERS = _LISTS.get_words("own folders")
 _OWN_FILES = tuple(_LISTS.get_words("own files"))
+SYSTEM_PATHS = tuple(map(Path, " ".join(_LISTS.get_lines("readable system")).split()))
 _OWN_STEERING = sorted(_LISTS.get_words("own steering"))
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
 _FREE_IN_GIT = (".git", "info", "exclude")
@@ -70,7 +71,9 @@ def find_agent_paths(
     homes = {agent_home, user_home / ".hermes"}
     if agent_home.parent.name == "profiles":
         homes.add(agent_home.parent.parent)
-    home = max((h for h in homes if workspace.is_relative_to(h)), key=_count_parts, default=None)
+    home = max(
+        (h for h in homes if workspace.is_relative_to(h)), key=lambda h: len(h.parts), default=None
+    )
     if home is None:
         return [], []
     if workspace == home:
@@ -82,10 +85,6 @@ def find_agent_paths(
             "folder."
         )
     return [], []
-
-
-def _count_parts(path: Path) -> int:
-    return len(path.parts)
 
 
 def explain_denial(path: Path, user_home: Path, *, write: bool) -> str:

@@ -26,10 +26,7 @@ from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
 BWRAP_PATHS = (
-    "/usr/bin/bwrap",
-    "/usr/local/bin/bwrap",
-    "/bin/bwrap",
-    "/run/current-system/sw/bin/bwrap",
+    "/usr/bin/bwrap /usr/local/bin/bwrap /bin/bwrap /run/current-system/sw/bin/bwrap".split()
 )
 """Never looked up on PATH, which may contain folders that others can write to."""
 _LANDLOCK_CREATE = 444
@@ -55,24 +52,14 @@ _LOST_WITH_SEATBELT = (
     "servers on loopback: commands can neither offer nor reach one, except the granted proxy",
     "anything, perhaps: this confinement has never been tried on a Mac",
 )
-_PORTABLE_ATTEMPTS = ("write_outside", "read_hidden", "reach_network", "signal_agent")
+_PORTABLE_ATTEMPTS = (
+    "write outside the workspace",
+    "read a hidden file",
+    "reach the network",
+    "signal the agent",
+)
 _LOST_BEFORE_5_6 = "Unix sockets of other programs in visible folders (Linux before 5.6)"
 _LOST_ALL = ("anything: commands can do what this user can, so all but reading needs approval",)
-_ATTEMPTS = {
-    "write_outside": "write outside the workspace",
-    "read_hidden": "read a hidden file",
-    "reach_network": "reach the network",
-    "reach_hypervisor": "reach the hypervisor",
-    "mount_folder": "mount",
-    "create_namespace": "create a user namespace",
-    "use_capability": "use a capability",
-    "gain_privileges": "gain privileges",
-    "forbidden_calls": "make forbidden system calls",
-    "read_init_environment": "read the environment of the first process",
-    "read_agent_environment": "read the agent's environment",
-    "signal_agent": "signal the agent",
-}
-"""What `sandbox/self_test.py` attempts, in words."""
 _known_tier: SandboxTier | None = None
 
 
@@ -82,7 +69,6 @@ class _CachedTier(Struct):
     key: list[str]
     tier: SandboxTier
     last: int = 0
-    """The level that the last probe found."""
 
 
 async def probe_tier(cache: Path | None = None, *, fresh: bool = False) -> SandboxTier:
@@ -118,7 +104,6 @@ def _warn_if_weaker(found: SandboxTier, before: _CachedTier | None) -> SandboxTi
 
 
 async def _find_strongest() -> SandboxTier:
-    """The strongest tier that passes its self-test."""
     evidence: list[str] = []
     for candidate in list_candidates():
         tier, why = await try_tier(candidate)
@@ -167,9 +152,9 @@ async def try_tier(tier: SandboxTier) -> tuple[SandboxTier | None, str]:
             results = await _run_self_test(base, listener.getsockname()[1], tier)
             with contextlib.suppress(BlockingIOError):
                 listener.accept()[0].close()
-                results["reach_network"] = ""
+                results["reach the network"] = ""
         if (base / "outside" / "written").exists():
-            results["write_outside"] = ""
+            results["write outside the workspace"] = ""
     return _judge_results(tier, results)
 
 
@@ -208,12 +193,14 @@ def _judge_results(tier: SandboxTier, results: dict[str, str]) -> tuple[SandboxT
     if tier.seatbelt:
         results = {name: results[name] for name in _PORTABLE_ATTEMPTS}
     elif tier.level == 2:
-        del results["read_init_environment"]  # the machine's init: not ours to hide
+        del results[
+            "read the environment of the first process"
+        ]  # the machine's init: not ours to hide
         if tier.landlock < 6:
-            del results["signal_agent"]
+            del results["signal the agent"]
     if worked := [name for name, reason in results.items() if not reason]:
-        return None, f"the self-test could {', '.join(_ATTEMPTS[name] for name in worked)}"
-    facts = tuple(f"tried to {_ATTEMPTS[name]}: {reason}" for name, reason in results.items())
+        return None, f"the self-test could {', '.join(worked)}"
+    facts = tuple(f"tried to {name}: {reason}" for name, reason in results.items())
     return msgspec.structs.replace(tier, evidence=(*facts, *tier.evidence)), ""
 
 

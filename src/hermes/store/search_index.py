@@ -25,12 +25,8 @@ BATCH_SIZE = 256
 """Messages indexed at a time: one by one, indexing costs more than storing."""
 CLOSING_BATCHES = 4
 """Indexed at most when closing; the next search indexes the rest."""
-_BATCH_TABLES = """
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch USING fts5(
-    text, content='', detail=none, columnsize=0, tokenize="unicode61 remove_diacritics 2"
-);
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.batch_words USING fts5vocab('temp', 'batch', 'row')"""
-"""The words of a batch, by the tokenizer of the index."""
+_TOKENIZER = ("unicode61", ["remove_diacritics", "2"])
+"""That of the index."""
 _SHADOW_TABLES = ("data", "idx", "content", "docsize", "config")
 # Scripts written without spaces: the tokenizer would take a whole sentence for one word.
 _UNSPACED = (
@@ -112,10 +108,14 @@ def _add_batch(db: Connection) -> bool:
 
 def _add_words(db: Connection, rows: list[tuple[Any, str]]) -> None:
     """Add the words of these texts to the list of all."""
-    db.execute(_BATCH_TABLES).fetchall()
-    db.executemany("INSERT INTO temp.batch (rowid, text) VALUES (?, ?)", rows)
-    db.execute("INSERT OR IGNORE INTO search_words SELECT term FROM temp.batch_words")
-    db.execute("INSERT INTO temp.batch (batch) VALUES ('delete-all')")
+    import apsw
+
+    tokenize = db.fts5_tokenizer(*_TOKENIZER)
+    how = {"include_offsets": False, "include_colocated": False}
+    flag = apsw.FTS5_TOKENIZE_DOCUMENT
+    words = {word for _, text in rows for word in tokenize(text.encode(), flag, None, **how)}
+    sql = "INSERT OR IGNORE INTO search_words VALUES (?)"
+    db.executemany(sql, [(word,) for word in sorted(words)])
 
 
 def remove_session(db: Connection, session: int) -> None:

@@ -17,14 +17,13 @@ from hermes.core.errors import ToolError
 from hermes.core.text import WordLists
 from hermes.exec.backends.remote_scripts import RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
 from hermes.exec.backends.session import BackendSession
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
-from hermes.exec.process.supervisor_client import wait_first
+from hermes.exec.process.supervisor_client import CommandResult, wait_first
 
 UNLIMITED_SECONDS = 10.0**8
 """As long as the agent runs."""
 END_SECONDS = 12.0
-"""Most seconds that ending a remote command may take."""
 _LAST_OUTPUT_SECONDS = 0.25
 _REPORT_LIMIT = 64 * 1024
 _FORWARDED_VARIABLES = re.compile(
@@ -34,7 +33,6 @@ _FORWARDED_VARIABLES = re.compile(
 _REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
 FailureExplainer: TypeAlias = Callable[[str], str]
-"""Turns the error output of a client program into a sentence."""
 
 
 def select_forwarded(env: Mapping[str, str]) -> list[str]:

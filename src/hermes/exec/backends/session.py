@@ -13,7 +13,6 @@ class BackendSession(Struct, frozen=True):
 
     workspace: Path
     home: Path
-    """The agent's home folder."""
     user_home: Path
     mode: SandboxMode
     client_env: Mapping[str, str]

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from hermes.core.untrusted_text import explain_misleading
-from hermes.exec.command_policy import types
+from hermes.exec.command_policy import types, wrappers
 from hermes.exec.command_policy.hard_denials import explain_denial, find_hard_program
 from hermes.exec.command_policy.lost_work import explain_lost_work, writes_repository
 from hermes.exec.command_policy.parser import CommandReader
@@ -18,15 +18,6 @@ from hermes.exec.command_policy.read_only import (
 from hermes.exec.command_policy.rules import CommandRules
 from hermes.exec.command_policy.types import Argv, Judgement, SimpleCommand
 from hermes.exec.command_policy.words import LISTS, REMEMBERED_PREFIXES, UNKNOWN, display_argv
-from hermes.exec.command_policy.wrappers import (
-    HARMLESS_WRAPPERS,
-    SHELLS,
-    WRAPPERS,
-    abbreviates_option,
-    program_name,
-    simplify_command,
-    unwrap_command,
-)
 
 _MAX_LAYERS = 6
 _MAX_COMMANDS = 600
@@ -38,7 +29,7 @@ _RUN_TIME = "parts of it are known only at run time"
 _NOT_PLAIN = "it is not known to only read"
 _EFFECTS = LISTS.get_table("effects without a sandbox")
 _WITH_SUBCOMMAND = LISTS.get_words("programs with subcommands")
-_NOT_REMEMBERED = SHELLS | WRAPPERS | LISTS.get_words("not remembered")
+_NOT_REMEMBERED = wrappers.SHELLS | wrappers.WRAPPERS | LISTS.get_words("not remembered")
 """Programs that run others, or whose words do not say what they do."""
 _GIT_TRANSFERS = (("push",), ("pull",), ("fetch",))
 _GIT_RUNS = re.compile(r"-c|-[xO].*|.*ext::.*|fd::.*")
@@ -77,7 +68,7 @@ class CommandAnalyzer:
             self._check_denials(simple)
             self._check_rules(simple)
             if reason := explain_lost_work(simple, self._path_zones):
-                words = simplify_command(simple.argv)
+                words = wrappers.simplify_command(simple.argv)
                 exact = self._sandboxed and words[0] == "git" and len(words) > 2
                 if not self._allows(words, 3):
                     self._ask(reason, words if exact else ())
@@ -134,7 +125,7 @@ class CommandAnalyzer:
             self._unreadable = "it has too many nested programs"
             return
         self._commands.append(simple)
-        wrapped = unwrap_command(simple.argv, simple.feed)
+        wrapped = wrappers.unwrap_command(simple.argv, simple.feed)
         for argv in wrapped.commands:
             self._add_command(SimpleCommand(argv, simple.folder, feed=simple.feed), layer + 1)
         for script in wrapped.scripts:
@@ -144,12 +135,12 @@ class CommandAnalyzer:
         zones, folder = self._path_zones, simple.folder
         reasons = [zones.explain_denied_write(word, folder) for word in simple.writes]
         reasons.append(explain_denial(simple.argv, folder, zones))
-        if program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
+        if wrappers.program_name(simple.argv) == "hermes" and simple.argv[1:] != ("--version",):
             reasons.append(_OWN_PROGRAM)
         self._denials += filter(None, reasons)
 
     def _check_rules(self, simple: SimpleCommand) -> None:
-        rule = self._rules.find_rule(display_argv(simplify_command(simple.argv)))
+        rule = self._rules.find_rule(display_argv(wrappers.simplify_command(simple.argv)))
         if rule is None or rule.decision == "allow":
             return
         reason = rule.reason or f"your rule for {' '.join(map(str, rule.prefix))}"
@@ -166,9 +157,10 @@ class CommandAnalyzer:
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
         acting = [simple for simple in plain or () if not is_read_only(simple)]
         known = all(
-            grant_prefix(simplify_command(s.argv)) and not self._exceeds_rule(s) for s in acting
+            grant_prefix(wrappers.simplify_command(s.argv)) and not self._exceeds_rule(s)
+            for s in acting
         )
-        return tuple(simplify_command(simple.argv) for simple in acting) if known else ()
+        return tuple(wrappers.simplify_command(simple.argv) for simple in acting) if known else ()
 
     def _reads_freely(self, plain: tuple[SimpleCommand, ...] | None) -> bool:
         return bool(plain) and not any(
@@ -195,8 +187,12 @@ class CommandAnalyzer:
             if reason := explain_private_read(simple, self._path_zones):
                 self._ask(reason)
             return
-        words = simplify_command(simple.argv)
-        wrapped = unwrap_command(words).commands if words[0] in HARMLESS_WRAPPERS else ()
+        words = wrappers.simplify_command(simple.argv)
+        wrapped = (
+            wrappers.unwrap_command(words).commands
+            if words[0] in wrappers.HARMLESS_WRAPPERS
+            else ()
+        )
         if wrapped and not self._allows(words):
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
         elif not self._allows(words):
@@ -208,10 +204,13 @@ class CommandAnalyzer:
 
     def _exceeds_rule(self, simple: SimpleCommand) -> str:
         """Why a rule about this program does not cover this use of it; empty when it does."""
-        words = simplify_command(simple.argv)
+        words = wrappers.simplify_command(simple.argv)
         if words[0] != "git":
             return ""
-        if any(_GIT_RUNS.fullmatch(w) or abbreviates_option(w, *_GIT_RUNS_OPTIONS) for w in words):
+        if any(
+            _GIT_RUNS.fullmatch(w) or wrappers.abbreviates_option(w, *_GIT_RUNS_OPTIONS)
+            for w in words
+        ):
             return "git is given a program to run or a file to write"
         options = simple.argv[1 : 1 + len(simple.argv) - len(words)]
         if {*options} - {"--no-pager"} or not self._path_zones.is_workspace(simple.folder):
@@ -226,7 +225,7 @@ def _shorten_reason(reason: str) -> str:
 
 
 def _describe_effect(argv: Argv) -> str:
-    words = simplify_command(argv)
+    words = wrappers.simplify_command(argv)
     if is_reader(words[:1]) and UNKNOWN in "".join(words):
         return f"what {words[0]} reads is known only at run time"
     text = " ".join(words[:20])

@@ -15,9 +15,7 @@ _DISKS = frozenset("fdisk sfdisk cfdisk gdisk sgdisk parted hdparm badblocks".sp
 _READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
 _SYSTEMCTL = LISTS.get_words("systemctl stops")
 _DISK_WORDS = {name: words.split() for name, words in LISTS.get_table("disk words")}
-"""Words with which these programs destroy a disk."""
 _EFFECTS = dict(LISTS.get_table("effects on vital folders"))
-"""What these programs do to a vital folder."""
 _WRITERS = frozenset("cp install ln tee truncate dd".split())
 _EVERY_PROCESS = frozenset((".", ".*", "", "*", "^", "$"))
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
@@ -103,7 +101,6 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
 
 
 def _find_deleted(args: Argv) -> list[str]:
-    """The folders in which `find` deletes."""
     runs = {at + 1 for at, arg in enumerate(args) if arg in ("-exec", "-execdir", "-ok", "-okdir")}
     run = {program_name(args[at : at + 1]) for at in runs}
     if "-delete" not in args and run.isdisjoint(("rm", "shred", "unlink")):

@@ -18,7 +18,6 @@ _DRY_RUN = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run")
 
 
 def writes_repository(argv: Argv) -> bool:
-    """Whether git writes to the repository."""
     words = simplify_command(argv)
     return words[:1] == ("git",) and not _GIT_WRITES.isdisjoint(words[1:2])
 

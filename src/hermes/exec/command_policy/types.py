@@ -26,7 +26,6 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
 
     exact: bool = False
-    """Whether the prefix is the whole command."""
 
     def matches_command(self, argv: Argv) -> bool:
         size = len(self.prefix)
@@ -43,7 +42,6 @@ class SimpleCommand(Struct, frozen=True):
     folder: str | None
     """The folder it runs in; None when known only at run time."""
     writes: tuple[str, ...] = ()
-    """Files its redirections write."""
     reads: tuple[str, ...] = ()
     feed: str = ""
     """Its standard input, where that stands in the command line."""
@@ -65,7 +63,6 @@ class Judgement(Struct, frozen=True):
     understood: bool = True
     """Whether every part was understood, so that the hard denials were checked completely."""
     commits: bool = False
-    """Whether git writes to the repository."""
     acting: tuple[Argv, ...] = ()
     """The commands that do more than read, where rules about escalation may cover them."""
 

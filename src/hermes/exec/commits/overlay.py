@@ -22,11 +22,11 @@ from hermes.exec.snapshots.safe_git import find_git
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
 COPIED_TREES = ("refs", "logs")
-"""Folders that are copied completely."""
 UNFINISHED_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
 """Names that exist in the middle of an operation. Plans of a rebase contain commands."""
 _READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
 """Shown from the repository itself, read-only."""
+_FOLDERS = ("refs/heads", "refs/tags", "logs", "objects/info", "objects/pack")
 _OBJECTS_NAME = "objects-of-the-repository"
 _SETTINGS_NAME = "settings-of-the-user"
 _IGNORED_NAME = "names-that-are-held"
@@ -46,7 +46,6 @@ class GitOverlay(Struct, frozen=True):
 
     folder: Path
     git: Path
-    """The repository's own .git."""
     workspace: Path
     before: Mapping[str, str]
     """Name -> hash, for every file that was copied."""
@@ -191,14 +190,9 @@ def hash_content(data: bytes) -> str:
 
 
 def _prepare_folders(copy: Path, git: Path) -> None:
-    for tree in COPIED_TREES:
-        (copy / tree).mkdir(exist_ok=True)
-    for name in ("heads", "tags"):
-        (copy / "refs" / name).mkdir(exist_ok=True)
-    (copy / "objects" / "info").mkdir(parents=True)
-    (copy / "objects" / "pack").mkdir()
+    for name in (*_FOLDERS, _OBJECTS_NAME):
+        (copy / name).mkdir(parents=True, exist_ok=True)
     (copy / "objects" / "info" / "alternates").write_text(f"../{_OBJECTS_NAME}\n")
-    (copy / _OBJECTS_NAME).mkdir()
     for name in _READ_ONLY_NAMES:
         real = git / name
         if real.is_dir():

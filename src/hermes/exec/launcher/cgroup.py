@@ -75,7 +75,11 @@ def remove_groups(pid: int = 0) -> None:
             if launcher == str(os.getpid()):
                 leaves = [str(pid)] if pid else []
             else:
-                leaves = [] if _is_alive(launcher) else _list_names(f"{folder}/{name}")
+                leaves = (
+                    []
+                    if os.access(f"/proc/{launcher}", os.F_OK)
+                    else _list_names(f"{folder}/{name}")
+                )
             for leaf in (*leaves, "."):
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.normpath(f"{folder}/{name}/{leaf}"))
@@ -97,10 +101,6 @@ def _write_limit(groups: list[str], names: tuple[str, ...], value: int) -> bool:
                 _write_value(f"{group}/{name}", value)
                 done = True
     return done
-
-
-def _is_alive(pid: str) -> bool:
-    return os.access(f"/proc/{pid}", os.F_OK)
 
 
 def _create_and_enter(group: str) -> bool:

@@ -251,7 +251,9 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
     """Mount a read-only overlay on each folder, where the kernel can: to it, named pipes and
     sockets in it are not those that programs outside have open. What is mounted below stays."""
     with open("/proc/self/mountinfo", "rb") as file:
-        points = [_ESCAPE.sub(_unescape_byte, line.split(b" ", 5)[4]) for line in file]
+        points = [
+            _ESCAPE.sub(lambda m: bytes([int(m[1], 8)]), line.split(b" ", 5)[4]) for line in file
+        ]
     for folder in folders:
         below: list[tuple[bytes, int]] = []
         for point in sorted(p for p in set(points) if p.startswith(folder + b"/")):
@@ -264,10 +266,6 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
         for point, tree in below:
             libc.attach_mount(tree, point) if done else os.close(tree)
         os.close(lower)
-
-
-def _unescape_byte(found: re.Match[bytes]) -> bytes:
-    return bytes([int(found[1], 8)])
 
 
 def _cover_links(links: list[bytes]) -> None:

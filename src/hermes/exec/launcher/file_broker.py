@@ -99,7 +99,6 @@ class WorkspaceArea(NamedTuple):
 
     workspace: bytes
     landlock_writable: list[bytes]
-    """Trees that Landlock opens for writing."""
     protected: list[bytes]
     shared_memory: bytes
     """The folder that the command finds at /dev/shm."""
@@ -264,7 +263,6 @@ class FolderEntry(NamedTuple):
 
     folder: int
     parent: bytes
-    """The path of that folder."""
     last: bytes
     """The name, with a slash at its end if the caller wrote one."""
 

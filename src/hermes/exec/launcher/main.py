@@ -70,7 +70,6 @@ class _Supervisors:
 
     def __init__(self) -> None:
         self.sessions: dict[int, bytes] = {}
-        """Process of a supervisor -> the session of its command."""
         self.spare: tuple[int, socket.socket] | None = None
         """The process that waits for the next command, and the socket to send it over."""
         self._namespaces: dict[bytes, list[int]] = {}

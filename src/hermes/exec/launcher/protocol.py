@@ -26,7 +26,6 @@ HEADER = struct.Struct("!I")
 """From agent to supervisor: the length of (argv, cwd, env, SetupInstructions), marshalled."""
 
 GRACE_SECONDS = 1.5
-"""Seconds between TERM and KILL."""
 
 OPERATION = struct.Struct("!cI")
 """From agent to supervisor: one of the kinds below, and the length of the data that follows."""
@@ -52,7 +51,6 @@ FIRST_FILE_FD = 61
 SESSION_FOLDER = "/sys/kernel"
 """Where a session has its private files: a folder that no command needs or can replace."""
 TMP_FOLDER = f"{SESSION_FOLDER}/tmp"
-"""The /tmp of the commands."""
 PROXY_SOCKET = "/run/egress.sock"
 """Where a command in namespaces finds the socket of the egress proxy."""
 GRANTED_FOLDER = f"{SESSION_FOLDER}/granted"
@@ -84,9 +82,7 @@ class SetupInstructions(TypedDict, total=False):
     stdin: bool
     """Whether the last descriptor sent along is the command's standard input."""
     pty: bool
-    """Whether the command gets a terminal of its own."""
     background: BackgroundPlan
-    """For a background command only."""
     grace: float
     """Seconds between TERM and KILL, if not the usual ones."""
     limits: list[tuple[int, int]]

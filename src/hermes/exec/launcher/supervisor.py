@@ -46,10 +46,11 @@ def supervise_command(
         return
     *request, instructions = marshal.loads(_receive_bytes(control, *protocol.HEADER.unpack(header)))
     setup = ChildSetup(instructions, groups, namespaces)
-    background = _open_background(instructions, control)
-    if background is None and "background" in instructions:
-        return
+    background, at_fault = None, _RECORD
     try:
+        if plan := instructions.get("background"):
+            background = BackgroundSupervisor(plan, control, pty=bool(instructions.get("pty")))
+        at_fault = _SANDBOX
         setup.prepare()
         if select.select([control], [], [], 0)[0]:  # it can only be a hang-up or KILL yet
             return
@@ -62,25 +63,11 @@ def supervise_command(
         if pid:
             _watch_command(pid, control, wake, setup, background)
     except OSError as error:
-        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _SANDBOX))
+        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, at_fault))
     finally:
         setup.release()
         if background:
             background.close()
-
-
-def _open_background(
-    instructions: protocol.SetupInstructions, control: socket.socket
-) -> BackgroundSupervisor | None:
-    if "background" not in instructions:
-        return None
-    try:
-        return BackgroundSupervisor(
-            instructions["background"], control, pty=bool(instructions.get("pty"))
-        )
-    except OSError as error:
-        send_frame(control, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, _RECORD))
-        return None
 
 
 def _select_streams(
@@ -130,7 +117,7 @@ def _exec_command(
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
         if setup.controls_terminal:
-            _control_terminal()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # keys like Ctrl-C send us signals
         os.chdir(cwd)
         at_fault = _SANDBOX
         setup.confine_child()
@@ -141,11 +128,6 @@ def _exec_command(
         os.write(report, protocol.FRAME.pack(protocol.FAILED, error.errno or 0, at_fault))
     finally:
         os._exit(127)
-
-
-def _control_terminal() -> None:
-    """Make the terminal at standard input ours, so that keys like Ctrl-C send us signals."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _watch_command(
@@ -252,7 +234,6 @@ def open_child_wakeup() -> int:
 
 
 def become_reaper() -> None:
-    """Become the parent of orphaned descendants."""
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -16,17 +16,12 @@ from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import protocol
 from hermes.exec.launcher.protocol import GRACE_SECONDS, INPUT_LIMIT, BackgroundPlan
-from hermes.exec.process import background_records, local
+from hermes.exec.process import background_records, local, supervisor_client
 from hermes.exec.process.background_records import ProcessRecord, ProcessState
 from hermes.exec.process.local import CommandSpec
-from hermes.exec.process.supervisor_client import (
-    CommandNotStarted,
-    SupervisorConnection,
-    wait_first,
-)
+from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
 
 MAX_RUNNING = 16
-"""Most commands of one session that run at the same time."""
 _KILL_SECONDS = 4.0
 """Seconds after which a supervisor that was told to end everything is considered stuck."""
 _START_SECONDS = 30.0
@@ -156,7 +151,7 @@ class BackgroundProcesses:
             connection = await self._connect_supervisor(state)
             if connection:
                 ended = connection.ended
-                await wait_first(ended, connection.closed, timeout=left)
+                await supervisor_client.wait_first(ended, connection.closed, timeout=left)
                 if ended.done() and isinstance(ended.exception(), CommandNotStarted):
                     break
             else:
@@ -261,7 +256,9 @@ async def _start_supervised(
         undo.callback(connection.close)
         undo.callback(connection.send_operation, protocol.KILL)
         await connection.send(request)
-        await wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
+        await supervisor_client.wait_first(
+            connection.started, connection.ended, timeout=_START_SECONDS
+        )
         if not connection.started.done():
             has_ended = connection.ended.done()
             why = connection.ended.exception() if has_ended else "It did not start in time."

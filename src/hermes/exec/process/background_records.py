@@ -44,10 +44,8 @@ class ProcessRecord(Struct, frozen=True):
     token: str
     pty: bool = False
     keep: bool = False
-    """Whether it outlives the agent."""
     confined: bool = False
     online: bool = False
-    """Whether the sandbox grants it the network."""
 
 
 class ProcessEnd(Struct, frozen=True):
@@ -200,7 +198,6 @@ def _read_seen(folder: Path) -> tuple[int, int]:
 
 
 def read_log(folder: Path) -> str:
-    """All output that was kept."""
     return _join_pieces(list(read_output(folder, 0, 1 << 62)), 0, count_output(folder))
 
 

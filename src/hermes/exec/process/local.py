@@ -18,7 +18,11 @@ from hermes.core.errors import ToolError
 from hermes.exec.launcher import protocol
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.process.output_capture import OutputCapture
-from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
+from hermes.exec.process.supervisor_client import (
+    CommandNotStarted,
+    CommandResult,
+    SupervisorConnection,
+)
 from hermes.exec.sandbox import SandboxPolicy, SandboxTier, confine_command
 
 MAX_COMMAND = 128 * 1024 - 1
@@ -26,26 +30,11 @@ MAX_COMMAND = 128 * 1024 - 1
 _LAST_OUTPUT_SECONDS = 0.25
 """Seconds in which processes that a command left behind may finish writing after it has ended."""
 _CHUNK = 64 * 1024
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _PIPE_SIZE = 1024 * 1024
-"""Most bytes a pipe can hold."""
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from hermes.exec.launcher.main import main; main()"
 )
-
-
-class CommandResult(Struct, frozen=True):
-    """How a command ended. `status` is None when it was killed for taking too long."""
-
-    status: int | None
-    """Exit status, or minus the number of the signal that ended it."""
-    left: int = 0
-    """Processes it left running in the background; they end with the agent."""
-    limit_hits: tuple[int, int] = (0, 0)
-    """Processes killed for want of memory, and those that could not be started."""
-    stopped: int = 0
-    """Processes it had started that were ended with it, as always in namespaces."""
-    refused: tuple[protocol.RefusedAddress, ...] = ()
-    """Where it could not connect to because of the sandbox."""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -81,10 +70,9 @@ async def run_command(
     try:
         async with asyncio.timeout(command.timeout):
             await child.start(request, command)
-            status, left = await asyncio.shield(child.connection.ended)
+            result = await asyncio.shield(child.connection.ended)
         await child.await_last_output()
-        report = child.connection
-        return CommandResult(status, left, report.limit_hits, report.stopped, report.refused)
+        return result
     except TimeoutError:
         return CommandResult(None)
     except OSError as error:
@@ -118,7 +106,8 @@ def build_request(command: CommandSpec, **more: Unpack[protocol.SetupInstruction
         if command.tier is None:
             raise ValueError("a confined command needs a tier")
         if command.pty and command.tier.level == 1:
-            argv = (*_find_setsid(), *argv)
+            setsid = _find_program("/usr/bin/setsid", "/bin/setsid")
+            argv = (setsid, "-c", *argv) if setsid else argv  # or keys would not reach it
         launch = confine_command(argv, command.policy, command.tier, env=env, cwd=command.cwd)
         argv, env, setup = launch.argv, launch.env, launch.setup
     names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
@@ -134,10 +123,8 @@ def build_request(command: CommandSpec, **more: Unpack[protocol.SetupInstruction
 
 
 @cache
-def _find_setsid() -> tuple[str, ...]:
-    """The program through which the keys of a terminal reach a command inside bubblewrap."""
-    found = next((p for p in ("/usr/bin/setsid", "/bin/setsid") if os.access(p, os.X_OK)), "")
-    return (found, "-c") if found else ()
+def _find_program(*paths: str) -> str:
+    return next((path for path in paths if os.access(path, os.X_OK)), "")
 
 
 def _build_argv(text: str | tuple[str, ...]) -> Sequence[str]:
@@ -148,13 +135,7 @@ def _build_argv(text: str | tuple[str, ...]) -> Sequence[str]:
         raise ToolError("The command is too long (128 KB): write it to a file and run that.")
     if b"\0" in raw:
         raise ToolError("The command contains a NUL character; nothing was run.")
-    return (_find_shell(), "-c", os.fsdecode(raw))
-
-
-@cache
-def _find_shell() -> str:
-    shells = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
-    return next((shell for shell in shells if os.access(shell, os.X_OK)), "/bin/sh")
+    return (_find_program(*_SHELLS) or "/bin/sh", "-c", os.fsdecode(raw))
 
 
 class _RunningCommand:
@@ -205,9 +186,8 @@ class _RunningCommand:
 
     @property
     def _left_count(self) -> int:
-        """Number of processes that still ran when the command ended."""
         ended = self.connection.ended
-        return ended.result()[1] if ended.done() and not ended.exception() else 0
+        return ended.result().left if ended.done() and not ended.exception() else 0
 
     def release(self) -> None:
         """Close everything, except for processes left running: their output is still read, so that

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 OUTPUTS_NAME = "outputs"
-"""Folder in the agent's home with a folder per conversation."""
 KEEP_DAYS = 7.0
 MAX_BYTES = 500 * 1024 * 1024
 CHECK_SECONDS = 3600.0

@@ -7,6 +7,8 @@ import socket
 from collections import deque
 from typing import Any
 
+from msgspec import Struct, structs
+
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import protocol
 
@@ -15,6 +17,21 @@ _ANSWER_SECONDS = 10
 CONTACT_LOST = (
     "Contact with the command was lost: it was killed or never ran. Check before repeating it."
 )
+
+
+class CommandResult(Struct, frozen=True):
+    """How a command ended. `status` is None when it was killed for taking too long."""
+
+    status: int | None
+    """Exit status, or minus the number of the signal that ended it."""
+    left: int = 0
+    """Processes it left running in the background; they end with the agent."""
+    limit_hits: tuple[int, int] = (0, 0)
+    """Processes killed for want of memory, and those that could not be started."""
+    stopped: int = 0
+    """Processes it had started that were ended with it, as always in namespaces."""
+    refused: tuple[protocol.RefusedAddress, ...] = ()
+    """Where it could not connect to because of the sandbox."""
 
 
 class CommandNotStarted(ToolError):
@@ -27,16 +44,10 @@ class SupervisorConnection:
     def __init__(self, control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self.started: asyncio.Future[None] = self._loop.create_future()
-        self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        """The exit status, and the number of processes left running."""
-        self.limit_hits = (0, 0)
-        """Processes killed for want of memory, and those that could not be started."""
-        self.stopped = 0
-        """Processes that were ended with the command."""
-        self.refused: tuple[protocol.RefusedAddress, ...] = ()
-        """Where it could not connect to because of the sandbox."""
+        self.ended: asyncio.Future[CommandResult] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when none of its processes is left."""
+        self._result = CommandResult(None)
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
         self._frames = b""
         self._control: socket.socket | None = control
@@ -97,7 +108,9 @@ class SupervisorConnection:
                 break
             body, self._frames = self._frames[protocol.FRAME.size : end], self._frames[end:]
             if kind == protocol.REFUSED:
-                self.refused = tuple(map(_parse_refusal, body.decode().split("\n")))
+                pairs = (line.split(" ") for line in body.decode().split("\n"))
+                found = tuple(protocol.RefusedAddress(host, int(port)) for host, port in pairs)
+                self._result = structs.replace(self._result, refused=found)
             else:
                 self._on_report(kind, first, second)
         if not data:
@@ -107,11 +120,11 @@ class SupervisorConnection:
         if kind == protocol.STARTED:
             self.started.set_result(None)
         elif kind == protocol.LIMITED:
-            self.limit_hits = (first, second)
+            self._result = structs.replace(self._result, limit_hits=(first, second))
         elif kind == protocol.STOPPED:
-            self.stopped = first
+            self._result = structs.replace(self._result, stopped=first)
         elif kind == protocol.ENDED and not self.ended.done():
-            self.ended.set_result((first, second))
+            self.ended.set_result(structs.replace(self._result, status=first, left=second))
         elif kind == protocol.FAILED and not self.ended.done():
             self.ended.set_exception(CommandNotStarted(_explain_failure(first, second)))
             self.ended.exception()
@@ -137,11 +150,6 @@ class SupervisorConnection:
 async def wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
     """Wait until one of them is done, or the time is over."""
     await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _parse_refusal(line: str) -> protocol.RefusedAddress:
-    host, _, port = line.partition(" ")
-    return protocol.RefusedAddress(host, int(port))
 
 
 def _explain_failure(number: int, at_fault: int) -> str:

@@ -21,6 +21,10 @@ from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 MountKind: TypeAlias = Literal[
     "scratch", "session", "hide", "mask", "empty", "write", "read", "link"
 ]  # fmt: skip
+_MOUNT_OPTIONS: dict[MountKind, str] = {
+    "scratch": "--tmpfs", "hide": "--tmpfs", "session": "--bind", "write": "--bind",
+    "read": "--ro-bind", "mask": "--ro-bind", "empty": "--dev-bind", "link": "--symlink",
+}  # fmt: skip
 _TMP = "/tmp"
 _NAMES_AT_HOME = tuple(f"/{name}" for name in FILES_AT_HOME)
 _SCRATCH_FOLDERS = ("/run", "/var/tmp")
@@ -57,7 +61,8 @@ def plan_launch(
     mounts = _plan_mounts(policy, workspace, guards, inside.get("HOME", ""))
     if "HOME" in inside:
         home = os.path.realpath(inside["HOME"])
-        inside["HOME"] = home if _is_usable_home(home, workspace, mounts) else "/tmp"
+        usable = mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
+        inside["HOME"] = home if usable else "/tmp"
     resources = limit_instructions(policy.limits)
     scratch = min(policy.limits.scratch, resources["cgroup_limits"][0] // 2)
     options = [*_FIXED_OPTIONS, "--size", str(scratch), "--tmpfs", "/dev/shm"]
@@ -206,10 +211,6 @@ def _list_writable_folders(workspace: str) -> list[str]:
     return [path for path in folders if os.access(path, os.W_OK)][:_MAX_FOLDERS]
 
 
-def _is_usable_home(home: str, workspace: str, mounts: Mapping[str, MountKind]) -> bool:
-    return mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
-
-
 def _plan_readable(policy: SandboxPolicy) -> dict[str, MountKind]:
     """The system, as far as it is readable, private scratch folders, and what else is visible."""
     mounts: dict[str, MountKind] = {}
@@ -258,25 +259,18 @@ def _mount_options(
     options: list[str] = []
     closing: list[str] = []
     for path in sorted(mounts, key=lambda p: (p.count("/"), p)):
-        match mounts[path]:
-            case "scratch":
-                options += ["--perms", "1777" if path != "/run" else "0755"]
-                options += ["--size", str(scratch), "--tmpfs", path]
-            case "session":
-                options += ["--bind", sources[path], path]
-            case "hide":
-                options += ["--size", "4096", "--tmpfs", path]
-                closing += ["--remount-ro", path]
-            case "mask":
-                options += ["--ro-bind", os.devnull, path]
-            case "empty":
-                options += ["--dev-bind", os.devnull, path]
-            case "write":
-                options += ["--bind", sources.get(path, path), path]
-            case "read":
-                options += ["--ro-bind", sources.get(path, path), path]
-            case "link":
-                options += ["--symlink", sources.get(path) or os.readlink(path), path]  # noqa: PTH115
+        kind, source = mounts[path], sources.get(path, path)
+        if kind == "scratch":
+            options += ["--perms", "1777" if path != "/run" else "0755", "--size", str(scratch)]
+        elif kind == "hide":
+            options += ["--size", "4096"]
+            closing += ["--remount-ro", path]
+        elif kind in ("mask", "empty"):
+            source = os.devnull
+        elif kind == "link" and path not in sources:
+            source = os.readlink(path)  # noqa: PTH115
+        option = _MOUNT_OPTIONS[kind]
+        options += [option, path] if option == "--tmpfs" else [option, source, path]
     return [*options, *closing, "--remount-ro", "/"]
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
-from hermes.exec.path_rules import find_agent_paths, list_names
+from hermes.exec.path_rules import SYSTEM_PATHS, find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
@@ -30,15 +30,6 @@ _KEYS_AMONG_TOOLS = [
     if any(key.startswith(f"{tool}/") for tool in (*PROGRAMS, *CACHES, *RENEWABLE))
 ]
 _KEYS_OF_ROOT = list_names("hide", scope="root")
-SYSTEM_PATHS = tuple(
-    Path(path)
-    for path in """
-    /bin /sbin /lib /lib32 /lib64 /libx32 /usr /opt /etc /nix /gnu /snap /System /Library
-    /Applications /var/lib/dpkg /var/lib/rpm /var/lib/pacman /var/lib/snapd /var/lib/flatpak
-    /run/current-system /run/opengl-driver /run/wrappers /sys/devices/system /sys/fs/cgroup
-    """.split()
-)
-"""What programs need to run; everything else of a machine is closed."""
 
 
 class ResourceLimits(Struct, frozen=True):
@@ -48,9 +39,7 @@ class ResourceLimits(Struct, frozen=True):
     memory: int = 0
     processes: int = 1024
     file: int = 16 * _GB
-    """Bytes of the largest file."""
     scratch: int = 2 * _GB
-    """Bytes of each private /tmp."""
     open_files: int = 65536
 
 
@@ -85,7 +74,6 @@ class SandboxPolicy(Struct, frozen=True):
     writable: tuple[Path, ...] = ()
     """The same for those that it may change."""
     overlays: tuple[PathOverlay, ...] = ()
-    """Only in a sandbox with namespaces."""
     limits: ResourceLimits = ResourceLimits()
     readable: tuple[Path, ...] = SYSTEM_PATHS
     """What of the system can be read, as far as it exists."""
@@ -107,14 +95,11 @@ class SandboxTier(Struct, frozen=True):
     level: TierLevel
     name: str
     evidence: tuple[str, ...] = ()
-    """What was tried, and the result."""
     lost: tuple[str, ...] = ()
-    """What is not protected."""
     landlock: int = 0
     """Version of the kernel's Landlock; 0: none."""
     bwrap: str = ""
     seatbelt: bool = False
-    """Whether macOS confines them."""
     lowered: bool = False
     """Whether it is weaker than when it was last probed."""
 
@@ -135,7 +120,6 @@ def build_policy(
     *,
     network: str = "",
 ) -> SandboxPolicy:
-    """The standard policy for a workspace."""
     workspace, user_home = _resolve_path(workspace), _resolve_path(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")

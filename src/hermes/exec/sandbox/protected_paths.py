@@ -13,7 +13,6 @@ from hermes.exec.launcher.placeholders import LINK_TARGET, PLACEHOLDER
 
 _MAX_LINKS = 40
 _GuardSets: TypeAlias = defaultdict[str, set[str]]
-"""Field of `PathGuards` -> its paths."""
 
 
 class PathGuards(Struct, frozen=True):

@@ -39,7 +39,7 @@ def write_profile(policy: SandboxPolicy, scratch: str) -> str:
         writable.add(str(policy.workspace))
     shown |= writable | {str(path) for path in (*policy.granted, policy.workspace)}
     hidden = set(map(str, policy.hidden)) - shown
-    for path in sorted(shown | hidden, key=_measure_depth):
+    for path in sorted(shown | hidden, key=lambda p: (p.count("/"), p)):
         if path in hidden:
             lines.append(_write_rule("deny file-read* file-write*", "subpath", path))
         else:
@@ -66,7 +66,3 @@ def _write_rule(action: str, kind: str, path: str) -> str:
         raise ToolError(f"{path!r} cannot be named in a sandbox profile. Nothing was run.")
     quoted = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'({action} ({kind} "{quoted}"))'
-
-
-def _measure_depth(path: str) -> tuple[int, str]:
-    return path.count("/"), path

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 _NEWUSER = 0x10000000
 
@@ -16,21 +17,21 @@ def run_attempts(outside: str, secret: str, port: int, agent: int) -> dict[str, 
     """Attempt -> the error it ended with; empty: it succeeded."""
     libc = ctypes.CDLL(None, use_errno=True)
     attempts: dict[str, Callable[[], object]] = {
-        "write_outside": lambda: _write_file(f"{outside}/written"),
-        "read_hidden": lambda: _read_file(secret),
-        "reach_network": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
-        "reach_hypervisor": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
-        "mount_folder": lambda: _mount_folder(libc, outside.encode()),
-        "create_namespace": lambda: _check_result(libc.unshare(_NEWUSER)),
-        "use_capability": lambda: _check_status("0" * 16, "CapInh", "CapPrm", "CapAmb", "CapEff"),
-        "gain_privileges": lambda: _check_status("1", "NoNewPrivs"),
-        "forbidden_calls": lambda: _check_status("2", "Seccomp"),
-        "read_init_environment": lambda: _read_environment(1),
-        "read_agent_environment": lambda: _read_environment(agent),
-        "signal_agent": lambda: os.kill(agent, 0),
+        "write outside the workspace": lambda: Path(outside, "written").write_text("x"),
+        "read a hidden file": Path(secret).read_bytes,
+        "reach the network": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
+        "reach the hypervisor": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
+        "mount": lambda: _mount_folder(libc, outside.encode()),
+        "create a user namespace": lambda: _check_result(libc.unshare(_NEWUSER)),
+        "use a capability": lambda: _check_status("0" * 16, "CapInh", "CapPrm", "CapAmb", "CapEff"),
+        "gain privileges": lambda: _check_status("1", "NoNewPrivs"),
+        "make forbidden system calls": lambda: _check_status("2", "Seccomp"),
+        "read the environment of the first process": lambda: _read_environment(1),
+        "read the agent's environment": lambda: _read_environment(agent),
+        "signal the agent": lambda: os.kill(agent, 0),
     }
     results = {name: _try_attempt(attempt) for name, attempt in attempts.items()}
-    results["write_inside"] = _try_attempt(lambda: _write_file("self-test"))
+    results["write_inside"] = _try_attempt(lambda: Path("self-test").write_text("x"))
     return results
 
 
@@ -42,16 +43,6 @@ def _try_attempt(attempt: Callable[[], object]) -> str:
     except AttributeError as error:  # a call that this system does not have
         return str(error)
     return ""
-
-
-def _write_file(path: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
-        file.write("x")
-
-
-def _read_file(path: str) -> None:
-    with open(path, "rb") as file:  # noqa: PTH123
-        file.read()
 
 
 def _mount_folder(libc: ctypes.CDLL, folder: bytes) -> None:
@@ -66,16 +57,15 @@ def _check_result(result: int) -> None:
 
 def _check_status(wanted: str, *names: str) -> None:
     """Raise PermissionError, as a failed attempt does, when our status is as it must be."""
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        found = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
+    lines = Path("/proc/self/status").read_text("utf-8", "replace").splitlines()
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
     if all(found.get(name, "").strip() == wanted for name in names):
         raise PermissionError(1, f"{names[-1]} is {wanted}")
 
 
 def _read_environment(process: int) -> None:
-    with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123
-        if not file.read():
-            raise PermissionError(1, "it is empty")
+    if not Path(f"/proc/{process}/environ").read_bytes():
+        raise PermissionError(1, "it is empty")
 
 
 if __name__ == "__main__":

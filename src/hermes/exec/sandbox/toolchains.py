@@ -24,7 +24,6 @@ TOOLCHAINS = tuple(
     for name, *cells in _lists.get_table("toolchains")
 )
 VERSIONED_CREDENTIALS = tuple(sorted(_lists.get_words("versioned credentials")))
-"""Patterns of files in a home."""
 PROGRAMS = tuple(path for toolchain in TOOLCHAINS for path in toolchain.programs)
 CACHES = tuple(path for toolchain in TOOLCHAINS for path in toolchain.caches)
 RENEWABLE = tuple(path for toolchain in TOOLCHAINS for path in toolchain.renewable)

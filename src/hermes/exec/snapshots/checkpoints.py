@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.snapshots.file_index import update_index
+from hermes.exec.snapshots.file_index import list_parents, update_index
 from hermes.exec.snapshots.safe_git import find_git
 from hermes.exec.snapshots.safe_restore import SafeTree
 from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository
@@ -45,9 +45,7 @@ class Checkpoint(Struct, frozen=True):
     files: int
     bytes: int
     skipped: int = 0
-    """Number of files that could not be saved."""
     notes: tuple[str, ...] = ()
-    """Why, for the first of them."""
 
 
 class RestoredFiles(Struct, frozen=True):
@@ -133,7 +131,6 @@ def list_checkpoints(workspace: Path, home: Path) -> list[Checkpoint]:
 
 @_in_thread
 def list_workspaces(home: Path) -> list[Path]:
-    """Folders that have checkpoints."""
     names = (home / "checkpoints").glob("*/workspace")
     return sorted(Path(os.fsdecode(name.read_bytes())) for name in names)
 
@@ -237,7 +234,7 @@ class _Rollback:
                 self._done["removed"].append(path)
             except OSError as error:
                 self._done["kept"].append(f"{path}: {error.strerror}")
-        above = {parent for path in paths for parent in _list_parents(path)}
+        above = {parent for path in paths for parent in list_parents(path)}
         empty = set(self._now.folders) - set(self._then.folders)
         for folder in sorted(above | {f for f in empty if self._is_selected(f)}, reverse=True):
             if folder not in self._then.folders:
@@ -380,11 +377,6 @@ def _prune_old(repository: ShadowRepository, keep: int, days: float) -> int:
 
 def _split_paths(data: bytes) -> list[str]:
     return [os.fsdecode(item) for item in data.split(b"\0") if item]
-
-
-def _list_parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _relative_path(workspace: Path, path: str) -> str:

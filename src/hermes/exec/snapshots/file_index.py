@@ -94,21 +94,18 @@ def _is_placeholder(path: str) -> bool:
         return True
 
 
+def list_parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
 def _is_below_link(root: Path, name: str) -> bool:
     """Whether a folder on the way is a symbolic link now, so that the file is another one."""
-    while name := name.rpartition("/")[0]:
-        if os.path.islink(f"{root}/{name}"):  # noqa: PTH114
-            return True
-    return False
+    return any(os.path.islink(f"{root}/{folder}") for folder in list_parents(name))  # noqa: PTH114
 
 
 def _record_folders(root: Path, index: FileIndex) -> None:
-    saved: set[str] = {""}
-    for name in index.files:
-        folder = name.rpartition("/")[0]
-        while folder not in saved:
-            saved.add(folder)
-            folder = folder.rpartition("/")[0]
+    saved = {"", *(folder for name in index.files for folder in list_parents(name))}
     for folder in saved:
         if folder:
             index.folders[folder] = _folder_mode(root, folder)

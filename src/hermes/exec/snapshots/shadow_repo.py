@@ -35,7 +35,7 @@ class ShadowRepository:
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
         """Hold the lock, which one process at a time can; creates a missing repository."""
-        _create_private_folder(self.folder)
+        make_private_folder(self.folder)
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not wait_for_lock(handle, _LOCK_SECONDS):
@@ -48,7 +48,7 @@ class ShadowRepository:
     def _ensure_repository(self) -> None:
         (self.repository / "index.lock").unlink(missing_ok=True)  # left by a killed process
         if not (self.repository / "info" / "attributes").is_file():
-            _create_private_folder(self.repository)
+            make_private_folder(self.repository)
             self.run_git("init", "--quiet", "--template=", bare=True)
             (self.repository / "info").mkdir(exist_ok=True)
             (self.folder / "workspace").write_bytes(os.fsencode(self.workspace))
@@ -106,10 +106,3 @@ class ShadowRepository:
 def repository_folder(workspace: Path, home: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()
     return home / "checkpoints" / digest[:24]
-
-
-def _create_private_folder(folder: Path) -> None:
-    try:
-        make_private_folder(folder)
-    except OSError as error:
-        raise ShadowError(f"{folder} cannot be created: {error.strerror}.") from None

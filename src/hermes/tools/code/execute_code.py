@@ -23,7 +23,7 @@ from hermes.tools._sandbox_policy import policy
 from hermes.tools.code._boot import MAX_CALL_BYTES
 
 if TYPE_CHECKING:
-    from hermes.exec.process.local import CommandResult
+    from hermes.exec.process.supervisor_client import CommandResult
     from hermes.exec.sandbox import SandboxPolicy
 
 LIMIT = 48_000
@@ -96,7 +96,8 @@ def _bare(code: str) -> str:
 async def _run(
     code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float
 ) -> CommandResult:
-    from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+    from hermes.exec.process.local import CommandSpec, run_command
+    from hermes.exec.process.supervisor_client import CommandResult
     from hermes.exec.sandbox_probe import probe_tier
 
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - beneath a virtual environment

@@ -22,9 +22,10 @@ from hermes.exec.launcher.protocol import LOCK, OPERATION, SEGMENT_SIZE, SOCKET,
 from hermes.exec.process import background, background_records, local, output_files
 from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
 from hermes.exec.process.background_records import ProcessState
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
 from hermes.exec.process.output_files import remove_old_outputs
+from hermes.exec.process.supervisor_client import CommandResult
 from tests.kit.deadlines import Deadline
 from tests.kit.processes import living, parent_of, until
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hermes.core.errors import ToolError
 from hermes.exec.process import local
 from hermes.exec.process.ansi import to_plain_text
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command, stop_left_running
+from hermes.exec.process.local import CommandSpec, run_command, stop_left_running
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import CommandResult
 from tests.kit.deadlines import Deadline
 from tests.kit.processes import alive, living, parent_of, until
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import CommandResult
 from hermes.exec.sandbox import (
     SandboxPolicy,
     SandboxTier,

@@ -14,8 +14,9 @@ from hermes.exec import sandbox_probe
 from hermes.exec.launcher import cgroup
 from hermes.exec.launcher.process_tree import list_processes
 from hermes.exec.process import local
-from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import CommandResult
 from hermes.exec.sandbox import (
     ResourceLimits,
     SandboxPolicy,
