@@ -22,7 +22,7 @@ from hermes.gateway.platforms._irc_protocol import (
     parse_line,
     read_message,
 )
-from tests.gateway.platform_gateways import live_platform, platform_process
+from tests.gateway.platform_gateways import live_platform, platform_process, until_failed
 from tests.gateway.test_turns import prompts
 from tests.kit import Gate, Home, call, run_hermes, say
 from tests.kit.irc import PASSWORD, Irc
@@ -296,11 +296,11 @@ async def test_who_has_left_gets_the_answer_when_they_are_back(tmp_path: Path) -
 
 async def test_f84_a_channel_that_does_not_take_messages_is_given_up(tmp_path: Path) -> None:
     settings = {"channels": ["#ours"], "allowed_chats": ["#ours"]}
-    async with chat(tmp_path, say("lost"), say("back"), **settings) as (_, server):
+    async with chat(tmp_path, say("lost"), say("back"), **settings) as (g, server):
         await server.until_joined("#ours")
         server.fault = on_first("PRIVMSG", "404")
         await server.say("alice", "hermes: hi", to="#ours")
-        await server.until(lambda: any(line.startswith("PRIVMSG") for line in server.lines))
+        await until_failed(g)
         await server.say("alice", "hermes: again", to="#ours")
         await server.until_said("back")
         assert server.texts() == ["back"]

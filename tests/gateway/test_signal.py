@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes.gateway import texts
 from hermes.gateway.content.signal_markup import render_signal, split_styles
 from hermes.gateway.platforms import signal as platform
-from tests.gateway.platform_gateways import live_platform, platform_process
+from tests.gateway.platform_gateways import live_platform, platform_process, until_failed
 from tests.gateway.test_turns import prompts
 from tests.kit import Gate, Home, call, run_hermes, say
 from tests.kit.server import Step
@@ -278,10 +278,10 @@ async def test_a_certain_failure_is_repeated_without_a_mark(tmp_path: Path, answ
 async def test_f84_who_left_signal_is_given_up_until_they_write(
     tmp_path: Path, answer: Answer
 ) -> None:
-    async with chat(tmp_path, say("lost"), say("back")) as (_, signal):
+    async with chat(tmp_path, say("lost"), say("back")) as (g, signal):
         signal.fault = on_first("send", answer)
         await signal.say("hi")
-        await signal.until(lambda: any(m == "send" for m, _ in signal.calls))
+        await until_failed(g)
         await signal.say("again")
         await signal.until_sent("back")
         assert signal.texts() == ["back"]
