@@ -22,6 +22,7 @@ QUIET_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 BURST_LINES = 5
 LINES_PER_SECOND = 2.0
+NOT_CONNECTED = "IRC is not connected"
 MAX_WAITING = 200
 """Messages that wait to be looked at; further ones are a flood and are left out."""
 _LINE_LIMIT = 65_536
@@ -100,8 +101,8 @@ class IrcConnection:
         self._write("USER", access.nickname, "0", "*", text="Hermes")
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
-    async def join_channels(self) -> None:
-        """Wait until the server has let us in, then join; ConnectionFailure when it does not."""
+    async def wait_until_registered(self) -> None:
+        """ConnectionFailure when the server does not let us in."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._registered.wait()
@@ -109,6 +110,8 @@ class IrcConnection:
             raise ConnectionFailure("unreachable", "the server did not let us in") from None
         if self._reading.done():
             await self._reading
+
+    def join_channels(self) -> None:
         for channel in self._access.channels:
             self._write("JOIN", *channel.split(" ", 1))
 
@@ -165,6 +168,8 @@ class IrcConnection:
                 self._take_message(line)
             case "NICK" | "QUIT":
                 self._follow_person(line)
+            case "ERROR" if "password" in line.text.lower() and not self._registered.is_set():
+                raise _explain_denial(line)
             case "ERROR":
                 raise ConnectionFailure("unreachable", f"the server said: {line.text[:200]}")
             case "CAP" | "AUTHENTICATE":
@@ -240,8 +245,7 @@ class IrcConnection:
             case "433" | "436" | "437" if not self._registered.is_set():
                 self._choose_other_nick()
             case "464" | "465":
-                text = f"the server refused us: {line.text[:200]}"
-                raise ConnectionFailure("unauthorized", text, fatal=True)
+                raise _explain_denial(line)
             case "903":
                 self._write("CAP", "END")
             case command if command in _SASL_ERRORS:
@@ -294,7 +298,8 @@ class IrcConnection:
         """What the server knows about a nickname; SendFailure when it does not answer."""
         async with self._send_lock:
             await self._wait_for_pace()
-            self._require_open()
+            if not self.is_open:
+                raise SendFailure("certain", NOT_CONNECTED)
             waiter: asyncio.Future[Whois] = asyncio.get_running_loop().create_future()
             self._whois = (nick, Whois(), waiter)
             try:
@@ -309,7 +314,8 @@ class IrcConnection:
     async def send_lines(self, target: str, lines: list[str]) -> None:
         """Send messages to a channel or a nickname; SendFailure says what became of them."""
         async with self._send_lock:
-            self._require_open()
+            if not self.is_open:
+                raise SendFailure("certain", NOT_CONNECTED)
             token = secrets.token_hex(8)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._pong, self._target, self._error = (token, waiter), target, None
@@ -342,10 +348,6 @@ class IrcConnection:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(format_line(command, *params, text=text))
 
-    def _require_open(self) -> None:
-        if not self.is_open:
-            raise SendFailure("certain", "IRC is not connected")
-
     async def close(self) -> None:
         """Say goodbye and end; who waits for an answer will not get one."""
         writer, self._writer = self._writer, None
@@ -370,6 +372,11 @@ class IrcConnection:
 def _resolve(waiter: "asyncio.Future[Any]", value: Any) -> None:
     if not waiter.done():
         waiter.set_result(value)
+
+
+def _explain_denial(line: IrcLine) -> ConnectionFailure:
+    text = f"the server refused us: {line.text[:200]}"
+    return ConnectionFailure("unauthorized", text, fatal=True)
 
 
 def _explain_error(line: IrcLine) -> SendFailure:
