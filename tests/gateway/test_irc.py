@@ -260,6 +260,15 @@ async def test_g8_a_message_that_a_bouncer_repeats_is_one_turn(tmp_path: Path) -
         assert prompts(g) == ["hi", "more"]
 
 
+async def test_g1_nobody_may_talk_until_somebody_is_listed(tmp_path: Path) -> None:
+    async with chat(tmp_path, process=True, allowed_users=[]) as (g, server):
+        assert "nobody may talk to it yet; list people in platforms.irc.allowed_users" in g.stderr
+        await server.say("alice", "hi")
+        await server.say("alice", "!status")
+        assert await g.stop() == 0
+        assert not server.texts() and not g.provider.requests
+
+
 # -- failures ----------------------------------------------------------------------------------
 
 
