@@ -14,6 +14,7 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     Inbound,
     Part,
+    PlainPlatform,
     PlatformSpec,
     Receiver,
     SendFailure,
@@ -32,7 +33,6 @@ from hermes.gateway.platforms._irc_protocol import (
     read_message,
     read_time,
 )
-from hermes.gateway.platforms._plain_platform import PlainPlatform
 
 log = logging.getLogger(__name__)
 

@@ -21,15 +21,15 @@ from hermes.gateway.adapter import (
     Capabilities,
     ConnectionFailure,
     Part,
+    PlainPlatform,
     PlatformSpec,
     Receiver,
     SendFailure,
     Target,
 )
 from hermes.gateway.content.signal_markup import render_signal, split_styles
-from hermes.gateway.platforms._api_client import CALL_SECONDS, ApiClient, Unanswered
-from hermes.gateway.platforms._plain_platform import PlainPlatform
 from hermes.gateway.platforms._signal_events import SignalSelf, read_event
+from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
 from hermes.llm.http.lazy_tls import load_aiohttp
 from hermes.llm.wire.sse import SseParser
 

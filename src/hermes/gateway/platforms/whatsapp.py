@@ -23,21 +23,21 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     FailureKind,
     Part,
+    PlainPlatform,
     PlatformSpec,
     Receiver,
     SendFailure,
     Target,
 )
 from hermes.gateway.content.whatsapp_markup import render_whatsapp
-from hermes.gateway.platforms._api_client import CALL_SECONDS, ApiClient, Unanswered
-from hermes.gateway.platforms._listener import open_listener
-from hermes.gateway.platforms._plain_platform import PlainPlatform
 from hermes.gateway.platforms._whatsapp_messages import (
     address_message,
     list_changes,
     read_message,
     write_message,
 )
+from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
+from hermes.gateway.transport.listener import open_listener
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)
