@@ -29,6 +29,8 @@ from tests.kit.signal_daemon import (
     signal_daemon,
 )
 
+pytestmark = pytest.mark.e2e
+
 
 @asynccontextmanager
 async def chat(

@@ -49,6 +49,8 @@ ENV = {
     "WHATSAPP_CLOUD_VERIFY_TOKEN": VERIFY,
 }
 
+pytestmark = pytest.mark.e2e
+
 
 @asynccontextmanager
 async def chat(

@@ -54,6 +54,19 @@ class Whois(Struct):
     account: str = ""
 
 
+class LinePace:
+    """Five lines at once, then two a second."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def reserve_line(self, now: float) -> float:
+        """The seconds until the next line may be sent, which is then taken."""
+        step = 1 / LINES_PER_SECOND
+        self._next = max(self._next, now - BURST_LINES * step) + step
+        return max(0.0, self._next - now)
+
+
 class IrcConnection:
     """Everything it sends in the name of people goes through one pace. A message counts as sent
     when the server has answered the ping behind it."""
@@ -67,6 +80,7 @@ class IrcConnection:
         """Called with a nickname that somebody may have given up."""
         self._access = access
         self._offered: set[str] = set()
+        self._has_account = False
         self._messages: asyncio.Queue[IrcLine | None] = asyncio.Queue()
         self._registered = asyncio.Event()
         self._reader: asyncio.StreamReader
@@ -77,7 +91,7 @@ class IrcConnection:
         self._target = ""
         self._error: IrcLine | None = None
         self._whois: tuple[str, Whois, asyncio.Future[Whois]] | None = None
-        self._next_line = 0.0
+        self._pace = LinePace()
 
     async def open(self) -> None:
         access = self._access
@@ -213,10 +227,7 @@ class IrcConnection:
     def _request_capabilities(self) -> None:
         wanted = [name for name in _CAPABILITIES if name in self._offered]
         if self._access.sasl_password:
-            if "sasl" not in self._offered:
-                text = "the server offers no SASL; remove IRC_SASL_PASSWORD or use another server"
-                raise ConnectionFailure("unauthorized", text, fatal=True)
-            wanted.append("sasl")
+            wanted.append("sasl")  # refused where it is not offered
         if wanted:
             self._write("CAP", "REQ", text=" ".join(wanted))
         else:
@@ -234,6 +245,9 @@ class IrcConnection:
     def _handle_numeric(self, line: IrcLine) -> None:
         match line.command:
             case "001":
+                if self._access.sasl_password and not self._has_account:
+                    text = "the server took no SASL; remove IRC_SASL_PASSWORD or use another server"
+                    raise ConnectionFailure("unauthorized", text, fatal=True)
                 self.nick = line.get_param(0) or self.nick
             case "005":
                 self._read_features(line)
@@ -247,6 +261,7 @@ class IrcConnection:
             case "464" | "465":
                 raise _explain_denial(line)
             case "903":
+                self._has_account = True
                 self._write("CAP", "END")
             case command if command in _SASL_ERRORS:
                 text = "the server refused IRC_SASL_PASSWORD; set the one of the account"
@@ -297,7 +312,7 @@ class IrcConnection:
     async def find_person(self, nick: str) -> Whois:
         """What the server knows about a nickname; SendFailure when it does not answer."""
         async with self._send_lock:
-            await self._wait_for_pace()
+            await asyncio.sleep(self._pace.reserve_line(time.monotonic()))
             if not self.is_open:
                 raise SendFailure("certain", NOT_CONNECTED)
             waiter: asyncio.Future[Whois] = asyncio.get_running_loop().create_future()
@@ -321,7 +336,7 @@ class IrcConnection:
             self._pong, self._target, self._error = (token, waiter), target, None
             try:
                 for line in lines:
-                    await self._wait_for_pace()
+                    await asyncio.sleep(self._pace.reserve_line(time.monotonic()))
                     self._write("PRIVMSG", target, text=line)
                 self._write("PING", text=token)
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -334,14 +349,6 @@ class IrcConnection:
                 self._pong, self._target = None, ""
             if self._error is not None:
                 raise _explain_error(self._error)
-
-    async def _wait_for_pace(self) -> None:
-        """Five lines at once, then two a second."""
-        now = time.monotonic()
-        step = 1 / LINES_PER_SECOND
-        self._next_line = max(self._next_line, now - BURST_LINES * step) + step
-        if self._next_line > now:
-            await asyncio.sleep(self._next_line - now)
 
     def _write(self, command: str, *params: str, text: str | None = None) -> None:
         """What is written to a connection that has ended goes nowhere: its reader tells."""
