@@ -1,4 +1,4 @@
-"""Markdown as Discord reads it: what Discord would take for markup, and the text did not, is escaped."""
+"""Markdown as Discord reads it: text that Discord would take for markup is escaped."""
 
 import re
 

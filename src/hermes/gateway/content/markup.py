@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 Emphasis: TypeAlias = Literal["strong", "em", "s"]
+_TAGS: dict[Emphasis, str] = {"strong": "b", "em": "i", "s": "s"}
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 
 
@@ -167,10 +168,9 @@ class MarkupWriter:
 
 class _HtmlWriter(MarkupWriter):
     schemes = frozenset({"http", "https", "mailto", "tg"})
-    _TAGS: dict[Emphasis, str] = {"strong": "b", "em": "i", "s": "s"}
 
     def wrap_emphasis(self, kind: Emphasis, text: str) -> str:
-        return f"<{self._TAGS[kind]}>{text}</{self._TAGS[kind]}>"
+        return f"<{_TAGS[kind]}>{text}</{_TAGS[kind]}>"
 
     def write_inline_code(self, code: str) -> str:
         return f"<code>{escape(code, quote=False)}</code>"
