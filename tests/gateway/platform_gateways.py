@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -72,9 +73,16 @@ async def platform_process(
             assert secret not in process.stderr
 
 
+async def until_failed(live: LiveGateway) -> None:
+    """Until a reply was given up."""
+    async with asyncio.timeout(90):
+        while not (await live.service.hub.mailbox.count_open()).failed:
+            await asyncio.sleep(0.02)
+
+
 def find_secrets(env: Mapping[str, str]) -> list[str]:
     words = ("TOKEN", "SECRET", "PASSWORD")
-    return [value for name, value in env.items() if any(word in name for word in words)]
+    return [value for name, value in env.items() if value and any(word in name for word in words)]
 
 
 def require_hidden(home: Home, env: Mapping[str, str]) -> None:

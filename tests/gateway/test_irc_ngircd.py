@@ -13,12 +13,27 @@ import pytest
 from hermes.gateway import texts
 from tests.gateway.gateways import GatewayProcess
 from tests.gateway.platform_gateways import free_port, platform_process
-from tests.kit import call, say
+from tests.kit import Home, call, run_hermes, say
 from tests.kit.ngircd import IrcUser, ngircd
 from tests.kit.server import Step
 
 pytestmark = pytest.mark.e2e
 PASSWORD = "ngircd-password-0123456789"
+
+
+async def test_a_wrong_password_turns_it_off_and_a_taken_nickname_does_not(tmp_path: Path) -> None:
+    port = free_port()
+    async with ngircd(tmp_path / "irc", port, password=PASSWORD):
+        holder = IrcUser("hermes", port, PASSWORD)
+        await holder.connect()
+        home = Home(tmp_path)
+        home.configure(platforms={"irc": {"port": port, "tls": False}})
+        command = ["gateway", "setup", "irc"]
+        wrong = await run_hermes(command, home, stdin="127.0.0.1\n\nanother password\n")
+        assert wrong.rc == 2 and "refused us" in wrong.stderr, wrong.stderr
+        done = await run_hermes(command, home, stdin=f"127.0.0.1\n\n{PASSWORD}\n")
+        assert done.rc == 0 and "hermes_ on 127.0.0.1" in done.stdout, done.stderr
+        await holder.close()
 
 
 @asynccontextmanager

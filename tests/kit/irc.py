@@ -6,7 +6,6 @@ import asyncio
 import base64
 import itertools
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,7 +34,6 @@ class Said:
 
     target: str
     text: str
-    at: float
 
 
 @dataclass
@@ -154,6 +152,8 @@ class Irc:
             self._number(fault, f"{params[0]} :refused by the test")
             return
         match command:
+            case "CAP" if not self.capabilities:
+                self._number("421", "CAP :Unknown command")
             case "CAP":
                 self._negotiate(params, text)
             case "PASS":
@@ -176,6 +176,10 @@ class Irc:
         if fault == "after":
             self.hang_up()
 
+    @property
+    def _offered(self) -> set[str]:
+        return {word.partition("=")[0] for word in self.capabilities.split()}
+
     def _negotiate(self, params: list[str], text: str) -> None:
         match params[0]:
             case "LS":
@@ -183,6 +187,8 @@ class Irc:
                 first, _, rest = self.capabilities.partition(" ")
                 self._send(f":{SERVER} CAP * LS * :{first}")
                 self._send(f":{SERVER} CAP * LS :{rest}")
+            case "REQ" if not set(text.split()) <= self._offered:
+                self._send(f":{SERVER} CAP * NAK :{text}")
             case "REQ":
                 self._enabled |= set(text.split())
                 self._send(f":{SERVER} CAP * ACK :{text}")
@@ -241,7 +247,7 @@ class Irc:
             self._number("401", f"{target} :No such nick/channel")
         else:
             assert len(text.encode()) <= 400, text
-            self.said.append(Said(target, text, time.monotonic()))
+            self.said.append(Said(target, text))
 
 
 @asynccontextmanager

@@ -188,9 +188,12 @@ def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:
         settings = found.settings
         if settings.allow_all_users or settings.allowed_users or settings.group_members:
             continue
+        if found.platform.capabilities.authenticates:
+            continue
+        advice = f"list people in platforms.{found.name}.allowed_users"
         if found.platform.capabilities.pairs:
-            text = "nobody may talk to it yet; people who write get a code for hermes pairing"
-            print_stderr(f"{found.name}: {text}")
+            advice = "people who write get a code for hermes pairing"
+        print_stderr(f"{found.name}: nobody may talk to it yet; {advice}")
 
 
 async def open_database(store: SqliteStore, file: Path) -> str:

@@ -22,6 +22,7 @@ QUIET_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 BURST_LINES = 5
 LINES_PER_SECOND = 2.0
+NOT_CONNECTED = "IRC is not connected"
 MAX_WAITING = 200
 """Messages that wait to be looked at; further ones are a flood and are left out."""
 _LINE_LIMIT = 65_536
@@ -53,6 +54,19 @@ class Whois(Struct):
     account: str = ""
 
 
+class LinePace:
+    """Five lines at once, then two a second."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def reserve_line(self, now: float) -> float:
+        """The seconds until the next line may be sent, which is then taken."""
+        step = 1 / LINES_PER_SECOND
+        self._next = max(self._next, now - BURST_LINES * step) + step
+        return max(0.0, self._next - now)
+
+
 class IrcConnection:
     """Everything it sends in the name of people goes through one pace. A message counts as sent
     when the server has answered the ping behind it."""
@@ -66,6 +80,7 @@ class IrcConnection:
         """Called with a nickname that somebody may have given up."""
         self._access = access
         self._offered: set[str] = set()
+        self._has_account = False
         self._messages: asyncio.Queue[IrcLine | None] = asyncio.Queue()
         self._registered = asyncio.Event()
         self._reader: asyncio.StreamReader
@@ -76,7 +91,7 @@ class IrcConnection:
         self._target = ""
         self._error: IrcLine | None = None
         self._whois: tuple[str, Whois, asyncio.Future[Whois]] | None = None
-        self._next_line = 0.0
+        self._pace = LinePace()
 
     async def open(self) -> None:
         access = self._access
@@ -100,8 +115,8 @@ class IrcConnection:
         self._write("USER", access.nickname, "0", "*", text="Hermes")
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
-    async def join_channels(self) -> None:
-        """Wait until the server has let us in, then join; ConnectionFailure when it does not."""
+    async def wait_until_registered(self) -> None:
+        """ConnectionFailure when the server does not let us in."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._registered.wait()
@@ -109,6 +124,8 @@ class IrcConnection:
             raise ConnectionFailure("unreachable", "the server did not let us in") from None
         if self._reading.done():
             await self._reading
+
+    def join_channels(self) -> None:
         for channel in self._access.channels:
             self._write("JOIN", *channel.split(" ", 1))
 
@@ -165,6 +182,8 @@ class IrcConnection:
                 self._take_message(line)
             case "NICK" | "QUIT":
                 self._follow_person(line)
+            case "ERROR" if "password" in line.text.lower() and not self._registered.is_set():
+                raise _explain_denial(line)
             case "ERROR":
                 raise ConnectionFailure("unreachable", f"the server said: {line.text[:200]}")
             case "CAP" | "AUTHENTICATE":
@@ -208,10 +227,7 @@ class IrcConnection:
     def _request_capabilities(self) -> None:
         wanted = [name for name in _CAPABILITIES if name in self._offered]
         if self._access.sasl_password:
-            if "sasl" not in self._offered:
-                text = "the server offers no SASL; remove IRC_SASL_PASSWORD or use another server"
-                raise ConnectionFailure("unauthorized", text, fatal=True)
-            wanted.append("sasl")
+            wanted.append("sasl")  # refused where it is not offered
         if wanted:
             self._write("CAP", "REQ", text=" ".join(wanted))
         else:
@@ -229,6 +245,9 @@ class IrcConnection:
     def _handle_numeric(self, line: IrcLine) -> None:
         match line.command:
             case "001":
+                if self._access.sasl_password and not self._has_account:
+                    text = "the server took no SASL; remove IRC_SASL_PASSWORD or use another server"
+                    raise ConnectionFailure("unauthorized", text, fatal=True)
                 self.nick = line.get_param(0) or self.nick
             case "005":
                 self._read_features(line)
@@ -240,9 +259,9 @@ class IrcConnection:
             case "433" | "436" | "437" if not self._registered.is_set():
                 self._choose_other_nick()
             case "464" | "465":
-                text = f"the server refused us: {line.text[:200]}"
-                raise ConnectionFailure("unauthorized", text, fatal=True)
+                raise _explain_denial(line)
             case "903":
+                self._has_account = True
                 self._write("CAP", "END")
             case command if command in _SASL_ERRORS:
                 text = "the server refused IRC_SASL_PASSWORD; set the one of the account"
@@ -293,8 +312,9 @@ class IrcConnection:
     async def find_person(self, nick: str) -> Whois:
         """What the server knows about a nickname; SendFailure when it does not answer."""
         async with self._send_lock:
-            await self._wait_for_pace()
-            self._require_open()
+            await asyncio.sleep(self._pace.reserve_line(time.monotonic()))
+            if not self.is_open:
+                raise SendFailure("certain", NOT_CONNECTED)
             waiter: asyncio.Future[Whois] = asyncio.get_running_loop().create_future()
             self._whois = (nick, Whois(), waiter)
             try:
@@ -309,13 +329,14 @@ class IrcConnection:
     async def send_lines(self, target: str, lines: list[str]) -> None:
         """Send messages to a channel or a nickname; SendFailure says what became of them."""
         async with self._send_lock:
-            self._require_open()
+            if not self.is_open:
+                raise SendFailure("certain", NOT_CONNECTED)
             token = secrets.token_hex(8)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._pong, self._target, self._error = (token, waiter), target, None
             try:
                 for line in lines:
-                    await self._wait_for_pace()
+                    await asyncio.sleep(self._pace.reserve_line(time.monotonic()))
                     self._write("PRIVMSG", target, text=line)
                 self._write("PING", text=token)
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -329,22 +350,10 @@ class IrcConnection:
             if self._error is not None:
                 raise _explain_error(self._error)
 
-    async def _wait_for_pace(self) -> None:
-        """Five lines at once, then two a second."""
-        now = time.monotonic()
-        step = 1 / LINES_PER_SECOND
-        self._next_line = max(self._next_line, now - BURST_LINES * step) + step
-        if self._next_line > now:
-            await asyncio.sleep(self._next_line - now)
-
     def _write(self, command: str, *params: str, text: str | None = None) -> None:
         """What is written to a connection that has ended goes nowhere: its reader tells."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(format_line(command, *params, text=text))
-
-    def _require_open(self) -> None:
-        if not self.is_open:
-            raise SendFailure("certain", "IRC is not connected")
 
     async def close(self) -> None:
         """Say goodbye and end; who waits for an answer will not get one."""
@@ -370,6 +379,11 @@ class IrcConnection:
 def _resolve(waiter: "asyncio.Future[Any]", value: Any) -> None:
     if not waiter.done():
         waiter.set_result(value)
+
+
+def _explain_denial(line: IrcLine) -> ConnectionFailure:
+    text = f"the server refused us: {line.text[:200]}"
+    return ConnectionFailure("unauthorized", text, fatal=True)
 
 
 def _explain_error(line: IrcLine) -> SendFailure:

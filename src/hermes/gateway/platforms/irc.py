@@ -14,13 +14,14 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     Inbound,
     Part,
+    PlainPlatform,
     PlatformSpec,
     Receiver,
     SendFailure,
     Target,
 )
 from hermes.gateway.content.render import count_bytes
-from hermes.gateway.platforms._irc_connection import IrcAccess, IrcConnection
+from hermes.gateway.platforms._irc_connection import NOT_CONNECTED, IrcAccess, IrcConnection
 from hermes.gateway.platforms._irc_protocol import (
     LONGEST_TEXT,
     IrcLine,
@@ -32,7 +33,6 @@ from hermes.gateway.platforms._irc_protocol import (
     read_message,
     read_time,
 )
-from hermes.gateway.platforms._plain_platform import PlainPlatform
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,8 @@ class IrcPlatform(PlainPlatform):
         connection.on_departure = self._forget_nick
         try:
             await connection.open()
-            await connection.join_channels()
+            await connection.wait_until_registered()
+            connection.join_channels()
             receiver.report_connected()
             while True:
                 await self._receive_line(receiver, connection, await connection.next_message())
@@ -171,7 +172,7 @@ class IrcPlatform(PlainPlatform):
     async def send_part(self, target: Target, part: Part) -> str:
         connection = self._connection
         if connection is None:
-            raise SendFailure("certain", "IRC is not connected")
+            raise SendFailure("certain", NOT_CONNECTED)
         lines = [line for line in part.text.splitlines() if line.strip()]
         name = target.chat
         if name[:1] not in connection.channel_types:
@@ -242,7 +243,7 @@ async def check_server(settings: IrcSettings, secrets: Secrets) -> str:
     connection = IrcConnection(access)
     try:
         await connection.open()
-        await connection.join_channels()
+        await connection.wait_until_registered()
     except ConnectionFailure as failure:
         raise ConfigError(f"IRC: {failure}. Nothing was saved.") from None
     finally:

@@ -31,8 +31,8 @@ from hermes.gateway.adapter import (
     Target,
 )
 from hermes.gateway.content.markup import render_html
-from hermes.gateway.platforms._api_client import CALL_SECONDS, ApiClient, Unanswered
-from hermes.gateway.platforms._listener import open_listener
+from hermes.gateway.transport.api_client import CALL_SECONDS, ApiClient, Unanswered
+from hermes.gateway.transport.listener import open_listener
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 log = logging.getLogger(__name__)

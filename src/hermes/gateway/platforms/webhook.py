@@ -21,13 +21,13 @@ from hermes.gateway.adapter import (
     ConnectionFailure,
     Inbound,
     Part,
+    PlainPlatform,
     PlatformSpec,
     Receiver,
     SendFailure,
     Target,
 )
-from hermes.gateway.platforms._listener import open_listener
-from hermes.gateway.platforms._plain_platform import PlainPlatform
+from hermes.gateway.transport.listener import open_listener
 
 _VARIABLE = "WEBHOOK_SECRET"
 MAX_AGE = 300.0

@@ -32,16 +32,23 @@ class ApiClient:
         self._session: Any = None
 
     async def request(
-        self, method: str, url: str, *, seconds: float = CALL_SECONDS, **options: Any
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float = CALL_SECONDS,
+        limit: int = 0,
+        **options: Any,
     ) -> tuple[int, bytes]:
-        """The status and the body of an answer; raises Unanswered."""
+        """The status and the body of an answer; raises Unanswered, and SendFailure when it has
+        more than `limit` bytes."""
         aiohttp = load_aiohttp()
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10)
         try:
             async with self._open_session().request(
                 method, url, timeout=timeout, proxy=self._proxy, allow_redirects=False, **options
             ) as response:
-                return response.status, await response.read()
+                return response.status, await _read_body(response, limit)
         except aiohttp.ClientConnectorError:
             raise Unanswered(f"{self._service} cannot be reached", sent=False) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -84,3 +91,17 @@ class ApiClient:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+async def _read_body(response: Any, limit: int) -> bytes:
+    if not limit:
+        body: bytes = await response.read()
+        return body
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > limit:
+            raise SendFailure("rejected", "it is too large")
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""How platforms reach services by HTTP, and how services reach them."""
