@@ -27,6 +27,7 @@ GROUPS = (
     "search",
     "schedule",
     "server",
+    "gateway",
     "repl",
 )
 IN_PROCESS = GROUPS[1:]
@@ -36,9 +37,10 @@ ALONE = {
     "search": "bench.storage",
     "sandbox": "bench.sandbox",
     "schedule": "bench.schedule",
+    "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule")
+NOT_THEIRS = ("search", "sandbox", "schedule", "gateway")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,12 @@ ROWS = (
     Row("server", "serve_health", "  /health meanwhile, p99", at_most=100),
     Row("server", "serve_listen", "start to listening", faster=6),
     Row("server", "serve_ready", "  until a request with a key is answered"),
+    Row("gateway", "gateway_start", "gateway: start to first poll", at_most=600),
+    Row("gateway", "gateway_memory", "gateway: memory at rest", "MB", at_most=60),
+    Row("gateway", "gateway_first", "gateway: first message to its answer", at_most=300),
+    Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
+    Row("gateway", "gateway_new", "  in a new conversation", at_most=10),
+    Row("gateway", "gateway_growth", "gateway: 40 new conversations, memory", "MB", at_most=2),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),

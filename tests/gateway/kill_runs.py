@@ -51,13 +51,13 @@ async def run_kills(root: Path, *, kills: int, seed: int) -> None:
             await g.kill()
             (g.home.path / "run" / "gateway_starts.json").unlink(missing_ok=True)
             await g.start()
-            await _until_answered(g, number, left=5)
-        await _until_answered(g, number)
+            await until_answered(g, number, left=5)
+        await until_answered(g, number)
         await g.stop()
-        await _check_end(g, number)
+        await check_end(g, number)
 
 
-async def _until_answered(g: GatewayProcess, count: int, left: int = 0) -> None:
+async def until_answered(g: GatewayProcess, count: int, left: int = 0) -> None:
     await g.telegram.until(lambda: _count_answered(g, count) >= count - left, timeout=240)
 
 
@@ -68,7 +68,8 @@ def _count_answered(g: GatewayProcess, count: int) -> int:
     return answered + g.telegram.texts().count(texts.CUT_OFF)
 
 
-async def _check_end(g: GatewayProcess, count: int) -> None:
+async def check_end(g: GatewayProcess, count: int) -> None:
+    """All were answered, each effect happened once, and repeats have their mark."""
     unmarked = Counter(t for t in g.telegram.texts() if t.startswith("answer to "))
     assert all(n == 1 for n in unmarked.values()), f"twice without a mark: {unmarked}"
     log = g.home.work / "effects.log"

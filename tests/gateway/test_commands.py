@@ -227,3 +227,38 @@ async def test_f67_damage_while_it_runs_is_salvaged_and_serving_goes_on(
         await g.telegram.say("still there?")
         await g.telegram.until_shown("two")
         assert sum("was damaged" in t for t in g.telegram.texts()) == 1
+
+
+async def test_doctor_tries_the_token_and_looks_at_the_gateway(tmp_path: Path) -> None:
+    async with gateway(tmp_path, start=False) as g:
+        before = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in before.json}
+        assert found["messenger telegram"]["text"] == "the token works: @kit_bot"
+        assert found["gateway"]["state"] == "note" and "not running" in found["gateway"]["text"]
+        await g.start()
+        g.telegram.token = "another"
+        after = await run_hermes(["doctor", "--json"], g.home)
+        found = {check["name"]: check for check in after.json}
+        assert found["messenger telegram"]["state"] == "failed" and after.rc == 1
+        assert "running (pid " in found["gateway"]["text"]
+        assert TOKEN not in after.stdout + after.stderr
+
+
+async def test_settings_of_the_original_are_taken_and_reported(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.configure(
+        session_reset={"mode": "idle", "idle_minutes": 30},
+        group_sessions_per_user=False,
+        streaming=False,
+        display={"busy_input_mode": "steer"},
+    )
+    checked = await run_hermes(["config", "check"], home)
+    text = checked.stdout + checked.stderr
+    for old, new in (
+        ("session_reset", "gateway.reset"),
+        ("group_sessions_per_user", "gateway.group_sessions_per_user"),
+        ("streaming", "gateway.streaming"),
+        ("display.busy_input_mode", "gateway.busy_input_mode"),
+    ):
+        assert f"{old} is an old name; write {new}" in text
+    assert checked.rc == 0

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.gateways import live_gateway
+from tests.gateway.kill_points import POINTS, run_point_kills
 from tests.gateway.kill_runs import SEED, run_kills
 from tests.kit import say
 
 KILLS = int(os.environ.get("HERMES_GATEWAY_KILLS", "20"))
+POINT_KILLS = int(os.environ.get("HERMES_GATEWAY_POINT_KILLS", "2"))
+"""At each named point."""
 REPLAYS = 10_000
 
 pytestmark = pytest.mark.e2e
@@ -20,6 +23,12 @@ pytestmark = pytest.mark.e2e
 @pytest.mark.timeout(120 + 4 * KILLS)
 async def test_r1_many_kills_lose_nothing(tmp_path: Path) -> None:
     await run_kills(tmp_path, kills=KILLS, seed=SEED)
+
+
+@pytest.mark.timeout(120 + 10 * POINT_KILLS)
+@pytest.mark.parametrize("point", POINTS)
+async def test_f60_kills_at_a_named_point(tmp_path: Path, point: str) -> None:
+    await run_point_kills(tmp_path, point, POINT_KILLS)
 
 
 @pytest.mark.timeout(600)

@@ -12,6 +12,7 @@ from hermes.agent.loop import OUTCOME_UNKNOWN
 from hermes.gateway import texts
 from tests.flow.loop_parts import results
 from tests.gateway.gateways import gateway
+from tests.gateway.kill_points import run_point_kills
 from tests.gateway.kill_runs import SEED, run_kills, until_draft_is_stored
 from tests.kit import Gate, call, say
 from tests.kit.bodies import messages
@@ -187,3 +188,8 @@ async def _until_exists(path: Path) -> None:
 
 async def test_r1_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
     await run_kills(tmp_path, kills=3, seed=SEED)
+
+
+@pytest.mark.parametrize("point", ["store", "effect", "reply row"])
+async def test_f60_a_kill_at_a_named_point_loses_nothing(tmp_path: Path, point: str) -> None:
+    await run_point_kills(tmp_path, point, 1)

@@ -156,5 +156,11 @@ async def test_the_api_server_runs_in_the_same_process(tmp_path: Path) -> None:
         await g.telegram.say("hi")
         await g.telegram.until_shown("over telegram")
         shown = await run_hermes(["gateway", "status"], g.home)
+        async with aiohttp.ClientSession() as client:
+            address = f"http://127.0.0.1:{port}/health/detailed"
+            async with client.get(address) as answer:
+                health = await answer.json()
+        assert health["gateway_state"] == "running" and health["inbox"]["waiting"] == 0
+        assert health["platforms"]["telegram"]["state"] == "connected"
         assert "api_server: connected" in shown.stdout and "telegram: connected" in shown.stdout
         assert await g.stop() == 0

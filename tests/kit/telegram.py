@@ -90,6 +90,8 @@ class Telegram:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.polls = 0
         self.fault: FaultRule = lambda method, params: None
+        self.watch: Callable[[str], None] = lambda event: None
+        """Told of `confirm`, `updates` and `sent` at the moment they happen."""
         self.files: dict[str, bytes] = {}
         self.url = ""
         self.token = TOKEN
@@ -257,7 +259,10 @@ class Telegram:
     async def _poll(self, params: dict[str, Any]) -> list[dict[str, Any]]:
         offset = params.get("offset") or 0
         async with self._changed:
+            before = len(self.updates)
             self.updates = [u for u in self.updates if u["update_id"] >= offset]
+            if len(self.updates) < before:
+                self.watch("confirm")
             self.polls += 1
             self._changed.notify_all()
             try:
@@ -265,6 +270,7 @@ class Telegram:
                     await self._changed.wait_for(lambda: self.updates)
             except TimeoutError:
                 return []
+            self.watch("updates")
             return list(self.updates)
 
     async def _write(self, method: str, params: dict[str, Any]) -> web.Response:
@@ -298,6 +304,7 @@ class Telegram:
             chat = int(params["chat_id"])
             sent = Sent(next(self._ids), chat, text, params, [text], [time.monotonic()])
             sent.buttons, sent.file = _buttons(params), file
+            self.watch("sent")
             self.sent.append(sent)
             self._changed.notify_all()
         return _ok({"message_id": sent.id})

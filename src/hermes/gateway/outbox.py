@@ -321,12 +321,12 @@ class Outbox:
 
     async def _send_rest(self, reply: Reply, platform: Platform) -> None:
         capabilities = platform.capabilities
-        parts = reply.list_parts(capabilities)
+        parts, files = reply.list_parts(capabilities), reply.content.files
         for index, text in enumerate(parts):
             last = index == len(parts) - 1
             buttons = reply.content.buttons if last else ()
-            await self._write_part(reply, platform, index, text, buttons)
-        files = reply.content.files
+            # The end of the last one is stored as the end of the reply.
+            await self._write_part(reply, platform, index, text, buttons, saves=not last)
         while not files and len(reply.progress.ids) > len(parts):  # a tool line without an answer
             await platform.delete_part(_make_target(reply, 0), reply.progress.ids[-1])
             reply.progress.ids.pop()
@@ -335,7 +335,8 @@ class Outbox:
             if index >= len(reply.progress.ids):
                 await self._begin_send(reply)
                 id = await platform.send_file(_make_target(reply, index), path, _base_name(path))
-                await self._end_send(reply, id, path)
+                self._note_sent(reply, id, path)
+                await self.save(reply)
 
     async def _write_part(
         self,
@@ -344,6 +345,8 @@ class Outbox:
         index: int,
         text: str,
         buttons: tuple[Button, ...] = (),
+        *,
+        saves: bool = True,
     ) -> None:
         progress, capabilities = reply.progress, platform.capabilities
         is_plain = progress.plain or reply.content.plain
@@ -361,7 +364,9 @@ class Outbox:
         part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
         await self._begin_send(reply)
         id = await platform.send_part(_make_target(reply, index), part)
-        await self._end_send(reply, id, shown)
+        self._note_sent(reply, id, shown)
+        if saves:
+            await self.save(reply)
 
     async def _begin_send(self, reply: Reply) -> None:
         """From here on it may have arrived."""
@@ -369,12 +374,11 @@ class Outbox:
         reply.progress.uncertain += 1
         await self.save(reply)
 
-    async def _end_send(self, reply: Reply, id: str, shown: str) -> None:
+    def _note_sent(self, reply: Reply, id: str, shown: str) -> None:
         reply.progress.uncertain = 0
         reply.progress.ids.append(id)
         reply.progress.shown.append(shown)
         reply.last_write = time.monotonic()
-        await self.save(reply)
 
     async def show_draft(self, reply: Reply, text: str) -> float:
         """Show how far a draft has come; returns the seconds until the next time. While something

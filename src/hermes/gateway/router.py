@@ -108,9 +108,8 @@ class Router:
         if found.platform.capabilities.authenticates:
             return "user"
         settings = found.settings
-        is_paired = message.user not in settings.allowed_users and await self._pairings.is_paired(
-            platform, message.user
-        )
+        is_known = settings.allow_all_users or message.user in settings.allowed_users
+        is_paired = not is_known and await self._pairings.is_paired(platform, message.user)
         return decide_role(settings, message, is_paired=is_paired)
 
     def _expand_text(self, platform: str, message: Inbound) -> Inbound:

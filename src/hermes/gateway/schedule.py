@@ -1,7 +1,10 @@
 """The schedule in the gateway: runs jobs, and delivers the results of all runs to chats."""
 
+from __future__ import annotations
+
 import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
@@ -20,6 +23,9 @@ from hermes.gateway.outbox import Content, Reply
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.turn_reply import ReplyAddress
 
+if TYPE_CHECKING:
+    from hermes.cron.scheduler import Scheduler
+
 _MAX_CARRIED = 3
 _LONGEST_CARRIED = 4000
 
@@ -32,17 +38,20 @@ class GatewaySchedule:
         self._hub = hub
         self._jobs = jobs
         self._owner = owner
-        self._scheduler = hub.runtime.scheduled_prompts.create_scheduler()
+        self._scheduler: Scheduler | None = None
 
     async def run_jobs(self) -> None:
         """Run what becomes due until cancelled."""
         from hermes.cron.heartbeat import announce_scheduler
 
+        self._scheduler = self._hub.runtime.scheduled_prompts.create_scheduler()
         with announce_scheduler(self._hub.runtime.setup.home, "gateway") as heartbeat:
             await self._scheduler.run_forever(heartbeat)
 
     async def drain_runs(self, seconds: float) -> None:
         """Begin no more runs, and let those under way end."""
+        if self._scheduler is None:
+            return
         self._scheduler.is_draining = True
         if runs := set(self._scheduler.runs):
             await asyncio.wait(runs, timeout=seconds)

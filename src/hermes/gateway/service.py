@@ -171,7 +171,6 @@ class Gateway:
             spawn(self._write_states(), "state file"),
             spawn(self._do_upkeep(), "upkeep"),
             spawn(self._adopt_replies(), "outbox"),
-            spawn(self._schedule.run_jobs(), "schedule"),
             spawn(self._repair_database(), "repair"),
         ]
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
@@ -180,7 +179,8 @@ class Gateway:
             self._set_state("running")
             self.save_status()
             report_running()
-            self._publish_menus()
+            upkeep.append(spawn(self._schedule.run_jobs(), "schedule"))
+            self._prepare_platforms()
             await self._stop.wait()
             return await self._drain(tasks)
         finally:
@@ -274,10 +274,13 @@ class Gateway:
                 self.hub.media.remove_old_files()
             await asyncio.sleep(UPKEEP_SECONDS)
 
-    def _publish_menus(self) -> None:
+    def _prepare_platforms(self) -> None:
+        """What is not needed to receive: menus, and renderers, so that no answer waits for them."""
         commands = tuple((c.name, c.help) for c in list_visible_commands("user"))
         for found in self.hub.platforms.values():
             self._runtime.spawn_task(_publish_menu(found, commands), "menu")
+            if (render := found.platform.capabilities.render_markup) is not None:
+                self._runtime.spawn_task(_run_in_thread(render), "renderer")
 
     def describe_platforms(self) -> str:
         rows = [f"{name}: {status.state}" for name, status in self.status.platforms.items()]
@@ -339,6 +342,10 @@ async def greet_after_restart(hub: Hub, objects: Objects) -> None:
         chat, _, thread = stored.body.decode().partition("\n")
         if stored.id in hub.platforms:
             await hub.say(ReplyAddress(stored.id, chat, thread), texts.BACK_AGAIN)
+
+
+async def _run_in_thread(render: Callable[[str], str]) -> None:
+    await asyncio.to_thread(render, "*a*")
 
 
 async def _publish_menu(found: OpenPlatform, commands: tuple[tuple[str, str], ...]) -> None:

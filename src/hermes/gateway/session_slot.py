@@ -23,6 +23,8 @@ class SessionSlot:
     def __init__(self, hub: Hub, key: str) -> None:
         self.key = key
         self.session: Session | None = None
+        self.row = Conversation(key)
+        """The conversation as it was when the session was last opened."""
         self._hub = hub
 
     async def open_session(
@@ -31,7 +33,7 @@ class SessionSlot:
         """The session that answers now, and a note for the agent if it is a fresh one. Without
         `renews` it is the one there was, also when the next message starts afresh."""
         hub = self._hub
-        row = await hub.mailbox.get_conversation(self.key)
+        self.row = row = await hub.mailbox.get_conversation(self.key)
         message = item.message
         policy = resets.find_policy(hub.settings.reset, item.platform, message.chat_type)
         cause: resets.ResetCause | None = None
@@ -55,9 +57,8 @@ class SessionSlot:
         wants_notice = cause == "suspended" or (policy.notify and not is_excluded)
         if old is not None and old.messages and wants_notice:
             await hub.say(item.address, texts.NEW_SESSION.format(why=why, id=old.id))
-        await hub.mailbox.put_conversation(
-            structs.replace(row, session=session.id, suspended=False, used=time.time())
-        )
+        self.row = structs.replace(row, session=session.id, suspended=False, used=time.time())
+        await hub.mailbox.put_conversation(self.row)
         return session, texts.FRESH_NOTE.format(reason=reason) if old is not None else ""
 
     def update_settings(self, row: Conversation, item: Item) -> ConversationSettings:

@@ -1,8 +1,8 @@
 """The HTTP server of one Runtime: wires its parts together, listens, and drains on stop."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
@@ -30,7 +30,12 @@ LAST_SECONDS = 5.0
 class Server:
     """Serves one Runtime. The constructor opens nothing; `listen` does."""
 
-    def __init__(self, runtime: Runtime, settings: ApiServer) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ApiServer,
+        describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None,
+    ) -> None:
         keys = load_keys(settings, runtime.setup.secrets)
         secrets = {*runtime.setup.secrets.redactable_values(), *keys.values()}
         self.runtime = runtime
@@ -54,6 +59,7 @@ class Server:
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
             routes=list_routes(dashboard=dashboard is not None),
+            describe_gateway=describe_gateway,
             dashboard=dashboard,
         )
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -37,6 +37,8 @@ class RouteServices(Struct, frozen=True):
     runs: RunRegistry
     routes: "tuple[Route, ...]"
     """All routes of the server, for those that describe it."""
+    describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None
+    """The state of the gateway that the server is part of; None: it is part of none."""
     dashboard: "Dashboard | None" = None
     """None: it is off."""
 

@@ -64,6 +64,8 @@ class SqliteMailbox:
         return await self._write(update_body)
 
     async def set_state(self, numbers: Sequence[int], state: InboxState) -> None:
+        if not numbers:
+            return
         rows = [(state, n) for n in numbers]
         sql = "UPDATE inbox SET state = ? WHERE n = ?"
         await self._write(lambda db: _do_nothing(db.executemany(sql, rows)))

@@ -94,7 +94,9 @@ MEMBERS = frozenset({"admin", "user"})
 ADMINS = frozenset({"admin"})
 RIGHTS = {
     **dict.fromkeys("help new queue retry status steer stop version whoami".split(), EVERYBODY),
-    **dict.fromkeys("config cron debug model restart rollback sethome skills yolo".split(), ADMINS),
+    **dict.fromkeys(
+        "config cron debug model restart rollback sethome skills update yolo".split(), ADMINS
+    ),
     **dict.fromkeys(
         "agents approve background branch busy compress context cost deny diff init insights "
         "memory permissions plan platforms profile reasoning resume review sessions thinkon title "
@@ -111,6 +113,39 @@ def test_g6_every_command_has_a_row_of_rights() -> None:
             may = may_run_command(role, command.name, admin_only=command.admin_only)
             assert may == (role in RIGHTS[command.name]), (command.name, role)
     assert not GUEST_COMMANDS & ADMIN_COMMANDS
+
+
+PEOPLE: dict[str, tuple[str, dict[str, Role]]] = {
+    "stranger": ("9", {"dm": "stranger", "group": "nobody", "topic": "nobody"}),
+    "guest": ("9", {"dm": "stranger", "group": "guest", "topic": "guest"}),
+    "paired": ("3", {"dm": "user", "group": "user", "topic": "user"}),
+    "user": ("2", {"dm": "user", "group": "user", "topic": "user"}),
+    "admin": ("1", {"dm": "admin", "group": "admin", "topic": "admin"}),
+}
+PLACES = {"dm": ("", ""), "group": (GROUP, ""), "other group": (OTHER, ""), "topic": (GROUP, "7")}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("person", PEOPLE)
+def test_g6_who_may_run_what_and_where(person: str, place: str) -> None:
+    user, roles = PEOPLE[person]
+    chat, thread = PLACES[place]
+    settings = structs.replace(SETTINGS, group_members=person == "guest")
+    role = decide_role(settings, message(user, chat, thread=thread), is_paired=user == "3")
+    assert role == roles.get(place, "nobody")
+    for command in load_commands():
+        may = may_run_command(role, command.name, admin_only=command.admin_only)
+        assert may == (role in RIGHTS[command.name]), f"/{command.name}"
+
+
+def test_what_never_waits_for_a_running_turn() -> None:
+    never = (
+        "agents approve background deny help new platforms profile queue restart sethome status "
+        "steer stop update version whoami"
+    )
+    waits = {c.name for c in load_commands() if not c.never_waits}
+    assert not waits & set(never.split())
+    assert {c.name for c in load_commands()} - waits <= set(never.split())
 
 
 def test_g6_only_the_requester_or_an_administrator_answers() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from hermes.app.commands import stop
 from hermes.gateway import texts
 from hermes.gateway.open_questions import describe_answer
 
@@ -22,6 +25,11 @@ TABLE = {
     texts.STOPPED_STARTING: (
         "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
     ),
+    stop.STOPPED: (
+        "⚡ Force-stopped. The session is suspended — your next message will start fresh."
+    ),
+    stop.IDLE: "No active task to stop.",
+    texts.ADMINS_ONLY.format(name="model"): "/model is for administrators.",
     texts.RESTARTING: "♻️ Restarting.",
     texts.BACK_AGAIN: "♻️ Back again.",
     texts.CUT_OFF: ("⚠️ Interrupted by a restart. What was done is kept; write to me to continue."),
@@ -44,6 +52,12 @@ TABLE = {
     ),
     texts.REASON_SUSPENDED: "was stopped and suspended",
     texts.REASON_DAILY: "was reset by the daily schedule",
+    texts.APPROVAL.format(reason="R", command="`C`", span=texts.format_span(5)): (
+        "⚠️ Approval needed: R\n`C`\n/approve or /deny. No answer in 5 min means no."
+    ),
+    " ".join(texts.APPROVAL_LABELS.values()): "Allow once For this session Always Deny",
+    texts.FAILED_TURN.format(error="It failed."): "⚠️ It failed.",
+    texts.TOOL_LINE.format(tool="terminal", what="ls"): "⚙️ terminal: ls",
     describe_answer("once", "Ann"): "✅ Allowed (once) by Ann",
     describe_answer("deny", "Ann"): "❌ Denied by Ann",
     texts.NOBODY_ANSWERED: "❌ Nobody answered",
@@ -54,6 +68,19 @@ TABLE = {
     texts.ATTACHMENT_MISSING.format(name="n", why="w"): "[attachment n was not fetched: w]",
     texts.NOT_SENT.format(path="/p"): "(not sent: /p is outside this session's folder)",
 }
+
+
+OWN = frozenset({"INTERNAL_ERROR", "HOME_CHAT_SET", "NOT_DELIVERED", "CARRIED", "NO"})
+"""Words that nobody but the gateway itself has to keep."""
+
+
+def test_every_text_has_a_row() -> None:
+    rows = list(TABLE)
+    for name, text in vars(texts).items():
+        if not name.isupper() or name in OWN or not isinstance(text, str):
+            continue
+        pattern = ".*".join(map(re.escape, re.split(r"\{\w+\}", text)))
+        assert any(re.search(pattern, row, re.DOTALL) for row in rows), name
 
 
 @pytest.mark.parametrize(("text", "expected"), TABLE.items())

@@ -2,9 +2,9 @@
 
 from hermes.app.commands import CommandContext, Reply, command
 
-_STOPPED = "⚡ Force-stopped. The session is suspended — your next message will start fresh."
-_STARTING = "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
-_IDLE = "No active task to stop."
+STOPPED = "⚡ Force-stopped. The session is suspended — your next message will start fresh."
+STARTING = "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+IDLE = "No active task to stop."
 
 
 @command("stop", "stop the running turn", never_waits=True, needs_model=False)
@@ -12,6 +12,6 @@ async def stop_turn(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     running, starting = session.is_busy, session.is_starting
     if not (running or starting):
-        return Reply(_IDLE)
+        return Reply(IDLE)
     session.stop()
-    return Reply(_STOPPED if running else _STARTING, suspend=True)
+    return Reply(STOPPED if running else STARTING, suspend=True)

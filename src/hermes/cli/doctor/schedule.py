@@ -36,7 +36,7 @@ def _judge_schedule(home: Path, jobs: Sequence[ScheduledJob], runs: Sequence[Job
     if living := list_schedulers(home):
         text += f"; {living[0].name} pid {living[0].pid} runs them"
     elif is_active:
-        text += ", but no scheduler is running; run: hermes cron daemon"
+        text += ", but no scheduler is running; run: hermes gateway start, or hermes cron daemon"
         return Check("schedule", "note", text, details)
     return Check("schedule", "note" if details else "ok", text, details)
 

@@ -8,6 +8,7 @@ from hermes.config.api_server import ApiServer
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import ConnectionFailure
+from hermes.gateway.process.state_file import read_status
 from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.service import HostedServer
 
@@ -27,7 +28,8 @@ def host_api_server(runtime: Runtime, settings: ApiServer) -> HostedServer:
         from hermes.server.http.listener import open_listener
 
         try:
-            server = Server(runtime, settings)
+            home = runtime.setup.home
+            server = Server(runtime, settings, lambda: read_status(home))
         except ConfigError as error:
             raise ConnectionFailure("unconfigured", str(error), fatal=True) from None
         try:

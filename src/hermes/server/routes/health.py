@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
@@ -14,6 +14,10 @@ from hermes.server.route import Route, RouteServices
 from hermes.version import VERSION
 
 _STARTED = int(time.time())
+_GATEWAY_FIELDS = (
+    "gateway_state platforms exit_reason updated_at started_at crash_loop inbox outbox sessions "
+    "profiles"
+).split()
 
 
 class HealthAnswer(Struct):
@@ -32,6 +36,13 @@ class DetailedHealth(Struct):
     exit_reason: str | None
     updated_at: float
     pid: int
+    started_at: float | None = None
+    crash_loop: bool = False
+    inbox: dict[str, int] = {}
+    outbox: dict[str, int] = {}
+    sessions: dict[str, int] = {}
+    profiles: list[str] = []
+    """These describe the gateway, where the server runs in its process."""
 
 
 class ModelEntry(Struct):
@@ -92,6 +103,11 @@ async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.Str
         updated_at=time.time(),
         pid=os.getpid(),
     )
+    gateway = services.describe_gateway()
+    if gateway is not None:
+        known = {field: gateway[field] for field in _GATEWAY_FIELDS if field in gateway}
+        turns = health.active_agents + int(gateway.get("active_agents", 0))
+        health = structs.replace(health, **known, active_agents=turns)
     return json_response(health)
 
 
