@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 
 from hermes.gateway import texts
 from hermes.gateway.platforms import _discord_client
-from tests.gateway.messengers import Messenger, messenger
+from tests.gateway.messengers import messenger
 from tests.kit import Gate, call, run_hermes, say
-from tests.kit.discord import BOT, GROUP, OWNER, TOKEN, Discord, discord
+from tests.kit.discord import BOT, GROUP, OWNER, TOKEN, discord
 from tests.kit.messenger import Fault, once
 
 pytestmark = pytest.mark.e2e
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.e2e
 STRANGER = "2002"
 MENTION = f"<@{BOT['id']}>"
 SEND, EDIT = "POST channels/messages", "PATCH channels/messages/:id"
-
-
-async def read_status(g: Messenger[Discord]) -> dict[str, Any]:
-    shown = await run_hermes(["gateway", "status", "--json"], g.home)
-    found: dict[str, Any] = shown.json["platforms"]["discord"]
-    return found
 
 
 async def test_a_direct_message_is_answered(tmp_path: Path) -> None:
@@ -328,8 +321,8 @@ async def test_f91_a_refused_token_is_fatal(tmp_path: Path) -> None:
     async with messenger(discord(), tmp_path, process=True, start=False) as g:
         g.chat.token = "another"
         await g.run.start()
-        found = await read_status(g)
-        assert (found["state"], found["error_code"]) == ("fatal", "unauthorized")
+        found = await g.until_state("fatal")
+        assert found["error_code"] == "unauthorized"
         assert await g.run.stop() == 0 and TOKEN not in g.run.stderr
 
 
@@ -373,4 +366,3 @@ async def test_plain_http_to_another_machine_is_refused(tmp_path: Path) -> None:
     async with messenger(discord(), tmp_path, platform=platform) as g:
         found = g.run.service.status.platforms["discord"]
         assert (found.state, found.error_code) == ("fatal", "unconfigured")
-        await asyncio.sleep(0)

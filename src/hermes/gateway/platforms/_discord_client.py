@@ -27,6 +27,7 @@ SILENT_SECONDS = 90.0
 """Two heartbeats: a socket without a word for so long is dead."""
 ANSWER_SECONDS = 2.0
 """Discord waits three seconds for the answer to an interaction."""
+IDENTIFY_SECONDS = 5.0
 CURSOR_SECONDS = 15.0
 OVERLAP_SECONDS = 300.0
 """Read again after a restart: clocks differ, and what was stored already counts once."""
@@ -73,6 +74,7 @@ class DiscordClient(discord.Client):
         self._socket: DiscordWebSocket | None = None
         self._session: tuple[str, int | None, URL] | None = None
         """What is needed to resume: the id, the last number and the address."""
+        self._last_identify = -IDENTIFY_SECONDS
         self._is_ready = False
         self._cursor_saved = 0.0
         self._failure: ConnectionFailure | None = None
@@ -145,6 +147,11 @@ class DiscordClient(discord.Client):
         """Connect anew and read what was missed: something could not be stored or read."""
         self._failure = ConnectionFailure("error", why)
         await self._close_socket()
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """One new session in five seconds is allowed."""
+        await asyncio.sleep(self._last_identify + IDENTIFY_SECONDS - time.monotonic())
+        self._last_identify = time.monotonic()
 
     # -- events of the socket --------------------------------------------------------------------
 
