@@ -95,7 +95,7 @@ async def test_commands_of_the_menu_are_answered_in_time(tmp_path: Path) -> None
         assert g.prompts == ["what is it?"]
         await g.chat.run_command("platforms", user=STRANGER, chat=GROUP)
         await g.chat.until(lambda: len(g.chat.answers) == 3)
-        assert g.chat.answers[-1]["data"]["content"] == _discord_client.NOT_HERE
+        assert g.chat.answers[-1]["data"]["content"] == texts.NOT_HERE
         await g.chat.say("/platforms")
         await g.chat.until_shown("discord: connected", count=2)
 

@@ -229,3 +229,5 @@ class PlatformSpec(Struct, frozen=True):
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
     """Tries the token with one real call and says who it belongs to."""
+    more_variables: tuple[str, ...] = ()
+    """Further secrets it needs."""

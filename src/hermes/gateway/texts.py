@@ -62,6 +62,7 @@ TOOL_LINE = "⚙️ {tool}: {what}"
 ATTACHMENT = "[attachment: {path} ({type}, {size} bytes), named {name}]"
 ATTACHMENT_MISSING = "[attachment {name} was not fetched: {why}]"
 NOT_SENT = "(not sent: {path} is outside this session's folder)"
+NOT_HERE = "You cannot use this bot here."
 HOME_CHAT_SET = "Notices for the owner will be sent to this chat."
 
 

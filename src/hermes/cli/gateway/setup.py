@@ -3,12 +3,13 @@
 import os
 import sys
 
-from hermes.cli.auth.secret_input import read_key
+from hermes.cli.auth.secret_input import check_key_text, read_key
 from hermes.cli.startup import load_checked_setup
 from hermes.config import update
 from hermes.config.dotenv import set_variable
 from hermes.config.platforms import read_platform
 from hermes.core.errors import ConfigError
+from hermes.gateway.adapter import PlatformSpec
 from hermes.gateway.platforms import list_names, load_platform, require_known
 
 
@@ -23,11 +24,14 @@ async def set_up_platform(profile: str, name: str) -> str:
         )
     spec = load_platform(name)
     assert spec.check is not None
-    token = read_key(f"Token of the {name} bot", "")
-    secrets = setup.secrets.with_variable(spec.variable, token)
+    tokens = _ask_tokens(spec)
+    secrets = setup.secrets
+    for variable, token in tokens.items():
+        secrets = secrets.with_variable(variable, token)
     settings = read_platform(name, spec.settings, setup.config, secrets)
     who = await spec.check(settings, secrets)
-    set_variable(setup.home, spec.variable, token)
+    for variable, token in tokens.items():
+        set_variable(setup.home, variable, token)
     users = _ask_users(name) if not settings.allowed_users else ""
     changes: dict[str, object] = {f"platforms.{name}.enabled": True}
     if users:
@@ -40,6 +44,21 @@ async def set_up_platform(profile: str, name: str) -> str:
         else "Nobody may talk to it yet: write to it, then approve your code with hermes pairing."
     )
     return f"The token works: {who}. {access} Start with: hermes gateway run"
+
+
+def _ask_tokens(spec: PlatformSpec) -> dict[str, str]:
+    """The secrets by their variables; from a pipe they come a line each."""
+    if not spec.more_variables:
+        return {spec.variable: read_key(f"Token of the {spec.name} bot", "")}
+    variables = (spec.variable, *spec.more_variables)
+    if os.isatty(0):
+        return {variable: read_key(variable, "") for variable in variables}
+    lines = sys.stdin.read().split("\n")
+    lines += [""] * (len(variables) - len(lines))
+    return {
+        variable: check_key_text(line, "the input")
+        for variable, line in zip(variables, lines, strict=False)
+    }
 
 
 def _ask_users(name: str) -> str:

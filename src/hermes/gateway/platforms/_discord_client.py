@@ -18,6 +18,7 @@ from yarl import URL
 
 from hermes.config.platforms import is_safe_address
 from hermes.core.errors import StoreError
+from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, ButtonPress, ConnectionFailure, Inbound, Receiver
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,6 @@ _UNREAD = re.compile(r"```.*?```|`[^`\n]*`|^>>> .*\Z|^> .*?$", re.DOTALL | re.MU
 _SPOKEN = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _Channel: TypeAlias = Any
 """The library has a dozen classes of channels."""
-
-NOT_HERE = "You cannot use this bot here."
 
 
 class DiscordClient(discord.Client):
@@ -208,7 +207,7 @@ class DiscordClient(discord.Client):
     async def _receive_command(self, message: Inbound) -> str:
         assert self._receiver is not None
         is_new = await self._receiver.receive_message(message)
-        return message.text if is_new else NOT_HERE
+        return message.text if is_new else texts.NOT_HERE
 
     async def _store_message(self, message: discord.Message, *, is_edited: bool) -> None:
         assert self._receiver is not None and self.user is not None
@@ -251,11 +250,15 @@ class DiscordClient(discord.Client):
         return [channel, *getattr(channel, "threads", ())]
 
     async def _read_channel(self, channel: _Channel, after: discord.Object) -> None:
+        missed: list[discord.Message] = []
         try:
-            newest = [m async for m in channel.history(limit=_MOST_MISSED, after=after)]
+            async for message in channel.history(limit=_MOST_MISSED):
+                if message.id <= after.id:
+                    break
+                missed.append(message)
         except (discord.NotFound, discord.Forbidden, AttributeError):
             return  # deleted, closed to us, or without messages
-        for message in newest:
+        for message in reversed(missed):
             await self._store_message(message, is_edited=False)
 
 
