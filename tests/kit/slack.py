@@ -1,4 +1,4 @@
-"""A Slack on loopback: the Web API and Socket Mode; an envelope is kept until it is acknowledged."""
+"""A Slack on loopback: the Web API and Socket Mode; envelopes are kept until acknowledged."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def read_slack(text: str) -> str:
         code.append(found[1] if found[1] is not None else found[2])
         return f"\0{len(code) - 1}\0"
 
-    text = re.sub(r"```\n?(.*?)\n?```|`([^`\n]+)`(?!\u200b)", keep, text, flags=re.DOTALL)
+    text = re.sub(r"```\n?(.*?)\n?```|`(?!\u200b)([^`\n]+)`", keep, text, flags=re.DOTALL)
     text = re.sub(r"<([^<>|]*)\|([^<>]*)>", r"\2", text)
     text = re.sub(r"<([^<>|]*)>", r"\1", text)
     text = re.sub(r"^> ?", "", text, flags=re.MULTILINE)
-    for mark in "*_~":
-        pattern = rf"(?<![A-Za-z0-9]){re.escape(mark)}(?![\s\u200b])([^\n]*?)(?<!\s){re.escape(mark)}(?![A-Za-z0-9])"
-        text = re.sub(pattern, r"\1", text)
+    for mark in (r"\*", "_", "~"):
+        inside = r"(?![\s\u200b])([^\n]*?)(?<!\s)"
+        text = re.sub(rf"(?<!\w){mark}{inside}{mark}(?!\w)", r"\1", text)
     text = re.sub("\0(\\d+)\0", lambda found: code[int(found[1])], text)
     return html.unescape(text).replace("\u200b", "")
 

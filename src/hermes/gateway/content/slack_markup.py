@@ -9,7 +9,7 @@ _BREAK = "\u200b"
 """Keeps a mark from taking effect: mrkdwn has no escapes."""
 _MARKS: dict[Emphasis, str] = {"strong": "*", "em": "_", "s": "~"}
 _ADDRESS = re.compile(r"(https?://[^\s<>&]+)")
-_MARK = re.compile(r"[*_~`](?=\S)")
+_MARK = re.compile(r"`|[*_~](?=\S)")
 _LINE_START = re.compile(r"^&gt;", re.MULTILINE)
 
 
