@@ -232,7 +232,7 @@ async def test_messages_sent_while_it_was_down_are_answered_in_order(tmp_path: P
     ) as g:
         await g.chat.say("before")
         await g.chat.until_shown("answer")
-        await g.run.kill()
+        assert await g.run.stop() == 0
         await g.chat.break_connections(forget=True)
         await g.chat.say("second")
         await g.chat.say("third")
@@ -240,11 +240,7 @@ async def test_messages_sent_while_it_was_down_are_answered_in_order(tmp_path: P
         await g.chat.say(f"{MENTION} in the group", chat=GROUP)
         await g.run.start()
         await g.chat.until(lambda: len(g.chat.texts()) == 4)
-        assert g.prompts[0] == "before" and sorted(g.prompts[1:]) == [
-            "in the group",
-            "second",
-            "third",
-        ]
+        assert sorted(g.prompts[1:]) == ["in the group", "second", "third"]
         assert g.prompts.index("second") < g.prompts.index("third")
 
 

@@ -12,12 +12,14 @@ from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import PlatformSpec
 from hermes.gateway.platforms import list_names, load_platform, require_known
 
+_USUAL = "telegram"
+
 
 async def set_up_platform(profile: str, name: str) -> str:
     """Ask, try the token with one real call, and write it to .env; returns what to say."""
     setup = load_checked_setup(profile)
     checkable = [n for n in list_names() if load_platform(n).check is not None]
-    name = require_known(name or checkable[0])
+    name = require_known(name or _ask_name(checkable))
     if name not in checkable:
         raise ConfigError(
             f"{name} has no token to try. Its settings are described in docs/gateway.md."
@@ -44,6 +46,14 @@ async def set_up_platform(profile: str, name: str) -> str:
         else "Nobody may talk to it yet: write to it, then approve your code with hermes pairing."
     )
     return f"The token works: {who}. {access} Start with: hermes gateway run"
+
+
+def _ask_name(names: list[str]) -> str:
+    if not os.isatty(0):
+        return _USUAL
+    question = f"Which messenger: {', '.join(names)}? (empty: {_USUAL}) "
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() or _USUAL
 
 
 def _ask_tokens(spec: PlatformSpec) -> dict[str, str]:

@@ -70,6 +70,8 @@ class DiscordClient(discord.Client):
         """Chats that are read after a restart, besides those with conversations."""
         self._receiver: Receiver | None = None
         self._order = asyncio.Lock()
+        self._servers_known = asyncio.Event()
+        """Set when Discord has told the channels and threads of a new session."""
         self._socket: DiscordWebSocket | None = None
         self._session: tuple[str, int | None, URL] | None = None
         """What is needed to resume: the id, the last number and the address."""
@@ -156,16 +158,21 @@ class DiscordClient(discord.Client):
 
     async def on_connect(self) -> None:
         """A new session: what came since the last one has to be read."""
+        self._servers_known.clear()
         async with self._order:
-            await self.wait_until_ready()
             self._report_connected()
             try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._servers_known.wait()
                 await self._read_missed()
             except (discord.DiscordException, aiohttp.ClientError, OSError, StoreError) as error:
                 log.warning("missed messages could not be read: %s", type(error).__name__)
                 await self._give_up("missed messages could not be read")
         if self.prepare is not None:
             await self.prepare()
+
+    async def on_ready(self) -> None:
+        self._servers_known.set()
 
     async def on_resumed(self) -> None:
         self._report_connected()

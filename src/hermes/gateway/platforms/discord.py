@@ -354,7 +354,11 @@ async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
         raise ConfigError(f"{explain_refusal(error)}. Nothing was saved.") from None
     try:
-        return f"@{client.user.name}" if client.user is not None else ""
+        name = f"@{client.user.name}" if client.user is not None else ""
+        flags = client.application_flags
+        if flags.gateway_message_content or flags.gateway_message_content_limited:
+            return name
+        return f"{name}. Switch on its Message Content Intent in the developer portal"
     finally:
         await client.close()
 

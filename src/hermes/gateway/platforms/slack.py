@@ -349,7 +349,7 @@ def _read_text(text: str, me: str) -> tuple[str, bool]:
         nonlocal is_mentioned
         target, label = found[1], found[2]
         if target != f"@{me}":
-            return f"@{label}" if label and target.startswith("@") else label or target
+            return _name_entity(target, label or "")
         if any(first <= found.start() < last for first, last in unread):
             return target
         is_mentioned = True
@@ -357,6 +357,16 @@ def _read_text(text: str, me: str) -> tuple[str, bool]:
 
     plain = _ENTITY.sub(read_entity, text).strip()
     return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"), is_mentioned
+
+
+def _name_entity(target: str, label: str) -> str:
+    """What a person, a channel or a link is called in a text."""
+    match target[:1]:
+        case "@" | "#" as mark:
+            return mark + (label or target[1:])
+        case "!":
+            return label or f"@{target[1:]}"
+    return f"{label} ({target})" if label and label not in target else target
 
 
 def read_command(payload: Mapping[str, Any]) -> Inbound:
