@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hermes.gateway import texts
+from tests.flow.loop_parts import results
 from tests.gateway.messengers import messenger
 from tests.kit import Gate, call, run_hermes, say
 from tests.kit.discord import BOT, GROUP, OWNER, discord
@@ -194,3 +195,20 @@ async def test_an_edited_message_is_answered_as_it_is_now(tmp_path: Path) -> Non
         gate.open()
         await g.chat.until_shown("two")
         assert g.prompts == ["first", "second"]
+
+
+async def test_only_administrators_look_into_servers(tmp_path: Path) -> None:
+    rows = [{"action": "list_channels"}, {"action": "find_members", "name": "p"}]
+    rows.append({"action": "read_messages", "channel": GROUP})
+    looks = [call((f"c{n}", "discord_server", row)) for n, row in enumerate(rows)]
+    steps = [*looks, say("seen"), looks[0], say("not allowed")]
+    platform = {"allowed_users": [OWNER, STRANGER], "admins": [OWNER]}
+    async with messenger(discord(), tmp_path, steps, platform=platform) as g:
+        await g.chat.say("hello all", chat=GROUP, user=STRANGER)
+        await g.chat.say("look around")
+        await g.chat.until_shown("seen")
+        channels, members, talk = (results(r)[-1] for r in g.provider.requests[1:4])
+        assert GROUP in channels and f"P{OWNER}" in members and "hello all" in talk
+        await g.chat.say("look around", user=STRANGER)
+        await g.chat.until_shown("not allowed")
+        assert "Only administrators" in results(g.provider.requests[-1])[0]

@@ -42,6 +42,7 @@ class Session:
         "host",
         "interactions",
         "options",
+        "services",
         "transcript",
     )
 
@@ -54,6 +55,8 @@ class Session:
         services: Services,
     ) -> None:
         self.options = settings.options
+        self.services = services
+        """What its tools share."""
         self._events = Broadcast()
         self.transcript = transcript
         self.interactions = Interactions(self._events.put)

@@ -1,13 +1,14 @@
 """What a messenger is to the gateway: its capabilities, its messages and its failures."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from hermes.config.platforms import PlatformSettings
 from hermes.config.secrets import Secrets
 from hermes.gateway.content.render import count_units
+from hermes.tools._services import ServerAccess
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
 ErrorCode: TypeAlias = Literal[
@@ -216,6 +217,14 @@ class Platform(Protocol):
         """Show the commands (name, help) in the platform's own menu."""
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class ServerHost(Protocol):
+    """A platform with servers that administrators may look into."""
+
+    @property
+    def servers(self) -> ServerAccess: ...
 
 
 class PlatformSpec(Struct, frozen=True):

@@ -50,6 +50,17 @@ class ScheduleAccess(Protocol):
     ) -> PlannedChange: ...
 
 
+class ServerAccess(Protocol):
+    """The servers of a messenger that the bot is in. ToolError for what cannot be seen."""
+
+    async def list_channels(self) -> list[dict[str, Any]]: ...
+
+    async def find_members(self, name: str) -> list[dict[str, Any]]: ...
+
+    async def read_messages(self, channel: str, count: int) -> list[dict[str, Any]]:
+        """The oldest first."""
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's only access to the web, when it is first needed."""
@@ -61,6 +72,8 @@ BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; not set: on this machine."""
 OPEN_SCHEDULE: ServiceKey[Callable[[], ScheduleAccess]] = ServiceKey("schedule")
 """Opens the schedule, when it is first needed."""
+SERVERS: ServiceKey[ServerAccess] = ServiceKey("servers")
+"""Set in chats of administrators."""
 REFUSED_HOSTS: ServiceKey[Collection[RefusedHost]] = ServiceKey("refused hosts")
 """The hosts that were not granted and that commands wanted lately, the latest last."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")

@@ -32,6 +32,8 @@ _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", 
 _LOCAL_TOOLS = frozenset({"cronjob"})
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
 """Where only the operator sits: nobody else sees or makes jobs."""
+_PLATFORM_TOOLS = {"discord_server": "discord"}
+"""Tools that sessions of one platform have."""
 _UNATTENDED_PLATFORM = "cron"
 _ATTENDED_TOOLS = frozenset({"clarify", "skill_manage"})
 """Tools that are for a person who is there."""
@@ -190,7 +192,9 @@ def _list_rows() -> list[tuple[str, str, str]]:
 
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
-    is_foreign = name in _LOCAL_TOOLS and platform not in _LOCAL_PLATFORMS
+    is_foreign = (name in _LOCAL_TOOLS and platform not in _LOCAL_PLATFORMS) or (
+        _PLATFORM_TOOLS.get(name, platform) != platform
+    )
     if is_foreign or (platform == _UNATTENDED_PLATFORM and name in _ATTENDED_TOOLS):
         return f"{platform} sessions do not have it"
     on_platform = _find_setting(name, toolset, settings.platforms.get(platform))

@@ -206,6 +206,13 @@ class DiscordClient(discord.Client):
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         log.exception("an event of Discord was left out (%s)", event_method)
 
+    async def search_members(self, server: int, name: str, limit: int) -> list[dict[str, Any]]:
+        """The members of a server whose names begin like this, as Discord describes them."""
+        route = Route("GET", "/guilds/{guild_id}/members/search", guild_id=server)
+        params = {"query": name, "limit": limit}
+        found: list[dict[str, Any]] = await self.http.request(route, params=params)
+        return found
+
     def _report_connected(self) -> None:
         self._is_ready = True
         assert self._receiver is not None

@@ -29,6 +29,7 @@ from hermes.gateway.adapter import (
     Target,
 )
 from hermes.gateway.content.discord_markup import escape_discord, render_discord
+from hermes.gateway.platforms._discord_servers import DiscordServers
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class DiscordPlatform:
         self._commands: list[dict[str, Any]] = []
         self._titles: dict[str, str] = {}
         """What threads that were not opened yet will be called."""
+
+    @property
+    def servers(self) -> DiscordServers:
+        return DiscordServers(self._try_call)
 
     async def run(self, receiver: Receiver) -> None:
         if not is_safe_address(self._base_url):
