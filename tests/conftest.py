@@ -115,6 +115,8 @@ _LONGEST = (
     "e2e/test_repl_fuzz",
     "server/test_serve_kills",
     "e2e/clients",
+    "gateway/test_discord_faults",
+    "gateway/test_slack_faults",
     "e2e/test_repl_commands",
     "e2e/test_repl_sessions",
     "e2e/test_repl_changes",

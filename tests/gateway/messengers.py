@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tests.gateway.gateways import GatewayProcess, LiveGateway
-from tests.kit import Home, Provider
+from tests.kit import Home, Provider, run_hermes
 from tests.kit.bodies import messages
 from tests.kit.messenger import FakeMessenger
 from tests.kit.server import Step
@@ -31,6 +32,15 @@ class Messenger(Generic[F]):
         return [
             [m.text for m in messages(r) if m.role == "user"][-1] for r in self.provider.requests
         ]
+
+    async def until_state(self, state: str) -> dict[str, Any]:
+        """What `hermes gateway status` says about the platform once it is in that state."""
+        async with asyncio.timeout(90):
+            while True:
+                shown = await run_hermes(["gateway", "status", "--json"], self.home)
+                found: dict[str, Any] = shown.json["platforms"][type(self.chat).name]
+                if found["state"] == state:
+                    return found
 
 
 @asynccontextmanager

@@ -459,7 +459,7 @@ _APPLICATION = {
     "bot_public": True,
     "bot_require_code_grant": False,
     "verify_key": "00",
-    "flags": 0,
+    "flags": 1 << 19,
     "owner": {"id": "1", "username": "o", "discriminator": "0", "avatar": None},
 }
 

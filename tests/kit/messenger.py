@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -56,6 +56,10 @@ def once(method: str, fault: Fault, when: Callable[[dict[str, Any]], bool] = boo
 
 class FakeMessenger:
     """`sent` is what the bot wrote, in order; `calls` is every call of its interface."""
+
+    name: str
+    owner: str
+    variables: ClassVar[dict[str, str]]
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []

@@ -43,6 +43,7 @@ class Session:
         "host",
         "interactions",
         "options",
+        "services",
         "transcript",
     )
 
@@ -55,6 +56,8 @@ class Session:
         services: Services,
     ) -> None:
         self.options = settings.options
+        self.services = services
+        """What its tools share."""
         self._events = Broadcast()
         self.transcript = transcript
         self.interactions = Interactions(self._events.put)

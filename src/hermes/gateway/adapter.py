@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from hermes.config.platforms import PlatformSettings
 from hermes.config.secrets import Secrets
 from hermes.gateway.content.render import count_units
+from hermes.tools._services import ServerAccess
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
 ErrorCode: TypeAlias = Literal[
@@ -247,6 +248,14 @@ class PlainPlatform:
 
     async def close(self) -> None:
         return None
+
+
+@runtime_checkable
+class ServerHost(Protocol):
+    """A platform with servers that administrators may look into."""
+
+    @property
+    def servers(self) -> ServerAccess: ...
 
 
 class PlatformSpec(Struct, frozen=True):

@@ -9,8 +9,10 @@ from msgspec import structs
 from hermes.app.session import Session
 from hermes.core.store import Conversation
 from hermes.gateway import resets, texts
+from hermes.gateway.adapter import ServerHost
 from hermes.gateway.hub import ConversationSettings, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.people.access import is_per_user
+from hermes.tools._services import SERVERS
 from hermes.tools.registry import select_tools
 
 _STRANGERS = "webhook"
@@ -105,8 +107,20 @@ class SessionSlot:
         default = found.settings.busy_input_mode or hub.settings.busy_input_mode
         interactions.busy_mode = saved.busy_mode or default
         user = f"{item.platform}:{item.message.user}"
+        if item.role == "admin" and self._is_alone(item) and isinstance(found.platform, ServerHost):
+            session.services.set(SERVERS, found.platform.servers)
         session.host.account = structs.replace(session.host.account, user=user)
         return session
+
+    def _is_alone(self, item: Item) -> bool:
+        """Whether nobody else talks in this conversation."""
+        message, settings = item.message, self._hub.settings
+        return message.chat_type == "dm" or is_per_user(
+            message.chat_type,
+            message.thread,
+            settings.group_sessions_per_user,
+            settings.thread_sessions_per_user,
+        )
 
     def _choose_toolsets(self, item: Item, found: OpenPlatform) -> tuple[str, ...] | None:
         settings = found.settings

@@ -69,6 +69,7 @@ ATTACHMENT = "[attachment: {path} ({type}, {size} bytes), named {name}]"
 ATTACHMENT_MISSING = "[attachment {name} was not fetched: {why}]"
 NOT_SENT = "(not sent: {path} is outside this session's folder)"
 UNDECRYPTED = "⚠️ I could not decrypt a message here, so I have not read it. Send it again."
+NOT_HERE = "You cannot use this bot here."
 HOME_CHAT_SET = "Notices for the owner will be sent to this chat."
 
 

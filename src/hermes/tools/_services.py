@@ -58,6 +58,17 @@ class ChatAccess(Protocol):
     async def send(self, target: str, text: str) -> None: ...
 
 
+class ServerAccess(Protocol):
+    """The servers of a messenger that the bot is in. ToolError for what cannot be seen."""
+
+    async def list_channels(self) -> list[dict[str, Any]]: ...
+
+    async def find_members(self, name: str) -> list[dict[str, Any]]: ...
+
+    async def read_messages(self, channel: str, count: int) -> list[dict[str, Any]]:
+        """The oldest first."""
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
 CHATS: ServiceKey[ChatAccess] = ServiceKey("chats")
 """Not set: no messenger is connected."""
@@ -73,6 +84,8 @@ OPEN_SCHEDULE: ServiceKey[Callable[[], ScheduleAccess]] = ServiceKey("schedule")
 """Opens the schedule, when it is first needed."""
 DISCOVER_TOOLS: ServiceKey[Callable[[], Awaitable[list[str]]]] = ServiceKey("tool discovery")
 """Finds tools that are not known before somebody searches; a sentence for each failure."""
+SERVERS: ServiceKey[ServerAccess] = ServiceKey("servers")
+"""Set in chats of administrators."""
 REFUSED_HOSTS: ServiceKey[Collection[RefusedHost]] = ServiceKey("refused hosts")
 """The hosts that were not granted and that commands wanted lately, the latest last."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")

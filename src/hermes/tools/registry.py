@@ -35,6 +35,8 @@ _ADMIN_CHAT_TOOLS = frozenset({"send_message"})
 """Tools that only administrators have, in their own chats."""
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
 """Where only the operator sits."""
+_PLATFORM_TOOLS = {"discord_server": "discord"}
+"""Tools that sessions of one platform have."""
 _UNATTENDED_PLATFORMS = frozenset({"cron", "batch"})
 _ATTENDED_TOOLS = frozenset({"clarify", "skill_manage"})
 """Tools that are for a person who is there."""
@@ -228,8 +230,10 @@ def _explain_refusal(
 ) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
     is_operator = is_admin or platform in _LOCAL_PLATFORMS
-    is_foreign = (name in _OPERATOR_TOOLS and not is_operator) or (
-        name in _ADMIN_CHAT_TOOLS and not is_admin
+    is_foreign = (
+        (name in _OPERATOR_TOOLS and not is_operator)
+        or (name in _ADMIN_CHAT_TOOLS and not is_admin)
+        or _PLATFORM_TOOLS.get(name, platform) != platform
     )
     if is_foreign or (platform in _UNATTENDED_PLATFORMS and name in _ATTENDED_TOOLS):
         return f"{platform} sessions do not have it"

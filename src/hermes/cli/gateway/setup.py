@@ -20,7 +20,7 @@ async def set_up_platform(profile: str, name: str) -> str:
     """Ask, try the token with one real call, and write it to .env; returns what to say."""
     setup = load_checked_setup(profile)
     checkable = [n for n in list_names() if load_platform(n).check is not None]
-    name = require_known(name or DEFAULT)
+    name = require_known(name or _ask_name(checkable))
     if name not in checkable:
         raise ConfigError(
             f"{name} has no token to try. Its settings are described in docs/gateway.md."
@@ -78,6 +78,14 @@ def _ask_value(name: str) -> str:
         return getpass(f"{name} (it is not shown; empty: none): ", sys.stderr).strip()
     print(f"{name} (empty: none): ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()
+
+
+def _ask_name(names: list[str]) -> str:
+    if not os.isatty(0):
+        return DEFAULT
+    question = f"Which messenger: {', '.join(names)}? (empty: {DEFAULT}) "
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() or DEFAULT
 
 
 def _ask_users(name: str) -> str:

@@ -18,6 +18,7 @@ from yarl import URL
 
 from hermes.config.platforms import is_safe_address
 from hermes.core.errors import StoreError
+from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, ButtonPress, ConnectionFailure, Inbound, Receiver
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ SILENT_SECONDS = 90.0
 """Two heartbeats: a socket without a word for so long is dead."""
 ANSWER_SECONDS = 2.0
 """Discord waits three seconds for the answer to an interaction."""
+IDENTIFY_SECONDS = 5.0
 CURSOR_SECONDS = 15.0
 OVERLAP_SECONDS = 300.0
 """Read again after a restart: clocks differ, and what was stored already counts once."""
@@ -38,8 +40,6 @@ _UNREAD = re.compile(r"```.*?```|`[^`\n]*`|^>>> .*\Z|^> .*?$", re.DOTALL | re.MU
 _SPOKEN = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _Channel: TypeAlias = Any
 """The library has a dozen classes of channels."""
-
-NOT_HERE = "You cannot use this bot here."
 
 
 class DiscordClient(discord.Client):
@@ -70,9 +70,12 @@ class DiscordClient(discord.Client):
         """Chats that are read after a restart, besides those with conversations."""
         self._receiver: Receiver | None = None
         self._order = asyncio.Lock()
+        self._servers_known = asyncio.Event()
+        """Set when Discord has told the channels and threads of a new session."""
         self._socket: DiscordWebSocket | None = None
         self._session: tuple[str, int | None, URL] | None = None
         """What is needed to resume: the id, the last number and the address."""
+        self._last_identify = -IDENTIFY_SECONDS
         self._is_ready = False
         self._cursor_saved = 0.0
         self._failure: ConnectionFailure | None = None
@@ -146,20 +149,30 @@ class DiscordClient(discord.Client):
         self._failure = ConnectionFailure("error", why)
         await self._close_socket()
 
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """One new session in five seconds is allowed."""
+        await asyncio.sleep(self._last_identify + IDENTIFY_SECONDS - time.monotonic())
+        self._last_identify = time.monotonic()
+
     # -- events of the socket --------------------------------------------------------------------
 
     async def on_connect(self) -> None:
         """A new session: what came since the last one has to be read."""
+        self._servers_known.clear()
         async with self._order:
-            await self.wait_until_ready()
             self._report_connected()
             try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._servers_known.wait()
                 await self._read_missed()
             except (discord.DiscordException, aiohttp.ClientError, OSError, StoreError) as error:
                 log.warning("missed messages could not be read: %s", type(error).__name__)
                 await self._give_up("missed messages could not be read")
         if self.prepare is not None:
             await self.prepare()
+
+    async def on_ready(self) -> None:
+        self._servers_known.set()
 
     async def on_resumed(self) -> None:
         self._report_connected()
@@ -193,6 +206,13 @@ class DiscordClient(discord.Client):
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         log.exception("an event of Discord was left out (%s)", event_method)
 
+    async def search_members(self, server: int, name: str, limit: int) -> list[dict[str, Any]]:
+        """The members of a server whose names begin like this, as Discord describes them."""
+        route = Route("GET", "/guilds/{guild_id}/members/search", guild_id=server)
+        params = {"query": name, "limit": limit}
+        found: list[dict[str, Any]] = await self.http.request(route, params=params)
+        return found
+
     def _report_connected(self) -> None:
         self._is_ready = True
         assert self._receiver is not None
@@ -201,7 +221,7 @@ class DiscordClient(discord.Client):
     async def _receive_command(self, message: Inbound) -> str:
         assert self._receiver is not None
         is_new = await self._receiver.receive_message(message)
-        return message.text if is_new else NOT_HERE
+        return message.text if is_new else texts.NOT_HERE
 
     async def _store_message(self, message: discord.Message, *, is_edited: bool) -> None:
         assert self._receiver is not None and self.user is not None
@@ -244,11 +264,15 @@ class DiscordClient(discord.Client):
         return [channel, *getattr(channel, "threads", ())]
 
     async def _read_channel(self, channel: _Channel, after: discord.Object) -> None:
+        missed: list[discord.Message] = []
         try:
-            newest = [m async for m in channel.history(limit=_MOST_MISSED, after=after)]
+            async for message in channel.history(limit=_MOST_MISSED):
+                if message.id <= after.id:
+                    break
+                missed.append(message)
         except (discord.NotFound, discord.Forbidden, AttributeError):
             return  # deleted, closed to us, or without messages
-        for message in newest:
+        for message in reversed(missed):
             await self._store_message(message, is_edited=False)
 
 

@@ -29,6 +29,7 @@ from hermes.gateway.adapter import (
 )
 from hermes.gateway.content.discord_markup import escape_discord, render_discord
 from hermes.gateway.people.access import is_addressed
+from hermes.gateway.platforms._discord_servers import DiscordServers
 from hermes.llm.http.lazy_tls import load_aiohttp
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class DiscordPlatform:
         self._commands: list[dict[str, Any]] = []
         self._titles: dict[str, str] = {}
         """What threads that were not opened yet will be called."""
+
+    @property
+    def servers(self) -> DiscordServers:
+        return DiscordServers(self._try_call)
 
     async def run(self, receiver: Receiver) -> None:
         if not is_safe_address(self._base_url):
@@ -354,7 +359,11 @@ async def check_token(settings: DiscordSettings, secrets: Secrets) -> str:
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
         raise ConfigError(f"{explain_refusal(error)}. Nothing was saved.") from None
     try:
-        return f"@{client.user.name}" if client.user is not None else ""
+        name = f"@{client.user.name}" if client.user is not None else ""
+        flags = client.application_flags
+        if flags.gateway_message_content or flags.gateway_message_content_limited:
+            return name
+        return f"{name}. Switch on its Message Content Intent in the developer portal"
     finally:
         await client.close()
 
