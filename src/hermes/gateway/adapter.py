@@ -225,3 +225,9 @@ class PlatformSpec(Struct, frozen=True):
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
     """Tries the token with one real call and says who it belongs to."""
+    secret: str = ""
+    """The variable that setup asks for, where the first one holds no secret."""
+    secret_label: str = ""
+    """What setup calls it; empty: a token."""
+    more: tuple[tuple[str, str], ...] = ()
+    """Variables that setup asks for before, unless they are set, and how."""

@@ -23,11 +23,18 @@ async def set_up_platform(profile: str, name: str) -> str:
         )
     spec = load_platform(name)
     assert spec.check is not None
-    token = read_key(f"Token of the {name} bot", "")
-    secrets = setup.secrets.with_variable(spec.variable, token)
+    variable = spec.secret or spec.variable
+    secrets, answers = setup.secrets, {}
+    for other, question in spec.more:
+        if secrets.get(other) is None and (answer := _ask(f"{question}: ")):
+            answers[other] = answer
+            secrets = secrets.with_variable(other, answer)
+    answers[variable] = read_key(spec.secret_label or f"Token of the {name} bot", "")
+    secrets = secrets.with_variable(variable, answers[variable])
     settings = read_platform(name, spec.settings, setup.config, secrets)
     who = await spec.check(settings, secrets)
-    set_variable(setup.home, spec.variable, token)
+    for answered, value in answers.items():
+        set_variable(setup.home, answered, value)
     users = _ask_users(name) if not settings.allowed_users else ""
     changes: dict[str, object] = {f"platforms.{name}.enabled": True}
     if users:
@@ -43,12 +50,12 @@ async def set_up_platform(profile: str, name: str) -> str:
 
 
 def _ask_users(name: str) -> str:
+    return _ask(f"Your user id on {name} (several with commas; empty: decide later): ")
+
+
+def _ask(question: str) -> str:
+    """A line from the terminal; empty without one."""
     if not os.isatty(0):
         return ""
-    print(
-        f"Your user id on {name} (several with commas; empty: decide later): ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()
