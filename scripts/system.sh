@@ -32,7 +32,8 @@ ruby /usr/bin/ruby
 php-cli /usr/bin/php
 phpunit /usr/bin/phpunit
 composer /usr/bin/composer
-postgresql /usr/lib/postgresql"
+postgresql /usr/lib/postgresql
+dovecot-imapd /usr/lib/dovecot/imap"
 
 missing_packages() {
     echo "$packages" | while read -r package commands; do

@@ -48,7 +48,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 sys.addaudithook(_audit)
 
 _REAL = re.compile(
-    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain",
+    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain"
+    r"|dovecot",
     re.I,
 )
 """What the reasons of such skips speak of."""

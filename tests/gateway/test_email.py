@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +84,14 @@ async def test_a_mail_is_answered_in_its_thread(tmp_path: Path) -> None:
         assert second["References"].split()[-1] == "<second@kit.example>"
         await server.until(lambda: len(server.sent) == 3)
         (file,) = server.sent[2].iter_attachments()
-        assert file.get_content() == "sent along\n"[:-1] or file.get_content() == "sent along"
+        assert file.get_content() == "sent along"
         await server.deliver(compose("Something else", Subject="Other"))
         third = await server.until_sent("Else.")
         assert third["Subject"] == "Re: Other"
         prompts = list_prompts(g)
         assert prompts[0] == "Subject: A question\n\nWho are you?"
         assert prompts[1].startswith("And more?\n") and "Hello you" not in prompts[1]
-        assert "(text/plain, 10 bytes), named .._notes.txt]" in prompts[1].replace("/", "_", 0) or (
-            "10 bytes), named ../notes.txt]" in prompts[1]
-        )
+        assert "(text/plain, 10 bytes), named ../notes.txt]" in prompts[1]
         rows = (await run_hermes(["sessions", "list", "--json"], g.home)).json
         assert len(rows) == 2, "a thread is a session"
         assert all(r["key"].startswith(f"agent:main:email:dm:{OWNER}:") for r in rows)
@@ -228,7 +225,3 @@ async def test_setup_tries_both_servers(tmp_path: Path) -> None:
         done = await run_hermes(["gateway", "setup", "email"], g.home, stdin=f"{PASSWORD}\n")
         assert done.rc == 0 and ADDRESS in done.stdout
         (g.home.path / ".env").unlink()
-
-
-def test_a_composed_mail_is_a_mail() -> None:
-    assert message_from_bytes(compose("x"))["To"] == ADDRESS

@@ -234,7 +234,7 @@ class MailServer:
 def read_text(mail: EmailMessage) -> str:
     """The plain part as it is shown."""
     body = mail.get_body(("plain",))
-    return "" if body is None else str(body.get_content()).strip()
+    return "" if body is None else str(body.get_content()).replace("\r\n", "\n").strip()
 
 
 @asynccontextmanager

@@ -138,7 +138,13 @@ class Mailbox:
 
     def list_numbers(self, after: int, *, unseen: bool = False) -> list[int]:
         criteria = f"{'UNSEEN ' if unseen else ''}UID {after + 1}:*"
-        found = self._run(lambda: self._box.uids(criteria, None))
+        news = self._box.client.untagged_responses
+        while True:
+            # What the server tells of beside this answer it does not tell again while we wait.
+            news.pop("EXISTS", None)
+            found = self._run(lambda: self._box.uids(criteria, None))
+            if "EXISTS" not in news:
+                break
         return sorted(n for n in map(int, found) if n > after)
 
     def read_headers(self, number: int) -> tuple[Message, int] | None:
@@ -158,7 +164,26 @@ class Mailbox:
 
     def wait_for_news(self, seconds: float) -> None:
         """Until the server tells of something, or the time is over."""
-        self._run(lambda: self._box.idle.wait(timeout=seconds))
+        self._run(lambda: self._wait_idle(seconds))
+
+    def _wait_idle(self, seconds: float) -> None:
+        idle = self._box.idle
+        with idle:
+            # News that came together with the answer to IDLE are read already, and imap-tools
+            # would look for them on the socket.
+            if not self._has_unread_line():
+                idle.poll(timeout=seconds)
+
+    def _has_unread_line(self) -> bool:
+        client = self._box.client
+        timeout = client.sock.gettimeout()
+        client.sock.settimeout(0)
+        try:
+            return bool(client.file.peek(1))
+        except OSError:  # nothing there, said by TLS
+            return False
+        finally:
+            client.sock.settimeout(timeout)
 
     def _run(self, act: Any) -> Any:
         import imaplib

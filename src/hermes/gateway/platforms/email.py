@@ -109,7 +109,8 @@ class EmailPlatform:
             await self._find_start(box)
             receiver.report_connected()
             while True:
-                await self._receive_new(receiver, box)
+                while await self._receive_new(receiver, box):
+                    pass
                 if box.can_idle:
                     await asyncio.to_thread(box.wait_for_news, IDLE_SECONDS)
                 else:
@@ -149,10 +150,11 @@ class EmailPlatform:
             state.later = await asyncio.to_thread(box.list_numbers, 0, unseen=True)
         self._save_state()
 
-    async def _receive_new(self, receiver: Receiver, box: Mailbox) -> None:
+    async def _receive_new(self, receiver: Receiver, box: Mailbox) -> bool:
+        """Whether there was new mail, and more may have come meanwhile."""
         state = self._state
-        waiting = list(state.later)
-        for number in [*waiting, *await asyncio.to_thread(box.list_numbers, state.last)]:
+        new = await asyncio.to_thread(box.list_numbers, state.last)
+        for number in [*state.later, *new]:
             is_done = await self._receive_mail(receiver, box, number)
             if number > state.last:
                 state.last = number
@@ -163,6 +165,7 @@ class EmailPlatform:
             elif not is_done:
                 continue
             self._save_state()
+        return bool(new)
 
     async def _receive_mail(self, receiver: Receiver, box: Mailbox, number: int) -> bool:
         """Whether nothing more is to be done with the mail."""
