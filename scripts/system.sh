@@ -33,7 +33,8 @@ php-cli /usr/bin/php
 phpunit /usr/bin/phpunit
 composer /usr/bin/composer
 postgresql /usr/lib/postgresql
-ngircd /usr/sbin/ngircd"
+ngircd /usr/sbin/ngircd
+dovecot-imapd /usr/lib/dovecot/imap"
 
 missing_packages() {
     echo "$packages" | while read -r package commands; do

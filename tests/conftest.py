@@ -49,7 +49,7 @@ sys.addaudithook(_audit)
 
 _REAL = re.compile(
     r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh|toolchain"
-    r"|ngircd",
+    r"|ngircd|dovecot",
     re.I,
 )
 """What the reasons of such skips speak of."""

@@ -8,7 +8,7 @@ from hermes.cli.startup import load_checked_setup
 from hermes.config import update
 from hermes.config.dotenv import set_variable
 from hermes.config.platforms import PlatformSettings, read_platform
-from hermes.config.secrets import is_secret_name
+from hermes.config.secrets import Secrets, is_secret_name
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import PlatformSpec
 from hermes.gateway.platforms import DEFAULT, list_names, load_platform, require_known
@@ -27,8 +27,8 @@ async def set_up_platform(profile: str, name: str) -> str:
         )
     spec = load_platform(name)
     assert spec.check is not None
-    values = _ask_variables(spec)
     secrets = setup.secrets
+    values = _ask_variables(spec, secrets)
     for variable, value in values.items():
         secrets = secrets.with_variable(variable, value)
     settings = read_platform(name, spec.settings, setup.config, secrets)
@@ -55,18 +55,22 @@ def _describe_access(name: str, users: str, settings: PlatformSettings, *, pairs
     return f"Nobody may talk to it yet: list people in platforms.{name}.allowed_users."
 
 
-def _ask_variables(spec: PlatformSpec) -> dict[str, str]:
-    """The values of a platform's variables. Where nobody can be asked, standard input has a line
-    for each."""
+def _ask_variables(spec: PlatformSpec, secrets: Secrets) -> dict[str, str]:
+    """The values of a platform's variables; what is no secret and known is not asked again. Where
+    nobody can be asked, standard input has a line for each."""
     if not spec.more_variables:
         return {spec.variable: read_key(f"Token of the {spec.name} bot", "")}
-    names = (spec.variable, *spec.more_variables)
+    names = [
+        name
+        for name in (spec.variable, *spec.more_variables)
+        if is_secret_name(name) or not secrets.get(name)
+    ]
     if not os.isatty(0):
         lines = [line.strip() for line in sys.stdin.read(_MAX_INPUT).splitlines()]
         found = dict(zip(names, lines, strict=False))
     else:
         found = {name: _ask_value(name) for name in names}
-    if not found.get(spec.variable):
+    if not found.get(spec.variable) and not secrets.get(spec.variable):
         raise ConfigError(f"{spec.variable} was not given; nothing was changed.")
     return {name: value for name, value in found.items() if value}
 
@@ -89,12 +93,12 @@ def _ask_name(names: list[str]) -> str:
 
 
 def _ask_users(name: str) -> str:
+    return _ask(f"Your user id on {name} (several with commas; empty: decide later): ")
+
+
+def _ask(question: str) -> str:
+    """A line from the terminal; empty without one."""
     if not os.isatty(0):
         return ""
-    print(
-        f"Your user id on {name} (several with commas; empty: decide later): ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()

@@ -481,4 +481,11 @@ def _open_platform(settings: MatrixSettings, secrets: Secrets) -> MatrixPlatform
     return MatrixPlatform(settings, read_account(settings, secrets))
 
 
-PLATFORM = PlatformSpec("matrix", TOKEN, MatrixSettings, _open_platform, check_token)
+PLATFORM = PlatformSpec(
+    "matrix",
+    TOKEN,
+    MatrixSettings,
+    _open_platform,
+    check_token,
+    more_variables=("MATRIX_HOMESERVER",),
+)
