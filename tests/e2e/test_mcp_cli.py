@@ -7,6 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+from hermes.mcp.definitions import ToolDefinition
+from hermes.mcp.pins import PinStore
+from hermes.mcp.server_config import parse_server
+from tests.e2e.test_knowledge import loaded_modules
 from tests.flow.test_mcp import KIT, SWAP, script
 from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.bodies import messages
@@ -118,3 +122,40 @@ async def test_a_single_prompt_uses_a_server_and_leaves_nothing(tmp_path: Path) 
         ran = await run_hermes(["chat", "-q", "/mcp:kit:greet who=Bo"], home)
         assert ran.rc == 0 and messages(p.requests[3])[-1].text == "Please greet Bo."
     assert not naming(KIT)
+
+
+def test_unused_servers_cost_nothing(tmp_path: Path) -> None:
+    """Twenty servers with fifty known tools each: one short line, no import, no process."""
+    with Provider([say("Hello.")]) as p:
+        home = Home.of(tmp_path, p)
+        entries = {f"server{n}": {"command": "no-such-program"} for n in range(20)}
+        home.configure(mcp_servers=entries)
+        pins = PinStore(home.path)
+        for name, entry in entries.items():
+            tools = [
+                ToolDefinition(f"tool{n}", "Does something. " * 20, {"type": "object"})
+                for n in range(50)
+            ]
+            pins.save_pin(name, parse_server(name, dict(entry)).digest, tools)
+        loaded = loaded_modules(home)
+        heavy = {"mcp", "mcp_types", "pydantic", "anyio", "httpx2", "jsonschema"}
+        assert not heavy & {name.partition(".")[0] for name in loaded}
+        assert "hermes.mcp.connection" not in loaded
+        body = p.requests[0].body
+        assert len(body) < 12 * 1024 and b"server0 (50)" in body and b"tool0" not in body
+
+
+def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
+    with Provider([say("Hello.")]) as p:
+        loaded = loaded_modules(Home.of(tmp_path, p))
+        assert not [name for name in loaded if name.startswith(("hermes.mcp", "mcp"))]
+        assert b"mcp" not in p.requests[0].body.lower()
+
+
+async def test_doctor_and_config_check_name_what_is_wrong(tmp_path: Path) -> None:
+    home = Home(tmp_path, mcp_servers={"gone": {"command": "no-such-program"}, "typo": {"x": 1}})
+    ran = await run_hermes(["doctor", "--json"], home)
+    row = next(row for row in json.loads(ran.stdout) if row["name"] == "mcp")
+    assert row["state"] == "note" and "there is no program" in " ".join(row["details"])
+    ran = await run_hermes(["config", "check"], home)
+    assert ran.rc == 0 and "note: mcp_servers.typo is not used: Object contains" in ran.stdout

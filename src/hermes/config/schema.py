@@ -1,5 +1,6 @@
 """Every key of config.yaml, with its type and default."""
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -10,6 +11,7 @@ from hermes.core.wire_names import WireName
 SCHEMA_VERSION = 3
 """Incremented when the meaning of a key changes, so that files cached by older code are re-read."""
 
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -448,6 +450,7 @@ class Config(Section, frozen=True):
     """Each platform checks its own keys."""
     dashboard: DashboardSection = DashboardSection()
     mcp_servers: dict[str, dict[str, Any]] = {}
+    """Each server checks its own keys, so that a broken one harms no other."""
 
 
 def list_key_variables(config: Config) -> frozenset[str]:
@@ -456,4 +459,8 @@ def list_key_variables(config: Config) -> frozenset[str]:
     for provider in config.providers.values():
         named += [provider.api_key_env, *provider.api_key_envs]
     named += [job.api_key_env for job in config.auxiliary.values()]
+    for server in config.mcp_servers.values():
+        headers = server.get("headers")
+        texts = headers.values() if isinstance(headers, dict) else ()
+        named += [name for text in texts for name in _VARIABLE.findall(str(text))]
     return frozenset(filter(None, named))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import anyio
 from mcp import Client, MCPError
+from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -39,7 +40,7 @@ from hermes.mcp.definitions import (
     is_too_large,
 )
 from hermes.mcp.elicitation import answer_elicitation
-from hermes.mcp.failures import BrokenConnection, ServerUnavailable
+from hermes.mcp.failures import BrokenConnection, LoginFailed, LoginNeeded, ServerUnavailable
 from hermes.mcp.http_transport import open_http_streams
 from hermes.mcp.oauth import BrowserLogin, locate_login, make_auth
 from hermes.mcp.results import convert_prompt, convert_resource, convert_result, describe_resources
@@ -187,8 +188,11 @@ async def open_connection(
     if settings.url:
         needs_auth = settings.auth == "oauth" or login or locate_login(home, config.name).exists()
         auth = make_auth(config, home, login) if needs_auth else None
-        async with _connect_client(config, open_http_streams(settings, auth), events) as made:
-            yield made, asyncio.Event()
+        try:
+            async with _connect_client(config, open_http_streams(config, auth), events) as made:
+                yield made, asyncio.Event()
+        except LoginFailed as error:
+            raise error if login else LoginNeeded(config.name) from None
         return
     output = ServerLog(home, config.name)
     process = await _start_program(config, output)
@@ -251,6 +255,8 @@ def _find_cause(name: str, error: BaseException) -> HermesError:
     if isinstance(error, HermesError):
         return error
     words = str(error) or type(error).__name__
+    if isinstance(error, OAuthFlowError):
+        return LoginFailed(f"The login to {name} failed: {words[:300].rstrip('.')}.")
     if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
         words = f"it ended; its output is in logs/mcp-{name}.log"
     return ServerUnavailable(f"MCP {name} could not be reached: {words[:300].rstrip('.')}.")

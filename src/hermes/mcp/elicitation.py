@@ -59,7 +59,10 @@ async def _ask_field(
 ) -> Any:
     """The value of one field; empty: left out; None: the person declines."""
     about = make_inert(str(field.get("description") or field.get("title") or name))[:_MAX_TEXT]
+    usual = field.get("default")
     optional = "" if required else " (optional)"
+    if usual is not None:
+        optional = f" (empty: {make_inert(str(usual))[:100]})"
     question = f"{head}\n{make_inert(name)}: {about}{optional}"
     choices = _list_choices(field)
     for _ in range(_TRIES):
@@ -67,6 +70,8 @@ async def _ask_field(
         if answer is None:
             return None
         text = answer.strip()
+        if not text and usual is not None:
+            return usual
         if not text and not required:
             return ""
         value = _convert_answer(text, field, choices)

@@ -12,5 +12,9 @@ class LoginNeeded(ServerUnavailable):
         super().__init__(f"{name} needs a login: hermes mcp login {name}.")
 
 
+class LoginFailed(ServerUnavailable):
+    """The server, or whoever it names for logins, gave no token."""
+
+
 class BrokenConnection(Exception):
     """The connection ended while somebody waited for an answer."""

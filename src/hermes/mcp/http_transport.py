@@ -1,6 +1,6 @@
 """Connects to servers over HTTP: to the configured host, and to nothing else that is internal."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,21 +9,25 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from hermes.config.env import find_proxy
-from hermes.mcp.server_config import ServerSettings
+from hermes.mcp.failures import LoginNeeded
+from hermes.mcp.server_config import ServerConfig
 from hermes.mcp.stdio_transport import MAX_MESSAGE
 from hermes.net.errors import EgressError
 from hermes.net.ssrf import SsrfGuard
 from hermes.net.url import parse_url
 
 _READ_SECONDS = 300.0
+_UNAUTHORIZED = 401
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):
     """Refuses hosts inside the own network, other than the configured one, and large answers."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(proxy=find_proxy(url))
-        self._host = httpx2.URL(url).host
+    def __init__(self, config: ServerConfig, *, has_auth: bool) -> None:
+        super().__init__(proxy=find_proxy(config.settings.url))
+        self._name = config.name
+        self._host = httpx2.URL(config.settings.url).host
+        self._has_auth = has_auth
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -33,6 +37,9 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
         except EgressError as error:
             raise httpx2.ConnectError(str(error)) from None
         response = await super().handle_async_request(request)
+        if response.status_code == _UNAUTHORIZED and not self._has_auth:
+            await response.aclose()
+            raise LoginNeeded(self._name)
         if "text/event-stream" not in response.headers.get("content-type", ""):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _BoundedStream(response.stream)
@@ -55,48 +62,36 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def make_http_client(
-    url: str, headers: Mapping[str, str] | None, timeout: float, auth: httpx2.Auth | None
-) -> httpx2.AsyncClient:
-    """`timeout`: seconds to connect, and to send a request."""
+def make_http_client(config: ServerConfig, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+    """A client that speaks to the server, and through `auth` to whom it names for logins."""
+    settings = config.settings
     return httpx2.AsyncClient(
-        transport=_GuardedTransport(url),
-        headers=dict(headers or {}),
-        timeout=httpx2.Timeout(timeout, read=_READ_SECONDS),
+        transport=_GuardedTransport(config, has_auth=auth is not None),
+        headers=settings.headers,
+        timeout=httpx2.Timeout(settings.connect_timeout, read=_READ_SECONDS),
         auth=auth,
         trust_env=False,
     )
 
 
 @asynccontextmanager
-async def open_http_streams(
-    settings: ServerSettings, auth: httpx2.Auth | None
-) -> AsyncIterator[Any]:
-    """The streams of a connection to `settings.url`."""
-    url, seconds = settings.url, settings.connect_timeout
-    if settings.transport == "sse":
+async def open_http_streams(config: ServerConfig, auth: httpx2.Auth | None) -> AsyncIterator[Any]:
+    """The streams of a connection to the address of the server."""
+    url = config.settings.url
+    if config.settings.transport == "sse":
 
         def make_client(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return make_http_client(url, headers, seconds, auth)
+            return make_http_client(config, auth)
 
-        async with sse_client(
-            url, headers=settings.headers, httpx_client_factory=make_client, auth=auth
-        ) as streams:
+        async with sse_client(url, httpx_client_factory=make_client, auth=auth) as streams:
             yield streams
         return
     async with (
-        make_http_client(url, settings.headers, seconds, auth) as client,
+        make_http_client(config, auth) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
     ):
         yield streams
-
-
-def explain_http_failure(error: Exception) -> str:
-    """Why a request failed, in a few words."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"HTTP {error.response.status_code}"
-    return str(error) or type(error).__name__

@@ -81,7 +81,7 @@ class LoginFile:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._options.client_id:
+        if self._options.client_id and not self._options.client_id.startswith("https://"):
             return OAuthClientInformationFull(
                 client_id=self._options.client_id,
                 redirect_uris=None,
@@ -179,6 +179,8 @@ def make_auth(
         storage,
         login.send_to_browser if login else refuse_redirect,
         login.wait_for_code if login else refuse_callback,
+        # An address as client id names a document about the client.
+        options.client_id if options.client_id.startswith("https://") else None,
     )
     storage.context = auth.context
     found = storage.read_fields()

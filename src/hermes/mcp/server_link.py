@@ -327,15 +327,20 @@ class ServerLink:
 
 
 async def load_connections() -> ModuleType:
-    """The part that needs the MCP library, imported on a thread: that takes most of a second."""
+    """The part that makes connections."""
+    return await load_library("hermes.mcp.connection")
+
+
+async def load_library(module: str) -> ModuleType:
+    """A module that needs the MCP library, imported on a thread: that takes most of a second."""
     try:
-        return await asyncio.to_thread(_import_connections)
+        return await asyncio.to_thread(_import_modules, module)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("hermes"):
             raise
         raise ServerUnavailable(_NO_LIBRARY) from None
 
 
-def _import_connections() -> ModuleType:
+def _import_modules(module: str) -> ModuleType:
     import_module("jsonschema")  # the library would import it in the middle of the first call
-    return import_module("hermes.mcp.connection")
+    return import_module(module)

@@ -1,6 +1,9 @@
 """`hermes config`: shows, changes and checks the configuration."""
 
+from __future__ import annotations
+
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +18,9 @@ from hermes.config.schema import Config, list_key_variables
 from hermes.config.secrets import mask_secrets
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
+
+if TYPE_CHECKING:
+    from hermes.mcp.server_config import ServerConfig
 
 _EPILOG = """\
 commands:
@@ -119,13 +125,21 @@ def _check_config(args: Namespace) -> int:
     for name in sorted(list_key_variables(checked.config)):
         if setup.secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
-    for name in ("mcp_servers",):  # of features that do not exist yet
-        if getattr(checked.config, name) != getattr(Config(), name):
-            print(f"note: {name} is accepted, but has no effect in this version")
+    for server in _list_broken_servers(checked.config):
+        print(f"note: mcp_servers.{server.name} is not used: {server.problem}")
     if missing := describe_missing(setup):
         print(f"note: {missing}")
     print(f"{file} is valid.")
     return 0
+
+
+def _list_broken_servers(config: Config) -> list[ServerConfig]:
+    """The MCP servers that cannot be started as they are written."""
+    if not config.mcp_servers:
+        return []
+    from hermes.mcp.server_config import read_config_section
+
+    return [server for server in read_config_section(config.mcp_servers).values() if server.problem]
 
 
 def _check_rules(config: Config) -> str:

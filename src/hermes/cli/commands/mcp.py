@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from argparse import ArgumentTypeError, Namespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +20,11 @@ from hermes.core.errors import ConfigError, HermesError
 
 if TYPE_CHECKING:
     from hermes.app.extensions.mcp_servers import McpServers
+    from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.mcp.server_config import ServerConfig
     from hermes.mcp.server_link import ServerLink
+    from hermes.store.sqlite import SqliteStore
 
 _EPILOG = """\
 commands:
@@ -302,4 +307,60 @@ async def _log_in(args: Namespace, setup: Setup, config: ServerConfig) -> int:
 
 
 async def _serve(args: Namespace) -> int:
-    raise ConfigError("not yet")
+    import asyncio
+    from functools import partial
+
+    from hermes.app.runtime import Runtime
+    from hermes.cli.gateway.channels import list_channels, queue_message
+    from hermes.cli.log_file import start_logging
+    from hermes.cli.process import SignalHandler, harden_process
+    from hermes.mcp.server_link import load_library
+
+    harden_process()
+    setup = load_checked_setup(args.profile)
+    start_logging(setup.home, setup.secrets.redactable_values())
+    settings = _read_http_settings(args, setup)
+    module = await load_library("hermes.server.mcp.agent_server")
+    stop = asyncio.Event()
+    SignalHandler().attach(stop.set)
+    async with _open_own_store(setup) as store, Runtime.open(setup, store=store) as runtime:
+        channels, send = (partial(work, store) for work in (list_channels, queue_message))
+        server = module.build_agent_server(runtime, channels, send)
+        if args.http:
+            await module.serve_http(server, settings, runtime, _announce_address, stop)
+            return 0
+        serving = asyncio.ensure_future(server.run_stdio_async())
+        waiting = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        serving.cancel()
+    return 0
+
+
+@asynccontextmanager
+async def _open_own_store(setup: Setup) -> AsyncIterator[SqliteStore]:
+    from hermes.config.paths import database_file
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(database_file(setup.home))
+    try:
+        for notice in await store.wait_until_open():
+            print_stderr(notice)
+        yield store
+    finally:
+        await store.close()
+
+
+def _announce_address(address: str) -> None:
+    print(f"listening on {address}", file=sys.stderr, flush=True)
+
+
+def _read_http_settings(args: Namespace, setup: Setup) -> ApiServer:
+    """The settings of the API server, with this address: who may connect is the same."""
+    from msgspec import structs
+
+    from hermes.config import api_server
+
+    variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
+    settings, _ = api_server.read_settings(setup.config, variables)
+    return structs.replace(settings, host=args.host, port=args.port)

@@ -1,0 +1,1 @@
+"""The agent as an MCP server: its conversations, its open questions, and the agent itself."""
