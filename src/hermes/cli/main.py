@@ -27,6 +27,8 @@ GROUPS = {
         "tools": "list tools, turn them on and off",
         "memory": "show and change what the agent remembers",
         "skills": "list, install and check skills",
+        "plugins": "list, install and enable plugins",
+        "hooks": "list and test hooks",
         "trust": "choose the folders whose AGENTS.md is loaded",
         "profile": "separate sets of settings, keys and sessions",
         "pairing": "let people into the messengers",

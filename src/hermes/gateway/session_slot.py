@@ -48,6 +48,10 @@ class SessionSlot:
         self.session = session
         if cause is None:
             return session, ""
+        if session.host.hooks is not None:
+            await session.host.hooks.notify(
+                "on_session_reset", session_id=row.session, new_session_id=session.id, reason=cause
+            )
         why, reason = resets.describe_cause(cause, policy)
         old = await hub.runtime.store.sessions.get_meta(row.session) if row.session else None
         is_excluded = item.platform in policy.notify_exclude_platforms

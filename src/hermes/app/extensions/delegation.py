@@ -13,13 +13,13 @@ from msgspec import Struct, structs
 from hermes.agent.tool_output import limit_output, output_path
 from hermes.app.agents import Options
 from hermes.app.extensions.changed_files import FileWatch
-from hermes.app.extensions.delegations import SUBAGENT
 from hermes.app.session_host import save_turn_checkpoint
 from hermes.config.schema import DelegationSection
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Answer, Approval, Recorded, ToolDone, ToolStarted, TurnResult
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Usage, user_message
+from hermes.core.store import SUBAGENT
 from hermes.llm.endpoints.endpoint import ModelChoice
 
 if TYPE_CHECKING:

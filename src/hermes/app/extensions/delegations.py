@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 DELEGATION: ServiceKey[Callable[[], SessionDelegation]] = ServiceKey("delegation")
 """Opens the delegation of a session, when it is first needed."""
 _OPEN_DELEGATION: ServiceKey[SessionDelegation] = ServiceKey("open delegation")
-SUBAGENT = "subagent"
-"""The source of the sessions of subagents."""
 
 
 class Delegations:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 Checks the configuration, the home and its permissions, the sessions, disk and clock, the schedule,
-the model and whether its provider can be reached, the sandbox, programs and optional packages.
+plugins, the model and whether its provider can be reached, the sandbox, programs and optional
+packages.
 Nothing is sent: it only connects to the provider (and to a host named in terminal.ssh). --online
 also asks for the list of models, which costs nothing and shows whether the key is accepted.
 
@@ -51,7 +52,7 @@ def _format_check(check: "Check") -> list[str]:
 
 
 async def _run_checks(args: Namespace) -> "list[Check]":
-    from hermes.cli.doctor import connectivity, home, machine, schedule
+    from hermes.cli.doctor import connectivity, home, machine, plugins, schedule
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
@@ -73,6 +74,7 @@ async def _run_checks(args: Namespace) -> "list[Check]":
         checks += [home.check_disk(folder), home.check_clock(folder), home.check_leftovers(folder)]
         checks.append(await schedule.check_schedule(folder))
     if setup is not None:
+        checks.append(await plugins.check_plugins(setup))
         checks += await connectivity.check_models(setup, online=args.online)
         if setup.config.terminal.backend != "local":
             checks.append(await connectivity.check_backend(setup))
