@@ -389,3 +389,18 @@ async def test_a_turn_can_be_stopped_while_a_hook_hangs(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         r.session.interrupt()
         assert (await turn).status == "interrupted"
+
+
+async def test_hooks_see_subagents_and_their_tools(tmp_path: Path) -> None:
+    plant(tmp_path, "watch", HOOKS)
+    names = ["pre_tool_call", "subagent_start", "subagent_stop"]
+    steps = [call(("c1", "delegate_task", {"goal": "look"})), READ, say("seen"), say("ok")]
+    async with rig(tmp_path, steps, config=enable("watch", watch={"names": names})) as r:
+        r.home.file("a.txt", "text")
+        await r.turn("go")
+        assert [(name, tool) for name, _, tool, _ in seen(r)] == [
+            ("pre_tool_call", "delegate_task"),
+            ("subagent_start", None),
+            ("pre_tool_call", "read_file"),
+            ("subagent_stop", None),
+        ]

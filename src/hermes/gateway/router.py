@@ -16,6 +16,7 @@ from hermes.app.commands import (
     parse_command,
     require_command,
     run_command,
+    run_plugin_command,
     unescape_message,
 )
 from hermes.app.commands import Reply as CommandReply
@@ -257,6 +258,11 @@ class Router:
     async def _execute(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool = False
     ) -> str:
+        plugins = self._hub.runtime.plugins
+        if find_command(name) is None and plugins is not None and name in plugins.commands:
+            if item.role != "admin":
+                raise ConfigError(f"/{name} is for administrators.")
+            return (await run_plugin_command(plugins.commands[name], args)).text
         command = require_command(name, " (To send it as text, start with //.)")
         self._check_rights(item, actor, command)
         match command.name:
