@@ -17,6 +17,7 @@ GROUPS = {
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
         "gateway": "run the agent in messengers",
+        "acp": "run the agent in a code editor",
         "cron": "run prompts and scripts on a schedule",
     },
     "set up": {

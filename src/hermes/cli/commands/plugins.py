@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -118,8 +117,7 @@ async def _describe_plugins(setup: Setup) -> list[dict[str, str]]:
     from hermes.app.extensions.plugin_sources import list_local_plugins, list_packaged_plugins
     from hermes.app.extensions.plugins import describe_rows, try_loading
 
-    found = await asyncio.to_thread(list_packaged_plugins)
-    found |= await asyncio.to_thread(list_local_plugins, setup.home)
+    found = {**list_packaged_plugins(), **list_local_plugins(setup.home)}
     return describe_rows(setup, await try_loading(setup), found)
 
 
