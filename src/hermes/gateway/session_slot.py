@@ -111,7 +111,8 @@ class SessionSlot:
         if session is None:
             return False
         commands = runtime.background_commands.list_running(session.transcript.meta)
-        return bool(commands or runtime.background_prompts.list_prompts(session))
+        prompts = runtime.background_prompts.list_prompts(session)
+        return bool(commands or prompts or runtime.delegations.list_children(session))
 
     async def adopt_session(self, session: Session, item: Item) -> None:
         """Continue in another session from now on."""

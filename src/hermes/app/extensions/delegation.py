@@ -100,6 +100,8 @@ class DelegationServices(Struct, frozen=True):
     open_child: ChildOpener
     commands: BackgroundCommands
     results: BackgroundResults
+    open_news: Callable[[Session], object]
+    """Has a session told the results with its next message."""
     spawn_task: SpawnTask
     forget: Callable[[Session], object]
     """Called when a session that delegated is closed."""
@@ -149,7 +151,7 @@ class SessionDelegation:
         done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._results[task.goal] = done
         done.set_result({"task": task.goal, "session_id": child.session.id, "status": "running"})
-        self._parent.host.news = results.open_news(self._parent.transcript)
+        self._services.open_news(self._parent)
         self._services.spawn_task(self._finish_background(child, results), f"subagent {child.id}")
         return child
 
