@@ -76,9 +76,8 @@ async def test_three_at_once_and_one_of_them_takes_too_long(tmp_path: Path) -> N
         assert "c.txt" in rows[2]["files_changed"]
         assert rows[1]["summary"] == "I write the file first." and "8 s" in rows[1]["error"]
         assert rows[0]["summary"] == "A is done" and rows[0]["model_calls"] == 1
-        assert set(rows[0]) == set(
-            "task session_id status summary files_changed model_calls tokens cost_usd seconds".split()
-        )
+        fields = "task session_id status summary files_changed model_calls tokens cost_usd seconds"
+        assert set(rows[0]) == set(fields.split())
         assert (r.home.work / "b.txt").read_text() == "half done\n"
         first = requests_of(r, "goal A")[0]
         assert (

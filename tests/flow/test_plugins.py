@@ -389,3 +389,42 @@ async def test_a_turn_can_be_stopped_while_a_hook_hangs(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         r.session.interrupt()
         assert (await turn).status == "interrupted"
+
+
+async def test_hooks_see_subagents_and_their_tools(tmp_path: Path) -> None:
+    plant(tmp_path, "watch", HOOKS)
+    names = ["pre_tool_call", "subagent_start", "subagent_stop"]
+    steps = [call(("c1", "delegate_task", {"goal": "look"})), READ, say("seen"), say("ok")]
+    async with rig(tmp_path, steps, config=enable("watch", watch={"names": names})) as r:
+        r.home.file("a.txt", "text")
+        await r.turn("go")
+        assert [(name, tool) for name, _, tool, _ in seen(r)] == [
+            ("pre_tool_call", "delegate_task"),
+            ("subagent_start", None),
+            ("pre_tool_call", "read_file"),
+            ("subagent_stop", None),
+        ]
+
+
+async def test_tools_of_plugins_obey_the_settings_of_tools(tmp_path: Path) -> None:
+    code = (
+        "def register(api):\n"
+        "  api.register_tool('look_up', 'books', {}, print, risk='read')\n"
+        "  api.register_tool('order_book', 'books', {}, print)\n"
+    )
+    plant(tmp_path, "books", code)
+
+    async def offered(platform: str, options: Options, **settings: Any) -> set[str]:
+        config = {**enable("books"), "tools": settings}
+        async with rig(tmp_path, [], config=config, check=False) as r:
+            agent = r.runtime.agents.get_agent(options, platform)
+            return {"look_up", "order_book"} & set(agent.tools)
+
+    both = {"look_up", "order_book"}
+    assert await offered("cli", Options()) == both
+    assert await offered("webhook", Options()) == {"look_up"}, "programs only read"
+    assert await offered("cli", Options(toolsets=("books",))) == both
+    assert await offered("cli", Options(toolsets=("order_book", "read_file"))) == {"order_book"}
+    assert await offered("cli", Options(toolsets=("file",))) == set()
+    assert await offered("cli", Options(toolsets=("none",))) == set()
+    assert await offered("cli", Options(), disabled=["order_book"], enabled=[]) == {"look_up"}

@@ -24,7 +24,7 @@ from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import Transport
-from hermes.tools.registry import ALL, NONE, SEARCH, Tools, is_turned_off, select_tools
+from hermes.tools.registry import ALL, NONE, SEARCH, Tools, is_allowed, select_tools
 
 if TYPE_CHECKING:
     from hermes.llm.endpoints.local_servers import LocalServer
@@ -182,7 +182,7 @@ class Agents:
             name: tool
             for name, tool in self.deferred_tools.items()
             if name not in absent
-            and not is_turned_off(name, tool.toolset, settings, platform)
+            and is_allowed(tool, settings, platform, is_selected=wanted is not None)
             and (wanted is None or not {ALL, *_list_words(tool)}.isdisjoint(wanted))
         }
         if not added:

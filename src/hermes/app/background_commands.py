@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from hermes.core.store import SessionMeta
+from hermes.core.store import SUBAGENT, SessionMeta
 
 if TYPE_CHECKING:
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 ProcessAccess: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOwner]"]
 _LOCAL_SOURCE = "cli"
 """Sessions of the user at this machine see each other's commands."""
-
-_SUBAGENT_SOURCE = "subagent"
-"""A subagent's commands end with it, and nobody else's."""
 
 
 class BackgroundCommands:
@@ -42,7 +39,7 @@ class BackgroundCommands:
         channel, the part of the key after its owner."""
         scope = meta.source if meta.source == _LOCAL_SOURCE else ""
         owner, slash, channel = meta.key.partition("/")
-        if meta.source != _SUBAGENT_SOURCE and (channel or (owner and not slash)):
+        if meta.source != SUBAGENT and (channel or (owner and not slash)):
             scope = f"{meta.source} {meta.key}"
 
         def open_processes(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:

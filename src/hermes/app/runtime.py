@@ -22,7 +22,7 @@ from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
-from hermes.app.extensions.delegations import SUBAGENT, Delegations
+from hermes.app.extensions.delegations import Delegations
 from hermes.app.extensions.mcp_servers import RESOURCES, McpServers
 from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
 from hermes.app.knowledge.session_knowledge import Knowledge
@@ -50,7 +50,7 @@ from hermes.core.ledger import Account
 from hermes.core.lifecycle import hold_closers, release_closers
 from hermes.core.message import Message, user_message
 from hermes.core.services import Services
-from hermes.core.store import SessionMeta, Store
+from hermes.core.store import SUBAGENT, SessionMeta, Store
 from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import wrapper_mark
 from hermes.llm.http.transport import EmbeddedEngines, Transport

@@ -29,13 +29,13 @@ from hermes.core.hooks import HookedSession, HookTable, SessionHooks
 from hermes.core.ledger import Account
 from hermes.core.message import Message, Text, ToolCall
 from hermes.core.services import Services
-from hermes.core.store import SessionState, Store
+from hermes.core.store import SUBAGENT, SessionState, Store
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
 from hermes.tools._services import BACKEND
 
 _REPLACES_FILE = "write_file"
-_PURPOSES = frozenset({"cron", "subagent"})
+_PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
 
 
@@ -110,7 +110,7 @@ class SessionHost:
         self.emit = interactions.emit
         self.turn_count = 0
         """Turns begun since the session was opened."""
-        self.depth = int(meta.source == "subagent")
+        self.depth = int(meta.source == SUBAGENT)
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
         self.shared = shared

@@ -22,6 +22,10 @@ FactState: TypeAlias = Literal["pinned", "stored", "pending", "archived"]
 FactAction: TypeAlias = Literal["add", "replace", "remove"]
 
 
+SUBAGENT = "subagent"
+"""The source of sessions that work for another session."""
+
+
 class SessionMeta(Struct, frozen=True):
     id: str
     source: str = "cli"

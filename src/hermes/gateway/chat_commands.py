@@ -14,6 +14,7 @@ from hermes.app.commands import (
     load_commands,
     parse_command,
     run_command,
+    run_plugin_command,
 )
 from hermes.app.commands import Reply as CommandReply
 from hermes.app.session import Session
@@ -133,13 +134,18 @@ class ChatCommands:
     async def _execute_other(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool
     ) -> str:
-        """A quick command, a skill, or a command that the user has written."""
+        """A quick command, a plugin's, a skill, or a command that the user has written."""
         quick = self.find_quick(name)
         if quick is not None:
             if item.role != "admin":
                 raise ConfigError(texts.ADMINS_ONLY.format(name=name))
             session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
             return await run_quick(session, quick.command)
+        plugins = self._hub.runtime.plugins
+        if plugins is not None and name in plugins.commands:
+            if item.role != "admin":
+                raise ConfigError(texts.ADMINS_ONLY.format(name=name))
+            return (await run_plugin_command(plugins.commands[name], args)).text
         if item.role == "guest":
             raise ConfigError(f"Unknown command /{name}. See /help.{ESCAPE_HINT}")
         if actor.has_turn:

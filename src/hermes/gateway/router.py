@@ -76,6 +76,11 @@ class Router:
         message = self._expand_text(platform, message)
         if not is_addressed(settings, message):
             return False
+        if self._hub.runtime.services.hooks:
+            found = await self._apply_hooks(platform, message)
+            if found is None:
+                return False
+            message = found
         key = self._build_key(platform, message)
         body = msgspec.msgpack.encode(StoredMessage(message, role))
         mailbox = self._hub.mailbox
@@ -102,6 +107,21 @@ class Router:
 
     def note_error(self, error: Exception) -> None:
         self._hub.note_error(error)
+
+    async def _apply_hooks(self, platform: str, message: Inbound) -> Inbound | None:
+        """The message as hooks want it answered; None: not at all."""
+        from hermes.app.extensions.dispatch_hooks import decide_dispatch
+
+        runtime = self._hub.runtime
+        about = {"chat_id": message.chat, "user_id": message.user, "text": message.text}
+        about["message_id"] = message.id
+        hooks, folder = runtime.services.hooks, runtime.working_folder
+        decision = await decide_dispatch(hooks, platform, folder, about)
+        if decision is None:
+            return message
+        if decision.action == "skip":
+            return None
+        return structs.replace(message, text=decision.text)
 
     async def _find_role(self, platform: str, message: Inbound) -> Role:
         found = self._hub.platforms[platform]

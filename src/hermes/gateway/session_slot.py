@@ -53,6 +53,10 @@ class SessionSlot:
         self.session = session
         if cause is None:
             return session, ""
+        if session.host.hooks is not None:
+            await session.host.hooks.notify(
+                "on_session_reset", session_id=row.session, new_session_id=session.id, reason=cause
+            )
         why, reason = resets.describe_cause(cause, policy)
         old = await hub.runtime.store.sessions.get_meta(row.session) if row.session else None
         is_excluded = item.platform in policy.notify_exclude_platforms
@@ -135,7 +139,8 @@ class SessionSlot:
         if session is None:
             return False
         commands = runtime.background_commands.list_running(session.transcript.meta)
-        return bool(commands or runtime.background_prompts.list_prompts(session))
+        prompts = runtime.background_prompts.list_prompts(session)
+        return bool(commands or prompts or runtime.delegations.list_children(session))
 
     async def adopt_session(self, session: Session, item: Item) -> None:
         """Continue in another session from now on."""

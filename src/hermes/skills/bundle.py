@@ -11,14 +11,13 @@ import tarfile
 import tempfile
 import unicodedata
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError
-from hermes.skills.skill import SKILL_FILE
 
 MAX_FILES = 200
 MAX_FILE_BYTES = 1 << 20
@@ -42,8 +41,20 @@ class SkillBundle(Struct, frozen=True):
         return hash_files(self.files)
 
 
+class BundleKind(Struct, frozen=True):
+    """What is installed: skills, or something else that comes as a folder."""
+
+    noun: str
+    marker: str
+    """The file that makes a folder one of them."""
+    validate: Callable[[Path], Sequence[str]]
+    """What is wrong with a folder."""
+    find_name: Callable[[Mapping[str, bytes], str], str] = lambda files, name: name
+    """Its name, by its files and the name of its folder."""
+
+
 class BundleRefused(ConfigError):
-    """The files cannot be a skill that is safe to look at."""
+    """The files cannot be anything that is safe to look at."""
 
 
 def hash_files(files: dict[str, bytes]) -> str:
@@ -66,7 +77,7 @@ class _Collector:
         """The name without what is harmless in it."""
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1] or "\0" in name:
-            raise BundleRefused(f"{name!r} leads out of the skill; nothing was installed.")
+            raise BundleRefused(f"{name!r} leads out of its folder; nothing was installed.")
         if not path.parts or len(name) > 300:
             raise BundleRefused(f"{name[:60]!r} is no usable file name; nothing was installed.")
         return str(path)
@@ -85,11 +96,9 @@ class _Collector:
         if len(data) > MAX_FILE_BYTES:
             raise BundleRefused(f"{path} is larger than 1 MB; nothing was installed.")
         if self._size > MAX_BYTES:
-            raise BundleRefused("The skill is larger than 5 MB; nothing was installed.")
+            raise BundleRefused("It is larger than 5 MB; nothing was installed.")
         if len(self._folded) > MAX_FILES:
-            raise BundleRefused(
-                f"The skill has more than {MAX_FILES} files; nothing was installed."
-            )
+            raise BundleRefused(f"It has more than {MAX_FILES} files; nothing was installed.")
         self.files[path] = data
 
 
@@ -115,9 +124,7 @@ def _walk_files(folder: Path) -> Iterator[Path]:
         if not stat.S_ISREG(mode):
             raise BundleRefused(f"{path.name} is a link or a special file; nothing was installed.")
         if count > MAX_FILES * 20:
-            raise BundleRefused(
-                f"The skill has more than {MAX_FILES} files; nothing was installed."
-            )
+            raise BundleRefused(f"It has more than {MAX_FILES} files; nothing was installed.")
         yield path
 
 
@@ -253,21 +260,27 @@ def _run_git(*words: str) -> bytes:
     return ran.stdout
 
 
-def pick_skill(
-    files: dict[str, bytes], path: str, source: str, fallback: str, commit: str = ""
+def pick_bundle(
+    kind: BundleKind,
+    files: dict[str, bytes],
+    path: str,
+    source: str,
+    fallback: str,
+    commit: str = "",
 ) -> SkillBundle:
-    """The only skill among these files, or the one at `path`."""
+    """The only one of this kind among these files, or the one at `path`."""
     tops = sorted(
-        name.removesuffix(SKILL_FILE).rstrip("/")
+        name.removesuffix(kind.marker).rstrip("/")
         for name in files
-        if PurePosixPath(name).name == SKILL_FILE
+        if PurePosixPath(name).name == kind.marker
     )
     wanted = [top for top in tops if top == path.strip("/")] if path else tops
     if not wanted:
-        raise BundleRefused(f"There is no {SKILL_FILE} in {path or source}; nothing was installed.")
+        where = path or source
+        raise BundleRefused(f"There is no {kind.marker} in {where}; nothing was installed.")
     if len(wanted) > 1 and "" not in wanted:
         shown = ", ".join(wanted[:20])
-        raise BundleRefused(f"{source} has several skills; choose one with #PATH: {shown}.")
+        raise BundleRefused(f"{source} has several {kind.noun}s; choose one with #PATH: {shown}.")
     top = "" if "" in wanted else wanted[0]
     taken = _Collector()
     for name, data in files.items():
@@ -278,5 +291,5 @@ def pick_skill(
             what = "a link or submodule" if data == _LINK else "larger than 1 MB"
             raise BundleRefused(f"{name} is {what}; nothing was installed.")
         taken.add(inner, data)
-    name = PurePosixPath(top).name or fallback
+    name = kind.find_name(taken.files, PurePosixPath(top).name or fallback)
     return SkillBundle(name, taken.files, source, commit)

@@ -16,7 +16,8 @@ from hermes.config.private_files import hold_lock, replace_file, write_durably
 from hermes.core.errors import ConfigError
 from hermes.core.untrusted_text import reveal_hidden
 from hermes.skills import bundle
-from hermes.skills.bundle import SkillBundle
+from hermes.skills.bundle import BundleKind, SkillBundle
+from hermes.skills.skill import SKILL_FILE
 from hermes.skills.validation import validate_skill
 
 _RECORD = ".installed.json"
@@ -34,11 +35,18 @@ class InstalledSkill(Struct, frozen=True):
     files: dict[str, str]
 
 
-class SkillInstaller:
-    """Works in the folder `skills` of a home. `download` fetches an https address."""
+SKILL_KIND = BundleKind("skill", SKILL_FILE, validate_skill)
 
-    def __init__(self, folder: Path, download: Callable[[str], bytes]) -> None:
+
+class SkillInstaller:
+    """Works in the folder `skills` of a home, or that of another kind. `download` fetches an https
+    address."""
+
+    def __init__(
+        self, folder: Path, download: Callable[[str], bytes], kind: BundleKind = SKILL_KIND
+    ) -> None:
         self.folder = folder
+        self.kind = kind
         self._download = download
 
     def fetch_bundle(self, source: str) -> SkillBundle:
@@ -47,30 +55,30 @@ class SkillInstaller:
         local = Path(address).expanduser()
         if local.is_dir() and not (local / "HEAD").is_file():
             found = bundle.read_folder(local.resolve())
-            return bundle.pick_skill(found, path, source, local.resolve().name)
+            return bundle.pick_bundle(self.kind, found, path, source, local.resolve().name)
         if local.is_file():
             found = bundle.read_archive(local.read_bytes())
-            return bundle.pick_skill(found, path, source, _strip_suffixes(local.name))
+            return bundle.pick_bundle(self.kind, found, path, source, _strip_suffixes(local.name))
         name = address.rstrip("/").rpartition("/")[2]
         if address.startswith("https://") and _strip_suffixes(name) != name:
             found = bundle.read_archive(self._download(address))
-            return bundle.pick_skill(found, path, source, _strip_suffixes(name))
+            return bundle.pick_bundle(self.kind, found, path, source, _strip_suffixes(name))
         address, ref, path = _parse_repository(address, path)
         found, commit = bundle.read_repository(address, ref)
         fallback = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
-        return bundle.pick_skill(found, path, source, fallback, commit)
+        return bundle.pick_bundle(self.kind, found, path, source, fallback, commit)
 
     def quarantine_bundle(self, fetched: SkillBundle) -> Path:
-        """Write the files where nothing loads them, and check that they are a skill."""
+        """Write the files where nothing loads them, and check that they are what they should be."""
         place = self.folder / _QUARANTINE / fetched.name
         shutil.rmtree(place, ignore_errors=True)
         for name, data in fetched.files.items():
             make_private_folder((place / name).parent)
             write_durably(place / name, data)
-        if problems := validate_skill(place):
+        if problems := self.kind.validate(place):
             shutil.rmtree(place, ignore_errors=True)
             reasons = "; ".join(reveal_hidden(problem) for problem in problems)
-            raise ConfigError(f"{fetched.name} is not a valid skill: {reasons}.")
+            raise ConfigError(f"{fetched.name} is not a valid {self.kind.noun}: {reasons}.")
         return place
 
     def discard_bundle(self, fetched: SkillBundle) -> None:
@@ -110,7 +118,7 @@ class SkillInstaller:
         try:
             now = bundle.read_folder(self.folder / name)
         except (OSError, ConfigError):
-            return ["it cannot be read as a skill"]
+            return [f"it cannot be read as a {self.kind.noun}"]
         digests = {path: bundle.hash_files({path: data}) for path, data in now.items()}
         return sorted({path for path, _ in set(digests.items()) ^ set(record.files.items())})
 
@@ -133,7 +141,8 @@ class SkillInstaller:
     def remove_skill(self, name: str) -> Path:
         """Move a skill of this folder to the archive."""
         if not self._is_own(name):
-            raise ConfigError(f"There is no skill {name} in {self.folder}; nothing was removed.")
+            what = f"{self.kind.noun} {name}"
+            raise ConfigError(f"There is no {what} in {self.folder}; nothing was removed.")
         place = self._archive_folder(name)
         self._change_records(lambda known: known.pop(name, None))
         return place
@@ -160,7 +169,9 @@ class SkillInstaller:
         return place
 
     def _change_records(self, change: Callable[[dict[str, InstalledSkill]], object]) -> None:
-        with hold_lock(self.folder / f"{_RECORD}.lock", "the record of installed skills"):
+        with hold_lock(
+            self.folder / f"{_RECORD}.lock", f"the record of installed {self.kind.noun}s"
+        ):
             known = self.read_records()
             change(known)
             replace_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(known)))
@@ -193,7 +204,7 @@ def _parse_repository(address: str, path: str) -> tuple[str, str, str]:
         address, ref = head, tail
     if "://" in address:
         if not address.startswith(("https://", "file://", "ssh://")):
-            raise ConfigError(f"{address} is not an address that skills can be installed from.")
+            raise ConfigError(f"{address} is not an address to install from.")
         return address, ref, path
     parts = address.split("/")
     if len(parts) < 2 or not all(parts) or address.startswith((".", "-", "~")):

@@ -217,12 +217,13 @@ def _list_rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def is_turned_off(name: str, toolset: str, settings: Settings, platform: str) -> bool:
-    """Whether the configuration turns a tool off."""
-    on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
-    if on_platform is None:
-        on_platform = _find_setting(name, toolset, settings)
-    return on_platform is False
+def is_allowed(tool: Tool[Any], settings: Settings, platform: str, *, is_selected: bool) -> bool:
+    """Whether a platform may have a tool that was made at run time. `is_selected`: by name."""
+    on_platform = _find_setting(tool.name, tool.toolset, settings.platforms.get(platform))
+    if on_platform is None and _find_setting(tool.name, tool.toolset, settings) is False:
+        return False
+    reads = platform not in _READ_ONLY_PLATFORMS or tool.risk == "read"
+    return bool(on_platform) or (on_platform is None and (reads or is_selected))
 
 
 def _explain_refusal(

@@ -66,6 +66,8 @@ class Safety(Struct, frozen=True):
     """Whether package managers may reach their registries without a question."""
     confirms_all: bool = False
     """Whether everything that does more than read asks: the model is a small one."""
+    confirms_edits: bool = False
+    """Whether every change to a file asks, also inside the workspace."""
     allowed: tuple[str, ...] = ()
     """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
     planning: bool = False
@@ -159,7 +161,8 @@ class Approvals:
                 return await self._check_command(call, tool, params, taint)
             case "write":
                 inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
-                free = inside and self.safety.mode != "read-only" and not self.safety.confirms_all
+                confirms = self.safety.confirms_all or self.safety.confirms_edits
+                free = inside and self.safety.mode != "read-only" and not confirms
                 leaves = tool.asks_itself and not inside
                 if self.safety.yolo or free or leaves:
                     return CHANGES

@@ -146,7 +146,7 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
     plugins = ctx.runtime.plugins
     if find_command(name) is None and plugins is not None and name in plugins.commands:
-        return await _run_plugin_command(plugins.commands[name], args)
+        return await run_plugin_command(plugins.commands[name], args)
     if name.startswith(MCP_PREFIX):
         prompt = name.removeprefix(MCP_PREFIX)
         text = await ctx.runtime.mcp_servers.expand_prompt(ctx.session, prompt, args)
@@ -170,7 +170,8 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     return await command.run(ctx, args)
 
 
-async def _run_plugin_command(command: PluginCommand, args: str) -> Reply:
+async def run_plugin_command(command: PluginCommand, args: str) -> Reply:
+    """Run a command of a plugin; whatever it raises is a ConfigError."""
     try:
         text = await command.run(args)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of others

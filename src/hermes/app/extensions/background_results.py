@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,18 +51,19 @@ class BackgroundResults:
         if record is not None:
             await self._put_record(structs.replace(record, result=row, taint=taint))
 
-    def open_news(self, transcript: Transcript) -> BackgroundNews:
-        return BackgroundNews(self, transcript)
-
-    async def list_ended(self, parents: set[str]) -> list[_TaskRecord]:
-        """The tasks of these sessions that have ended, with their results."""
-        ended = []
+    async def list_ended(self, parents: set[str]) -> tuple[list[_TaskRecord], bool]:
+        """The tasks of these sessions that have ended, with their results, and whether others are
+        still at work."""
+        ended, is_waiting = [], False
         for stored in await self._store.objects.list_all(_KIND, owner=""):
             record = msgspec.msgpack.decode(stored.body, type=_TaskRecord)
-            if record.parent not in parents or record.session in self.running:
+            if record.parent not in parents:
+                continue
+            if record.session in self.running:
+                is_waiting = True
                 continue
             ended.append(record if record.result is not None else await self._close_lost(record))
-        return ended
+        return ended, is_waiting
 
     async def find_ancestors(self, transcript: Transcript) -> set[str]:
         """The session and those it was compressed from."""
@@ -104,16 +106,25 @@ class BackgroundResults:
 class BackgroundNews:
     """Adds results that a conversation has not read yet to its next message."""
 
-    def __init__(self, results: BackgroundResults, transcript: Transcript) -> None:
+    def __init__(
+        self,
+        results: BackgroundResults,
+        transcript: Transcript,
+        end: Callable[[BackgroundNews], None],
+    ) -> None:
         self._results = results
         self._transcript = transcript
         self._added: list[str] = []
+        self._is_waiting = True
+        self._end = end
+        """Called when nothing more can come."""
 
     async def add_news(self, message: Message) -> Message:
         parents = await self._results.find_ancestors(self._transcript)
         known = [m.text for m in self._transcript.history.messages if m.role == "user"]
         texts = []
-        for record in await self._results.list_ended(parents):
+        ended, self._is_waiting = await self._results.list_ended(parents)
+        for record in ended:
             self._added.append(record.session)
             head = _HEAD.format(id=record.id, session=record.session)
             if any(head in text for text in known):
@@ -141,8 +152,5 @@ class BackgroundNews:
         """Forget the results that the conversation has now."""
         while self._added:
             await self._results.remove_task(self._added.pop())
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing more can come."""
-        return not self._results.running
+        if not self._is_waiting:
+            self._end(self)

@@ -13,13 +13,13 @@ from msgspec import Struct, structs
 from hermes.agent.tool_output import limit_output, output_path
 from hermes.app.agents import Options
 from hermes.app.extensions.changed_files import FileWatch
-from hermes.app.extensions.delegations import SUBAGENT
 from hermes.app.session_host import save_turn_checkpoint
 from hermes.config.schema import DelegationSection
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Answer, Approval, Recorded, ToolDone, ToolStarted, TurnResult
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Usage, user_message
+from hermes.core.store import SUBAGENT
 from hermes.llm.endpoints.endpoint import ModelChoice
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class DelegationServices(Struct, frozen=True):
     open_child: ChildOpener
     commands: BackgroundCommands
     results: BackgroundResults
+    open_news: Callable[[Session], object]
+    """Has a session told the results with its next message."""
     spawn_task: SpawnTask
     forget: Callable[[Session], object]
     """Called when a session that delegated is closed."""
@@ -149,7 +151,7 @@ class SessionDelegation:
         done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._results[task.goal] = done
         done.set_result({"task": task.goal, "session_id": child.session.id, "status": "running"})
-        self._parent.host.news = results.open_news(self._parent.transcript)
+        self._services.open_news(self._parent)
         self._services.spawn_task(self._finish_background(child, results), f"subagent {child.id}")
         return child
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 DELEGATION: ServiceKey[Callable[[], SessionDelegation]] = ServiceKey("delegation")
 """Opens the delegation of a session, when it is first needed."""
 _OPEN_DELEGATION: ServiceKey[SessionDelegation] = ServiceKey("open delegation")
-SUBAGENT = "subagent"
-"""The source of the sessions of subagents."""
 
 
 class Delegations:
@@ -50,7 +48,7 @@ class Delegations:
         """Let the tools of a session delegate. One that is resumed may have results waiting."""
         services.set(DELEGATION, lambda: self._open_delegation(session, services))
         if is_resumed:
-            session.host.news = _LateNews(lambda: self._open_news(session))
+            session.host.news = _LateNews(lambda: self.open_news(session))
 
     def list_children(self, session: Session) -> list[Child]:
         """The subagents of a session that are at work."""
@@ -67,6 +65,7 @@ class Delegations:
                 self._open_child,
                 self._commands,
                 self._open_results(),
+                self.open_news,
                 self._spawn_task,
                 lambda closed: self._open.pop(closed, None),
             )
@@ -82,8 +81,16 @@ class Delegations:
             self._results = BackgroundResults(self._store)
         return self._results
 
-    def _open_news(self, session: Session) -> BackgroundNews:
-        news = session.host.news = self._open_results().open_news(session.transcript)
+    def open_news(self, session: Session) -> BackgroundNews:
+        """Have a session told the results of its background subagents with its next message."""
+        from hermes.app.extensions.background_results import BackgroundNews
+
+        def end(ended: BackgroundNews) -> None:
+            if session.host.news is ended:
+                session.host.news = None
+
+        news = BackgroundNews(self._open_results(), session.transcript, end)
+        session.host.news = news
         return news
 
 

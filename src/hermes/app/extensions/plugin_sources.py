@@ -41,6 +41,10 @@ class PluginSource(Struct, frozen=True):
     """Why it cannot be loaded."""
 
 
+def is_plugin_name(name: str) -> bool:
+    return _NAME.match(name) is not None
+
+
 def list_local_plugins(home: Path) -> dict[str, PluginSource]:
     """The plugins in the home; none of them is imported."""
     folder = plugins_folder(home)
@@ -49,9 +53,9 @@ def list_local_plugins(home: Path) -> dict[str, PluginSource]:
         return found
     for path in sorted(folder.iterdir()):
         name = path.stem if path.is_file() else path.name
-        if path.is_dir() and (path / "__init__.py").is_file() and _NAME.match(name):
+        if path.is_dir() and (path / "__init__.py").is_file() and is_plugin_name(name):
             found[name] = _read_folder(path)
-        elif path.suffix == ".py" and path.is_file() and _NAME.match(name):
+        elif path.suffix == ".py" and path.is_file() and is_plugin_name(name):
             found.setdefault(name, PluginSource(name, str(path), partial(_import_file, path)))
     return found
 

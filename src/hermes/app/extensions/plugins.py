@@ -21,6 +21,7 @@ from hermes.app.extensions.plugin_thread import PluginThread, run_detached
 from hermes.app.extensions.plugin_tool import PluginTool
 from hermes.config.load import Setup
 from hermes.config.paths import plugins_folder
+from hermes.core.errors import ConfigError
 from hermes.core.hooks import Hook, HookOwner, HookTable
 from hermes.skills.skill import Skill
 
@@ -147,6 +148,20 @@ class Plugins:
         for name, callback in registered.hooks:
             call = partial(_call_with_keywords, thread, callback)
             hooks.add_hook(name, Hook(owner, call, seconds))
+
+
+async def try_loading(setup: Setup, hooks: HookTable | None = None) -> list[LoadedPlugin]:
+    """The enabled plugins, loaded to see whether they can be, and unloaded again."""
+
+    async def refuse_question(prompt: str) -> str:
+        raise ConfigError("There is no conversation.")
+
+    plugins = Plugins(setup, refuse_question)
+    try:
+        await plugins.load_all(HookTable() if hooks is None else hooks)
+    finally:
+        plugins.close()
+    return plugins.loaded
 
 
 def list_enabled_names(setup: Setup) -> list[str]:

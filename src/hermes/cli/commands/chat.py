@@ -169,7 +169,7 @@ def _parse_command(
         is_own = is_own or command[0] in list_own_commands(setup.home, folder)
         if not is_own and find_command(command[0]) is None:
             is_own = has_skill(setup, folder, command[0])
-        if not is_own:
+        if not is_own and not setup.config.plugins.enabled:  # else it may be a plugin's
             require_command(command[0], ESCAPE_HINT)
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Checks the configuration, the home and its permissions, the sessions, disk and clock, the schedule,
 the model and whether its provider can be reached, the messengers that are on, MCP servers (each is
-started once), the sandbox, programs and optional packages. Nothing is sent: it only connects to the
-provider (and to a host named in terminal.ssh), and asks each messenger whom its token belongs to.
---online also asks the provider for the list of models, which costs nothing and shows whether the
-key is accepted.
+started once), plugins, the sandbox, programs and optional packages. Nothing is sent: it only
+connects to the provider (and to a host named in terminal.ssh), and asks each messenger whom its
+token belongs to. --online also asks the provider for the list of models, which costs nothing and
+shows whether the key is accepted.
 
 --fix makes files private that other users could read, removes what killed processes left behind,
 and salvages a damaged database; it reports each change and touches nothing else.
@@ -53,7 +53,7 @@ def _format_check(check: "Check") -> list[str]:
 
 
 async def _run_checks(args: Namespace) -> "list[Check]":
-    from hermes.cli.doctor import connectivity, home, machine, mcp, messengers, schedule
+    from hermes.cli.doctor import connectivity, home, machine, mcp, messengers, plugins, schedule
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
@@ -75,6 +75,7 @@ async def _run_checks(args: Namespace) -> "list[Check]":
         checks += [home.check_disk(folder), home.check_clock(folder), home.check_leftovers(folder)]
         checks.append(await schedule.check_schedule(folder))
     if setup is not None:
+        checks.append(await plugins.check_plugins(setup))
         checks += await connectivity.check_models(setup, online=args.online)
         checks += await messengers.check_messengers(setup)
         checks += await mcp.check_servers(setup)

@@ -7,7 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.main import EXIT_FAILED
+from hermes.cli.maintenance.bundle_install import BundleCommand, print_summary, show_findings
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run_async
 from hermes.cli.terminal.text import one_line, print_report, strip_controls
@@ -18,7 +19,6 @@ from hermes.core.errors import ConfigError
 if TYPE_CHECKING:
     from hermes.config.load import Setup
     from hermes.core.store import Store
-    from hermes.skills.bundle import SkillBundle
     from hermes.skills.installer import SkillInstaller
     from hermes.skills.proposals import SkillProposals
     from hermes.skills.skill import Skill
@@ -67,7 +67,6 @@ _COUNTS = {
 }
 """Action -> how many words it takes."""
 _READING = frozenset({"list", "search", "inspect", "validate", "verify", "pending", "diff"})
-_MAX_ARCHIVE = 20 << 20
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -111,9 +110,9 @@ async def _run_action(args: Namespace) -> int:
         case "inspect":
             return await _inspect_skill(args, setup)
         case "install":
-            return await _install_skill(args, setup)
+            return await BundleCommand(args, setup, _open_installer(setup)).install_bundle()
         case "update":
-            return await _update_skills(args, setup)
+            return await BundleCommand(args, setup, _open_installer(setup)).update_bundles()
         case "remove":
             _open_installer(setup).remove_skill(args.words[0])
             print(f"removed {args.words[0]}; to bring it back: hermes skills restore")
@@ -174,39 +173,6 @@ def _list_skills(args: Namespace, setup: Setup) -> int:
     return print_report(rows, map(strip_controls, lines), json=args.json)
 
 
-async def _fetch_bundle(setup: Setup, source: str) -> tuple[SkillInstaller, SkillBundle]:
-    """The skill at a source, not yet trusted; archives on the web are downloaded here."""
-    installer = _open_installer(setup)
-    address = source.partition("#")[0]
-    if address.startswith("https://") and address.lower().endswith(
-        (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
-    ):
-        from hermes.core.errors import HermesError
-        from hermes.net.web_access import open_web_access
-        from hermes.skills.installer import SkillInstaller
-
-        fetcher = open_web_access(setup.config.web, setup.secrets).fetcher
-        try:
-            async with fetcher.fetch(address, max_bytes=_MAX_ARCHIVE, timeout=120) as page:
-                if page.status != 200:
-                    raise ConfigError(f"{address} answered with status {page.status}.")
-                data = page.body
-        except HermesError as error:
-            raise ConfigError(f"{error} Nothing was installed.") from None
-        installer = SkillInstaller(installer.folder, lambda _: data)
-    return installer, installer.fetch_bundle(source)
-
-
-def _show_findings(fetched: SkillBundle) -> bool:
-    """Prints what a scan finds; whether it blocks the skill."""
-    from hermes.skills.scan import is_blocked, scan_files
-
-    findings = scan_files(fetched.files)
-    for finding in findings:
-        print(strip_controls(str(finding)))
-    return is_blocked(findings)
-
-
 async def _inspect_skill(args: Namespace, setup: Setup) -> int:
     word = args.words[0]
     skill = next((s for s in _find_skills(setup) if s.name == word), None)
@@ -215,76 +181,11 @@ async def _inspect_skill(args: Namespace, setup: Setup) -> int:
 
         fetched = SkillBundle(skill.name, read_folder(Path(skill.folder)), skill.folder)
     else:
-        _, fetched = await _fetch_bundle(setup, word)
-    _print_summary(fetched)
+        fetched = await BundleCommand(args, setup, _open_installer(setup)).fetch_bundle(word)
+    print_summary(fetched)
     print(strip_controls(fetched.files["SKILL.md"].decode("utf-8", "replace")))
-    _show_findings(fetched)
+    show_findings(fetched)
     return 0
-
-
-def _print_summary(fetched: SkillBundle) -> None:
-    from hermes.core.untrusted_text import reveal_hidden
-
-    size = sum(map(len, fetched.files.values()))
-    print(f"{fetched.name} from {fetched.source}: {len(fetched.files)} files, {size:,} bytes")
-    for name, data in sorted(fetched.files.items()):
-        print(f"  {strip_controls(reveal_hidden(name))}  {len(data):,} bytes")
-
-
-async def _install_skill(args: Namespace, setup: Setup) -> int:
-    installer, fetched = await _fetch_bundle(setup, args.words[0])
-    if (installer.folder / fetched.name).exists():
-        raise ConfigError(
-            f"There is a skill {fetched.name} already. Run: hermes skills update {fetched.name}, "
-            "or remove it first."
-        )
-    installer.quarantine_bundle(fetched)
-    try:
-        _print_summary(fetched)
-        return _decide_install(args, installer, fetched)
-    finally:
-        installer.discard_bundle(fetched)
-
-
-def _decide_install(args: Namespace, installer: SkillInstaller, fetched: SkillBundle) -> int:
-    from hermes.cli.terminal.picker import confirm_change
-
-    if _show_findings(fetched) and not (args.force and sys.stdin.isatty()):
-        print(f"blocked: {fetched.name} was not installed", file=sys.stderr)
-        return EXIT_FAILED
-    if not args.yes:
-        question = f"Install {fetched.name}? The agent will follow its instructions."
-        code = confirm_change(f"skills {args.action}", question, "Nothing was installed.")
-        if code is not None:
-            return code
-    print(installer.place_bundle(fetched))
-    return 0
-
-
-async def _update_skills(args: Namespace, setup: Setup) -> int:
-    records = _open_installer(setup).read_records()
-    names = args.words or sorted(records)
-    worst = 0
-    for name in names:
-        if name not in records:
-            raise ConfigError(
-                f"{name} was not installed from elsewhere; there is nothing to update."
-            )
-        installer, fetched = await _fetch_bundle(setup, records[name].source)
-        if fetched.digest == records[name].digest:
-            print(f"{name}: up to date")
-            continue
-        if installer.find_changes(name) and not args.force:
-            print_stderr(f"{name} was changed here; --force replaces it and keeps a copy")
-            worst = EXIT_FAILED
-            continue
-        print(strip_controls(installer.diff_bundle(fetched)))
-        installer.quarantine_bundle(fetched)
-        try:
-            worst = _decide_install(args, installer, fetched) or worst
-        finally:
-            installer.discard_bundle(fetched)
-    return worst
 
 
 def _switch_skills(args: Namespace, setup: Setup) -> int:

@@ -113,6 +113,8 @@ class SessionLoop:
         home = self._runtime.setup.home
         editor.completer.files = WorkspaceFiles(folder, home)
         editor.completer.own_commands = partial(list_own_commands, home, folder)
+        if self._runtime.plugins is not None:
+            editor.completer.plugin_commands = self._runtime.plugins.commands
 
     async def begin(self, session: Session, *, resumed: bool) -> None:
         repl, runtime, scrollback = self._repl, self._runtime, self._scrollback

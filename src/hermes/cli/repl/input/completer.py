@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 if TYPE_CHECKING:
     from hermes.app.commands import Command
     from hermes.app.commands._own import OwnCommand
+    from hermes.app.extensions.plugin_api import PluginCommand
 
 
 _REFERENCE = re.compile(r'(?<![\w@])@(?:"([^"\n]*)|([^\s"]*))\Z')
@@ -78,6 +79,7 @@ class PromptCompleter(Completer):
         self._commands = commands
         self.own_commands: Callable[[], dict[str, OwnCommand]] = dict
         """The commands that the user wrote."""
+        self.plugin_commands: Mapping[str, PluginCommand] = {}
         self.files: WorkspaceFiles | None = None
 
     def get_completions(
@@ -96,6 +98,7 @@ class PromptCompleter(Completer):
         known = {name for name, _, _ in rows}
         own = self.own_commands().values()
         rows += [(c.name, "[ARGUMENTS]", c.help) for c in own if c.name not in known]
+        rows += [(c.name, c.usage, c.help) for c in self.plugin_commands.values()]
         for name, values, text in sorted(rows):
             if name.startswith(prefix.lower()):
                 shown = f"/{name} {values}".rstrip()

@@ -1,0 +1,129 @@
+"""Installs and updates what comes as a folder of files, skills or plugins, after asking."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.terminal.text import strip_controls
+from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.load import Setup
+    from hermes.skills.bundle import SkillBundle
+    from hermes.skills.installer import SkillInstaller
+
+_MAX_ARCHIVE = 20 << 20
+_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
+_WARNINGS = {
+    "skill": "The agent will follow its instructions.",
+    "plugin": "Once enabled, its code runs with all rights of this program.",
+}
+
+
+class BundleCommand:
+    """`install` and `update` of a command; `args` are its arguments."""
+
+    def __init__(self, args: Namespace, setup: Setup, installer: SkillInstaller) -> None:
+        self._args = args
+        self._setup = setup
+        self._installer = installer
+        self._noun = installer.kind.noun
+
+    async def fetch_bundle(self, source: str) -> SkillBundle:
+        """What is at a source, not yet trusted; archives on the web are downloaded here."""
+        address = source.partition("#")[0]
+        if address.startswith("https://") and address.lower().endswith(_ARCHIVES):
+            from hermes.skills.installer import SkillInstaller
+
+            data = await self._download_archive(address)
+            mine = self._installer
+            self._installer = SkillInstaller(mine.folder, lambda _: data, mine.kind)
+        return self._installer.fetch_bundle(source)
+
+    async def _download_archive(self, address: str) -> bytes:
+        from hermes.core.errors import HermesError
+        from hermes.net.web_access import open_web_access
+
+        fetcher = open_web_access(self._setup.config.web, self._setup.secrets).fetcher
+        try:
+            async with fetcher.fetch(address, max_bytes=_MAX_ARCHIVE, timeout=120) as page:
+                if page.status != 200:
+                    raise ConfigError(f"{address} answered with status {page.status}.")
+                return page.body
+        except HermesError as error:
+            raise ConfigError(f"{error} Nothing was installed.") from None
+
+    async def install_bundle(self) -> int:
+        fetched = await self.fetch_bundle(self._args.words[0])
+        name, noun = fetched.name, self._noun
+        if (self._installer.folder / name).exists():
+            raise ConfigError(
+                f"There is a {noun} {name} already. Run: hermes {noun}s update {name}, or remove "
+                "it first."
+            )
+        print_summary(fetched)
+        return self._decide_install(fetched)
+
+    async def update_bundles(self) -> int:
+        records = self._installer.read_records()
+        worst = 0
+        for name in self._args.words or sorted(records):
+            if name not in records:
+                raise ConfigError(
+                    f"{name} was not installed from elsewhere; there is nothing to update."
+                )
+            fetched = await self.fetch_bundle(records[name].source)
+            if fetched.digest == records[name].digest:
+                print(f"{name}: up to date")
+            elif self._installer.find_changes(name) and not self._args.force:
+                print_stderr(f"{name} was changed here; --force replaces it and keeps a copy")
+                worst = EXIT_FAILED
+            else:
+                print(strip_controls(self._installer.diff_bundle(fetched)))
+                worst = self._decide_install(fetched) or worst
+        return worst
+
+    def _decide_install(self, fetched: SkillBundle) -> int:
+        self._installer.quarantine_bundle(fetched)
+        try:
+            return self._ask_and_place(fetched)
+        finally:
+            self._installer.discard_bundle(fetched)
+
+    def _ask_and_place(self, fetched: SkillBundle) -> int:
+        from hermes.cli.terminal.picker import confirm_change
+
+        args = self._args
+        if show_findings(fetched) and not (args.force and sys.stdin.isatty()):
+            print(f"blocked: {fetched.name} was not installed", file=sys.stderr)
+            return EXIT_FAILED
+        if not args.yes:
+            question = f"Install {fetched.name}? {_WARNINGS[self._noun]}"
+            command = f"{self._noun}s {args.action}"
+            code = confirm_change(command, question, "Nothing was installed.")
+            if code is not None:
+                return code
+        print(self._installer.place_bundle(fetched))
+        return 0
+
+
+def show_findings(fetched: SkillBundle) -> bool:
+    """Print what a scan finds; whether it is dangerous."""
+    from hermes.skills.scan import is_blocked, scan_files
+
+    findings = scan_files(fetched.files)
+    for finding in findings:
+        print(strip_controls(str(finding)))
+    return is_blocked(findings)
+
+
+def print_summary(fetched: SkillBundle) -> None:
+    from hermes.core.untrusted_text import reveal_hidden
+
+    size = sum(map(len, fetched.files.values()))
+    print(f"{fetched.name} from {fetched.source}: {len(fetched.files)} files, {size:,} bytes")
+    for name, data in sorted(fetched.files.items()):
+        print(f"  {strip_controls(reveal_hidden(name))}  {len(data):,} bytes")

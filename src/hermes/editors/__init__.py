@@ -1,0 +1,1 @@
+"""The agent in code editors, over the Agent Client Protocol."""

@@ -1,0 +1,165 @@
+"""The agent as an editor sees it: sessions that are opened, prompted, listed and closed."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import acp
+from acp import RequestError, schema
+
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
+from hermes.core.errors import ConfigError, HermesError
+from hermes.editors.editor_session import SOURCE, EditorLink, EditorSession
+from hermes.editors.handshake import CAPABILITIES
+
+_PAGE = 50
+_LOCAL_SOURCES = frozenset({SOURCE, "cli"})
+"""Sessions of the user at this machine."""
+
+
+class EditorAgent:
+    """Implements `acp.Agent`; one per connection."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._sessions: dict[str, EditorSession] = {}
+        self._link: EditorLink | None = None
+
+    def on_connect(self, conn: acp.Client) -> None:
+        self._link = EditorLink(conn)
+
+    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+        return schema.InitializeResponse.model_validate(CAPABILITIES)
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        raise RequestError.invalid_params({"reason": "no login is needed here"})
+
+    async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
+        opened = await self._open_session(cwd)
+        return schema.NewSessionResponse(
+            session_id=opened.id, modes=opened.modes, config_options=opened.config_options
+        )
+
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
+        opened = await self._open_session(cwd, session_id)
+        await opened.replay_history()
+        return schema.LoadSessionResponse(modes=opened.modes, config_options=opened.config_options)
+
+    async def resume_session(
+        self, session_id: str, cwd: str, **_: Any
+    ) -> schema.ResumeSessionResponse:
+        opened = await self._open_session(cwd, session_id)
+        return schema.ResumeSessionResponse(
+            modes=opened.modes, config_options=opened.config_options
+        )
+
+    async def fork_session(self, session_id: str, cwd: str, **_: Any) -> schema.ForkSessionResponse:
+        folder = _check_folder(cwd)
+        await self._check_owner(session_id)
+        try:
+            copy = await self._runtime.copy_session(session_id, Options(), folder)
+        except HermesError as error:
+            raise RequestError(-32602, str(error)) from None
+        opened = await self._open_session(cwd, copy)
+        return schema.ForkSessionResponse(
+            session_id=opened.id, modes=opened.modes, config_options=opened.config_options
+        )
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> schema.ListSessionsResponse:
+        skipped = int(cursor) if cursor and cursor.isdecimal() else 0
+        limit = skipped + 4 * _PAGE
+        found = await self._runtime.store.sessions.list_recent(limit=limit, cwd=cwd)
+        mine = [meta for meta in found if meta.source in _LOCAL_SOURCES]
+        rows = [
+            schema.SessionInfo(
+                session_id=meta.id,
+                cwd=meta.cwd,
+                title=meta.title or None,
+                updated_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(meta.updated)),
+            )
+            for meta in mine[skipped : skipped + _PAGE]
+        ]
+        more = str(skipped + _PAGE) if len(mine) > skipped + _PAGE else None
+        return schema.ListSessionsResponse(sessions=rows, next_cursor=more)
+
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        await self._find_session(session_id).close()
+        del self._sessions[session_id]
+        return schema.CloseSessionResponse()
+
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
+        return await self._find_session(session_id).answer_prompt(prompt)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if found := self._sessions.get(session_id):
+            found.session.stop()
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> schema.SetSessionModeResponse:
+        await self._find_session(session_id).set_mode(mode_id)
+        return schema.SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        found = self._find_session(session_id)
+        found.set_option(config_id, str(value))
+        return schema.SetSessionConfigOptionResponse(config_options=found.config_options)
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RequestError.method_not_found(method)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        return None
+
+    async def close(self) -> None:
+        """Close every session; the editor has gone."""
+        for found in list(self._sessions.values()):
+            await found.close()
+        self._sessions.clear()
+
+    async def _open_session(self, cwd: str, resume: str = "") -> EditorSession:
+        folder = _check_folder(cwd)
+        assert self._link is not None
+        if resume:
+            await self._check_owner(resume)
+            if resume in self._sessions:
+                await self._sessions.pop(resume).close()
+        try:
+            session = await self._runtime.open_session(resume=resume, source=SOURCE, cwd=folder)
+        except ConfigError as error:
+            raise RequestError(-32602, str(error)) from None
+        opened = EditorSession(self._runtime, session, self._link)
+        self._sessions[resume or opened.id] = opened
+        self._runtime.spawn_task(_announce_commands(opened), f"editor {opened.id}")
+        return opened
+
+    async def _check_owner(self, session_id: str) -> None:
+        """An editor sees sessions of the user at this machine only."""
+        meta = await self._runtime.store.sessions.get_meta(session_id)
+        if meta is None or meta.source not in _LOCAL_SOURCES:
+            raise RequestError.resource_not_found(session_id)
+
+    def _find_session(self, session_id: str) -> EditorSession:
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise RequestError.resource_not_found(session_id)
+        return found
+
+
+async def _announce_commands(opened: EditorSession) -> None:
+    # After the response that names the session: before it, an editor does not know the id.
+    await asyncio.sleep(0)
+    await opened.send_commands()
+
+
+def _check_folder(cwd: str) -> Path:
+    folder = Path(cwd)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise RequestError.invalid_params({"reason": f"{cwd} is no absolute path of a folder"})
+    return folder

@@ -1,0 +1,296 @@
+"""One session in an editor: its prompts, its mode, and the permissions it asks for."""
+
+import asyncio
+import logging
+from typing import Any, Literal, get_args
+
+import acp
+from acp import RequestError, schema
+from msgspec import structs
+
+from hermes.app.commands import CommandContext, load_commands, parse_command, run_command
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.app.session_host import SessionSettings
+from hermes.core.errors import ConfigError
+from hermes.core.events import Answer, Approval, Question, TurnEnd, TurnEvent, TurnResult
+from hermes.core.message import Message
+from hermes.core.provider import Effort
+from hermes.core.taint import BOTH
+from hermes.core.untrusted_text import wrapper_mark
+from hermes.editors.prompts import read_prompt
+from hermes.editors.updates import EditorUpdates
+from hermes.llm.endpoints.endpoint import ModelChoice
+
+log = logging.getLogger(__name__)
+
+SOURCE = "acp"
+PERMISSION_SECONDS = 300.0
+ModeId = Literal["ask", "confirm_edits", "read_only"]
+_MODES = (
+    ("ask", "Ask", "Asks before risky commands; edits in the workspace are free"),
+    ("confirm_edits", "Confirm edits", "Asks before every edit too, with its diff"),
+    ("read_only", "Read only", "Changes nothing"),
+)
+_OPTIONS: dict[Answer, tuple[str, Any]] = {
+    "once": ("Allow once", "allow_once"),
+    "session": ("Allow for this session", "allow_always"),
+    "always": ("Always allow", "allow_always"),
+    "deny": ("Deny", "reject_once"),
+}
+_DEFAULT_EFFORT = "default"
+
+
+class EditorLink:
+    """The connection to the editor, as its sessions share it."""
+
+    def __init__(self, client: acp.Client) -> None:
+        self.client = client
+        self.can_ask = True
+        """False once the editor has shown that it cannot answer requests for permission."""
+
+
+class EditorSession:
+    """Sends what happens in a session to the editor, in order."""
+
+    def __init__(self, runtime: Runtime, session: Session, link: EditorLink) -> None:
+        self.session = session
+        self._runtime = runtime
+        self._link = link
+        self._mode: ModeId = "ask"
+        self._title = session.transcript.meta.title
+        self._ended = asyncio.Condition()
+        self._seen: TurnResult | None = None
+        self._updates = EditorUpdates(session.agent.tools, session.host.workspace.cwd)
+        self._connect_session()
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def modes(self) -> schema.SessionModeState:
+        rows = [schema.SessionMode(id=i, name=n, description=d) for i, n, d in _MODES]
+        return schema.SessionModeState(current_mode_id=self._mode, available_modes=rows)
+
+    @property
+    def config_options(self) -> list[Any]:
+        options, providers = self.session.options, self.session.agent.providers
+        current = providers[0].target.model if providers else ""
+        models = dict.fromkeys(filter(None, (options.choice.model, current)))
+        models |= dict.fromkeys(self._runtime.setup.config.fallback_providers)
+        effort = options.effort or _DEFAULT_EFFORT
+        return [
+            _make_select("model", "Model", "model", next(iter(models), ""), list(models)),
+            _make_select(
+                "effort",
+                "Reasoning effort",
+                "thought_level",
+                effort,
+                [_DEFAULT_EFFORT, *get_args(Effort)],
+            ),
+        ]
+
+    def _connect_session(self) -> None:
+        session = self.session
+        forward = session.host.emit
+
+        def emit(event: TurnEvent) -> None:
+            self._updates.note_event(event)
+            forward(event)
+
+        session.host.emit = emit
+        session.interactions.user_present = True
+        session.interactions.approval_seconds = PERMISSION_SECONDS
+        session.interactions.on_approval = self._ask_permission
+        session.interactions.on_question = _answer_nothing
+        events = session.subscribe_events()
+        self._runtime.spawn_task(self._forward_events(events), f"editor {session.id}")
+
+    async def _forward_events(self, events: Any) -> None:
+        async for event in events:
+            for update in self._updates.list_updates(event):
+                await self.send_update(update)
+            if isinstance(event, TurnEnd):
+                async with self._ended:
+                    self._seen = event.result
+                    self._ended.notify_all()
+
+    async def send_update(self, update: Any) -> None:
+        try:
+            await self._link.client.session_update(self.id, update)
+        except (ConnectionError, RequestError):  # the editor has gone; the turn goes on
+            log.info("an update of session %s could not be sent", self.id)
+
+    async def send_commands(self) -> None:
+        """Tell the editor which commands and plugins there are."""
+        rows = [(c.name, c.help) for c in load_commands() if c.surfaces == "all"]
+        if self._runtime.plugins is not None:
+            rows += [(c.name, c.help) for c in self._runtime.plugins.commands.values()]
+        commands = [schema.AvailableCommand(name=n, description=d or n) for n, d in rows]
+        await self.send_update(
+            schema.AvailableCommandsUpdate(
+                session_update="available_commands_update", available_commands=commands
+            )
+        )
+
+    async def replay_history(self) -> None:
+        messages = self.session.transcript.history.messages
+        for update in self._updates.replay_history(messages):
+            await self.send_update(update)
+
+    async def answer_prompt(self, blocks: list[Any]) -> schema.PromptResponse:
+        """Answer a prompt, after those before it."""
+        message, has_data = read_prompt(blocks, wrapper_mark(self.id))
+        command = parse_command(message.text) if message.text.startswith("/") else None
+        if command is not None:
+            found = await self._run_command(*command)
+            if found is None:
+                return schema.PromptResponse(stop_reason="end_turn")
+            message = found
+        if has_data:
+            self.session.transcript.absorb_taint(BOTH)
+        answer = self.session.submit(message)
+        await asyncio.wait({answer})
+        if answer.cancelled():
+            return schema.PromptResponse(stop_reason="cancelled")
+        result = answer.result()
+        async with self._ended:
+            await self._ended.wait_for(lambda: self._seen is result)
+        await self._send_facts(result)
+        return schema.PromptResponse(stop_reason=_find_stop_reason(result))
+
+    async def _run_command(self, name: str, args: str) -> Message | None:
+        """Run a slash command; the message it wants answered, if any."""
+        context = CommandContext(self._runtime, self.session, SOURCE)
+        try:
+            reply = await run_command(context, name, args)
+        except ConfigError as error:
+            raise RequestError(-32602, str(error)) from None
+        if reply.session is not None:
+            await reply.session.close()
+            text = f"/{name} changes the session; start or load one in the editor instead."
+            raise RequestError(-32602, text)
+        text = "\n\n".join(filter(None, (reply.text, reply.confirm)))
+        if text:
+            await self.send_update(acp.update_agent_message_text(text))
+        return reply.submit
+
+    async def _send_facts(self, result: TurnResult) -> None:
+        title = self.session.transcript.meta.title
+        if title and title != self._title:
+            self._title = title
+            update = schema.SessionInfoUpdate(session_update="session_info_update", title=title)
+            await self.send_update(update)
+        providers = self.session.agent.providers
+        window = providers[0].endpoint.context_length if providers else None
+        last = next((m.usage for m in reversed(result.messages) if m.usage), None)
+        if window and last is not None:
+            used = last.input + last.output
+            await self.send_update(
+                schema.UsageUpdate(session_update="usage_update", used=used, size=window)
+            )
+
+    async def _ask_permission(self, question: Approval) -> Answer:
+        """The person's answer; anything that is no clear yes is a no."""
+        if not self._link.can_ask:
+            return "deny"
+        options = [
+            schema.PermissionOption(
+                option_id=choice, name=_OPTIONS[choice][0], kind=_OPTIONS[choice][1]
+            )
+            for choice in question.choices
+        ]
+        try:
+            async with asyncio.timeout(PERMISSION_SECONDS):
+                response = await self._link.client.request_permission(
+                    self.id, self._describe_question(question), options
+                )
+        except TimeoutError:
+            return "deny"
+        except (RequestError, ConnectionError) as error:
+            self._link.can_ask = False
+            log.warning("the editor cannot be asked for permission: %s", error)
+            return "deny"
+        chosen = getattr(response.outcome, "option_id", "")
+        return chosen if chosen in question.choices else "deny"
+
+    def _describe_question(self, question: Approval) -> schema.ToolCallUpdate:
+        start = self._updates.describe_call(question.call)
+        reason = "\n".join(filter(None, (question.summary, question.command, question.diff)))
+        return schema.ToolCallUpdate(
+            tool_call_id=question.call.id,
+            title=start.title,
+            kind=start.kind,
+            status="pending",
+            content=[acp.tool_content(acp.text_block(reason))],
+            locations=start.locations,
+            raw_input=start.raw_input,
+        )
+
+    async def set_mode(self, mode: str) -> None:
+        if mode not in get_args(ModeId):
+            raise RequestError.invalid_params({"reason": f"there is no mode {mode}"})
+        self._mode = mode  # type: ignore[assignment]
+        self._apply_mode()
+        await self.send_update(
+            schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
+        )
+
+    def _apply_mode(self) -> None:
+        session = self.session
+        safety = structs.replace(
+            session.host.approvals.safety,
+            confirms_edits=self._mode == "confirm_edits",
+            planning=self._mode == "read_only",
+        )
+        session.apply_settings(SessionSettings(session.options, session.agent, safety))
+
+    def set_option(self, name: str, value: str) -> None:
+        """Continue with another model or effort."""
+        options = self.session.options
+        match name:
+            case "model":
+                options = structs.replace(options, choice=ModelChoice(model=value))
+            case "effort" if value in (_DEFAULT_EFFORT, *get_args(Effort)):
+                effort: Any = None if value == _DEFAULT_EFFORT else value
+                options = structs.replace(options, effort=effort)
+            case _:
+                raise RequestError.invalid_params({"reason": f"{name} cannot be {value}"})
+        try:
+            self._runtime.adapt_session(self.session, options)
+        except ConfigError as error:
+            raise RequestError(-32602, str(error)) from None
+        self._updates.tools = self.session.agent.tools
+        self._apply_mode()
+
+    async def close(self) -> None:
+        await self.session.close()
+
+
+async def _answer_nothing(question: Question) -> str | None:
+    """Editors have no form for questions: the model asks in its answer instead."""
+    return None
+
+
+def _make_select(id: str, name: str, category: Any, value: str, values: list[str]) -> Any:
+    rows = [schema.SessionConfigSelectOption(value=v, name=v) for v in values]
+    return schema.SessionConfigOptionSelect(
+        type="select", id=id, name=name, category=category, current_value=value, options=rows
+    )
+
+
+def _find_stop_reason(result: TurnResult) -> Any:
+    """How the turn ended in the protocol's words; a failed turn is an error with its sentence."""
+    match result.status, result.error_code:
+        case "completed", _:
+            return "end_turn"
+        case "interrupted", _:
+            return "cancelled"
+        case _, "max_turns":
+            return "max_turn_requests"
+        case _, "output_truncated":
+            return "max_tokens"
+        case _, "content_policy":
+            return "refusal"
+    raise RequestError(-32603, result.error, {"code": result.error_code})

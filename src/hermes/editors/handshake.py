@@ -1,0 +1,43 @@
+"""The beginning of a connection, answered before anything large is imported."""
+
+import asyncio
+import json
+from typing import Any
+
+from hermes.version import VERSION
+
+PROTOCOL_VERSION = 1
+_INVALID_REQUEST = -32600
+CAPABILITIES: dict[str, Any] = {
+    "protocolVersion": PROTOCOL_VERSION,
+    "agentCapabilities": {
+        "loadSession": True,
+        "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+        "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}},
+    },
+    "agentInfo": {"name": "hermes", "title": "Hermes", "version": VERSION},
+    "authMethods": [],
+}
+"""What `initialize` answers."""
+
+
+async def answer_initialize(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Answer the first request of an editor; False: it has gone. Other requests are refused."""
+    while line := await reader.readline():
+        try:
+            request = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(request, dict) or "id" not in request:
+            continue
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+        is_first = request.get("method") == "initialize"
+        if is_first:
+            reply["result"] = CAPABILITIES
+        else:
+            reply["error"] = {"code": _INVALID_REQUEST, "message": "Send initialize first."}
+        writer.write(json.dumps(reply).encode() + b"\n")
+        await writer.drain()
+        if is_first:
+            return True
+    return False

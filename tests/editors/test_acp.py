@@ -1,0 +1,255 @@
+"""`hermes acp` driven by the protocol's own client: prompts, permissions, modes, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+acp = pytest.importorskip("acp")
+
+from acp import RequestError, schema  # noqa: E402
+from acp.stdio import spawn_agent_process  # noqa: E402
+
+from tests.kit import Gate, Home, Provider, call, say, status, think  # noqa: E402
+from tests.kit.bodies import messages  # noqa: E402
+from tests.kit.home import program  # noqa: E402
+
+pytestmark = pytest.mark.e2e
+
+
+class Editor:
+    """A client that keeps every update and answers permissions as told."""
+
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+        self.asked: list[Any] = []
+        self.answer: str | None = "once"
+        self.can_answer = True
+        self.news = asyncio.Condition()
+
+    def on_connect(self, conn: Any) -> None:
+        return None
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        async with self.news:
+            self.updates.append(update)
+            self.news.notify_all()
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+    ) -> schema.RequestPermissionResponse:
+        self.asked.append((tool_call, options))
+        if not self.can_answer:
+            raise RequestError.method_not_found("session/request_permission")
+        if self.answer is None:
+            return schema.RequestPermissionResponse(
+                outcome=schema.DeniedOutcome(outcome="cancelled")
+            )
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=self.answer)
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    def of_kind(self, kind: str) -> list[Any]:
+        return [u for u in self.updates if u.session_update == kind]
+
+    @property
+    def said(self) -> str:
+        return "".join(u.content.text for u in self.of_kind("agent_message_chunk"))
+
+    async def until(self, kind: str) -> None:
+        async with asyncio.timeout(90), self.news:
+            await self.news.wait_for(lambda: bool(self.of_kind(kind)))
+
+
+@asynccontextmanager
+async def editor(
+    root: Path, steps: list[Any] | Provider, **config: Any
+) -> AsyncIterator[tuple[Any, Editor, Home, Provider]]:
+    provider = steps if isinstance(steps, Provider) else Provider(steps)
+    async with provider:
+        home = Home.of(root, provider, **config)
+        client = Editor()
+        words = [*program(), "acp"]
+        async with spawn_agent_process(
+            client,
+            words[0],
+            *words[1:],
+            env=home.env,
+            cwd=home.work,
+            use_unstable_protocol=True,
+        ) as (conn, _):
+            async with asyncio.timeout(90):
+                await conn.initialize(protocol_version=1)
+            yield conn, client, home, provider
+
+
+def text(words: str) -> list[Any]:
+    return [acp.text_block(words)]
+
+
+async def test_a_whole_task(tmp_path: Path) -> None:
+    todos = [{"content": "write", "status": "in_progress"}, {"content": "check"}]
+    steps = [
+        think("hm") + call(("c1", "todo", {"todos": todos})),
+        call(("c2", "write_file", {"path": "a.txt", "content": "new\n"})),
+        call(("c3", "terminal", {"command": "cat a.txt"})),
+        say("All ", "done."),
+    ]
+    async with editor(tmp_path, steps) as (conn, client, home, _provider):
+        (home.work / "a.txt").write_text("old\n")
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        assert [m.id for m in made.modes.available_modes] == ["ask", "confirm_edits", "read_only"]
+        assert [o.id for o in made.config_options] == ["model", "effort"]
+        done = await conn.prompt(session_id=made.session_id, prompt=text("do it"))
+        assert done.stop_reason == "end_turn" and client.said == "All done."
+        assert next(u.content.text for u in client.of_kind("agent_thought_chunk")) == "hm"
+        calls = client.of_kind("tool_call")
+        kinds = [(u.tool_call_id, u.kind, u.status) for u in calls]
+        assert kinds == [
+            ("c1", "think", "in_progress"),
+            ("c2", "edit", "in_progress"),
+            ("c3", "execute", "in_progress"),
+        ]
+        assert calls[1].locations[0].path == str(home.work / "a.txt")
+        ends = {u.tool_call_id: u for u in client.of_kind("tool_call_update") if u.raw_output}
+        diff = ends["c2"].content[0]
+        assert (diff.type, diff.old_text, diff.new_text) == ("diff", "old\n", "new\n")
+        assert ends["c3"].status == "completed" and "new" in ends["c3"].content[0].content.text
+        (plan,) = client.of_kind("plan")
+        assert [(e.content, e.status) for e in plan.entries] == [
+            ("write", "in_progress"),
+            ("check", "pending"),
+        ]
+        await client.until("available_commands_update")
+        assert not client.asked
+
+
+@pytest.mark.parametrize("answer", ["deny", "nonsense", None])
+async def test_whatever_is_no_clear_yes_is_a_no(tmp_path: Path, answer: str | None) -> None:
+    target = tmp_path / "outside.txt"
+    steps = [call(("c1", "write_file", {"path": str(target), "content": "x"})), say("ok")]
+    async with editor(tmp_path, steps) as (conn, client, home, _):
+        client.answer = answer
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=made.session_id, prompt=text("go"))
+        ((asked, options),) = client.asked
+        assert asked.tool_call_id.startswith("c1") and "outside" in asked.content[0].content.text
+        kinds = {o.option_id: o.kind for o in options}
+        assert kinds["once"] == "allow_once" and kinds["deny"] == "reject_once"
+        assert not target.exists()
+
+
+async def test_a_client_that_cannot_be_asked_is_asked_once(tmp_path: Path) -> None:
+    steps = [
+        *(
+            call((f"c{n}", "write_file", {"path": str(tmp_path / f"{n}.txt"), "content": "x"}))
+            for n in range(3)
+        ),
+        say("ok"),
+    ]
+    async with editor(tmp_path, steps) as (conn, client, home, _):
+        client.can_answer = False
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=made.session_id, prompt=text("go"))
+        assert len(client.asked) == 1 and not list(tmp_path.glob("?.txt"))
+
+
+async def test_modes(tmp_path: Path) -> None:
+    def write(n: int) -> Any:
+        return call((f"c{n}", "write_file", {"path": f"{n}.txt", "content": "x\n"}))
+
+    steps = [write(1), say("one"), write(2), say("two"), write(3), say("three")]
+    async with editor(tmp_path, steps) as (conn, client, home, _):
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        name = made.session_id
+        await conn.prompt(session_id=name, prompt=text("one"))
+        assert not client.asked
+        await conn.set_session_mode(session_id=name, mode_id="confirm_edits")
+        await conn.prompt(session_id=name, prompt=text("two"))
+        ((asked, _),) = client.asked
+        assert "+x" in asked.content[0].content.text, "with its diff"
+        await conn.set_session_mode(session_id=name, mode_id="read_only")
+        await conn.prompt(session_id=name, prompt=text("three"))
+        assert sorted(p.name for p in home.work.iterdir()) == ["1.txt", "2.txt"]
+        with pytest.raises(RequestError):
+            await conn.set_session_mode(session_id=name, mode_id="nonsense")
+
+
+async def test_cancel_queue_and_failure(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [say("slow").hold(gate), *[status(400)] * 6]
+    async with editor(tmp_path, Provider(steps, then=say("fine"))) as (
+        conn,
+        _client,
+        home,
+        _provider,
+    ):
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        name = made.session_id
+        first = asyncio.create_task(conn.prompt(session_id=name, prompt=text("one")))
+        await gate.reached()
+        second = asyncio.create_task(conn.prompt(session_id=name, prompt=text("two")))
+        await conn.cancel(session_id=name)
+        assert (await asyncio.wait_for(first, 90)).stop_reason == "cancelled"
+        gate.open()
+        try:
+            await asyncio.wait_for(second, 90)
+        except RequestError as error:
+            assert str(error)
+        with pytest.raises(RequestError) as failed:
+            for _ in range(3):
+                await conn.prompt(session_id=name, prompt=text("three"))
+        assert "kept" in str(failed.value) or "lost" in str(failed.value)
+
+
+async def test_sessions_are_loaded_listed_forked_and_closed(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "read_file", {"path": "a.txt"})),
+        say("first answer"),
+        say("second answer"),
+        say("third answer"),
+    ]
+    async with editor(tmp_path, Provider(steps)) as (conn, client, home, provider):
+        (home.work / "a.txt").write_text("text\n")
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=made.session_id, prompt=text("the question"))
+        listed = await conn.list_sessions(cwd=str(home.work))
+        (row,) = listed.sessions
+        assert row.session_id == made.session_id and row.title == "the question"
+        await conn.close_session(session_id=made.session_id)
+        with pytest.raises(RequestError):
+            await conn.prompt(session_id=made.session_id, prompt=text("x"))
+        client.updates.clear()
+        await conn.load_session(cwd=str(home.work), session_id=made.session_id, mcp_servers=[])
+        assert client.of_kind("user_message_chunk")[0].content.text == "the question"
+        assert client.said == "first answer"
+        assert client.of_kind("tool_call")[0].tool_call_id == "c1"
+        await conn.prompt(session_id=made.session_id, prompt=text("go on"))
+        assert client.said == "first answersecond answer"
+        forked = await conn.fork_session(session_id=made.session_id, cwd=str(home.work))
+        assert forked.session_id != made.session_id
+        await conn.prompt(session_id=forked.session_id, prompt=text("in the fork"))
+        said = [m.text for m in messages(provider.requests[-1]) if m.role == "user"]
+        assert said[0] == "the question" and said[-1] == "in the fork"
+        with pytest.raises(RequestError):
+            await conn.load_session(cwd=str(home.work), session_id="nonsense", mcp_servers=[])
+
+
+async def test_resources_images_commands_and_options(tmp_path: Path) -> None:
+    async with editor(tmp_path, [say("seen"), say("hard")]) as (conn, client, home, provider):
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        name = made.session_id
+        resource = acp.resource_block(acp.embedded_text_resource("file:///x.py", "print(1)"))
+        await conn.prompt(session_id=name, prompt=[*text("look"), resource])
+        body = messages(provider.requests[0])[-1].text
+        assert "look" in body and "print(1)" in body and "<data-" in body
+        await conn.prompt(session_id=name, prompt=text("/version"))
+        assert "hermes" in client.said.lower() and len(provider.requests) == 1
+        changed = await conn.set_config_option(config_id="effort", session_id=name, value="high")
+        assert changed.config_options[1].current_value == "high"
+        with pytest.raises(RequestError):
+            await conn.set_config_option(config_id="effort", session_id=name, value="enormous")
