@@ -97,6 +97,7 @@ _LONGEST = (
     "e2e/test_kill",
     "server/test_fuzz",
     "flow/browser",
+    "e2e/dashboard",
     "e2e/test_store_kill",
     "e2e/test_toolchains",
     "e2e/test_obedience",

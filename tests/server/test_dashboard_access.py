@@ -202,6 +202,7 @@ async def test_old_sessions_end(server: Api) -> None:
     assert status == 401
 
 
+ADMIN = (401, 403, 403, 200)
 TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /assets/{hash}/{name}": (None, (404, 404, 404, 404)),
     "POST /api/web/login": ({}, (400, 400, 400, 400)),
@@ -226,6 +227,18 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /api/sessions/{id}/media/{seq}/{part}": (None, (401, 403, 404, 404)),
     "GET /api/sessions/{id}/results/{call}": (None, (401, 403, 404, 404)),
     "GET /api/sessions/{id}/outline": (None, (401, 403, 404, 200)),
+    "GET /api/sessions/{id}/export": (None, (401, 403, 404, 200)),
+    "GET /api/overview": (None, ADMIN),
+    "GET /api/usage": (None, ADMIN),
+    "GET /api/config": (None, ADMIN),
+    "PATCH /api/config": ({"version": "old", "changes": {"a.b": 1}}, (401, 403, 403, 409)),
+    "GET /api/config/versions": (None, ADMIN),
+    "POST /api/config/restore": ({"version": "old"}, (401, 403, 403, 404)),
+    "GET /api/keys": (None, ADMIN),
+    "PUT /api/keys/{name}": ({"value": "x"}, (401, 403, 403, 422)),
+    "DELETE /api/keys/{name}": (None, ADMIN),
+    "POST /api/approvals/check": ({"command": "ls"}, ADMIN),
+    "GET /api/logs": (None, ADMIN),
     "POST /api/uploads": ({}, (401, 403, 201, 201)),
 }
 """Statuses without anything, with a key without scopes, with another owner's key, and as the

@@ -183,3 +183,21 @@ async def test_a_feed_refuses_what_it_cannot_show(tmp_path: Path) -> None:
         assert (await browser.get(f"/api/events?watch={many}")).status == 400
         assert (await browser.get("/api/events?watch=x")).status == 400
         assert (await browser.get("/api/events?watch=nothing:0")).status == 404
+
+
+async def test_lists_learn_of_new_renamed_and_deleted_sessions(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        browser = await sign_in(a)
+        async with browser.watch() as feed:
+            assert (await feed.next())[0] == "hello"
+            await asyncio.sleep(0)
+            session = await browser.create_session()
+            await browser.send(session, "a first message")
+            async with asyncio.timeout(90):
+                while (found := (await feed.until("session"))["session"])["state"] != "idle" or (
+                    found["last_text"] != "Yes."
+                ):
+                    pass
+            assert found["id"] == session and found["title"] == "a first message"
+            await browser.call("DELETE", f"{ALL}/{session}")
+            assert (await feed.until("session.deleted"))["session"] == session

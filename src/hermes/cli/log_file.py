@@ -1,28 +1,20 @@
-"""The log file: redacted JSON lines, private, created with the first record; written and read."""
+"""The log file: redacted JSON lines, private, created with the first record."""
 
 import logging
 import os
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
-
+from hermes.app.live.log_records import LogRecord
 from hermes.config import paths
 from hermes.core.redaction.log_context import SESSION
 from hermes.core.redaction.redactor import Redactor
 
 MAX_BYTES = 4 << 20
-LEVELS = ("debug", "info", "warning", "error", "critical")
 _INFO_LOGGERS = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes.llm.auth.oauth")
 """Whose ordinary events are logged too: compressions, and changes of keys and logins."""
-_POLL_SECONDS = 0.2
-
-LogRecord: TypeAlias = dict[str, Any]
-RecordFilter: TypeAlias = Callable[[LogRecord], bool]
 
 
 def start_logging(home: Path, secrets: Iterable[str]) -> None:
@@ -95,88 +87,6 @@ class LogFile(logging.Handler):
             self.path.replace(self.path.with_suffix(".log.1"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self.path, flags, 0o600)
-
-
-class LogPosition(NamedTuple):
-    """How far a file was read."""
-
-    inode: int = 0
-    size: int = 0
-    partial: bytes = b""
-    """The beginning of a line that is not complete yet."""
-
-
-def make_filter(level: str, session: str) -> RecordFilter:
-    """Passes records of at least this level that concern the session, if one is given."""
-    least = LEVELS.index(level)
-
-    def matches_record(record: LogRecord) -> bool:
-        known = str(record.get("level", ""))
-        if known in LEVELS and LEVELS.index(known) < least:
-            return False
-        found = str(record.get("session", ""))
-        return not session or found.startswith(session) or session in str(record.get("message", ""))
-
-    return matches_record
-
-
-def read_tail(path: Path, count: int, matches: RecordFilter) -> tuple[list[LogRecord], LogPosition]:
-    """The last records of this file and the one before it, in order, and the position from which
-    `follow_log` neither misses nor repeats one."""
-    found: deque[LogRecord] = deque(maxlen=count)
-    position = LogPosition()
-    for file in (path.with_suffix(".log.1"), path):
-        try:
-            with file.open("rb") as stream:
-                inode, data = os.fstat(stream.fileno()).st_ino, stream.read()
-        except OSError:
-            continue
-        *lines, partial = data.split(b"\n")
-        found.extend(_parse_records(lines, matches))
-        if file is path:
-            position = LogPosition(inode, len(data), partial)
-    return list(found), position
-
-
-def follow_log(
-    path: Path,
-    position: LogPosition,
-    matches: RecordFilter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[LogRecord]:
-    """Records written from there on, without end; the file may be replaced at any time."""
-    inode, size, partial = position
-    while True:
-        now, length = _file_identity(path)
-        if now != inode or length < size:
-            inode, size, partial = now, 0, b""
-        if length > size:
-            with path.open("rb") as stream:
-                stream.seek(size)
-                data = stream.read(length - size)
-            size += len(data)
-            *lines, partial = (partial + data).split(b"\n")
-            yield from _parse_records(lines, matches)
-        sleep(_POLL_SECONDS)
-
-
-def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[LogRecord]:
-    """Skips lines that are not records, such as one that a crash cut short."""
-    for line in lines:
-        try:
-            record = msgspec.json.decode(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and matches(record):
-            yield record
-
-
-def _file_identity(path: Path) -> tuple[int, int]:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - polled
-    except OSError:
-        return 0, 0
-    return status.st_ino, status.st_size
 
 
 def format_record(record: LogRecord) -> str:

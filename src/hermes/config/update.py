@@ -60,18 +60,25 @@ def edit_config(home: Path) -> Iterator[Callable[[str, str], ConfigChange]]:
 
 def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
     """Change several keys at once, all or none; None removes a key from the file."""
-
-    def change_keys(source: bytes) -> tuple[None, bytes]:
-        for key, value in changes.items():
-            if value is None:
-                source = _remove_from_source(source, key)
-            else:
-                text = value if isinstance(value, str) else render_value(value)
-                source = _set_in_source(source, key, text)[1]
-        return None, source
-
     with _hold_config_lock(home):
-        _apply_change(home, change_keys)
+        _apply_change(home, lambda source: (None, change_source(source, changes)))
+
+
+def change_source(source: bytes, changes: Mapping[str, Any]) -> bytes:
+    """The text of the file with these changes. Raises ConfigError when one is not possible."""
+    for key, value in changes.items():
+        if value is None:
+            source = _remove_from_source(source, key)
+        else:
+            text = value if isinstance(value, str) else render_value(value)
+            source = _set_in_source(source, key, text)[1]
+    return source
+
+
+def replace_source(home: Path, source: bytes, result: bytes) -> bool:
+    """Replace the whole file; False when it is no longer `source`."""
+    with _hold_config_lock(home):
+        return (read_source(home) or b"") == source and _replace_file(home, source, result)
 
 
 def append_items(

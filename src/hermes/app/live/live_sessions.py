@@ -40,7 +40,8 @@ class LiveSessions:
         self._watchers: list[Watcher] = []
         self._poll: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._known: dict[str, SessionMeta] = {}
+        self._known: dict[str, SessionMeta] | None = None
+        """The sessions as the store had them last; None: it was not asked yet."""
         self.conversations = LiveConversations(runtime, self.find_session)
         runtime.on_session = self._follow_session
 
@@ -66,7 +67,7 @@ class LiveSessions:
         if not self._watchers and self._poll is not None:
             self._poll.cancel()
             self._poll = None
-            self._known.clear()
+            self._known = None
 
     async def close(self) -> None:
         self._runtime.on_session = lambda session: None
@@ -104,18 +105,15 @@ class LiveSessions:
         sessions = self._runtime.store.sessions
         found = {meta.id: meta for meta in await sessions.list_recent(limit=_LISTED)}
         watched = {id for watcher in self._watchers for id in watcher.watched}
-        for session_id in (watched | self._known.keys()) - found.keys():
+        known = found if self._known is None else self._known
+        for session_id in (watched | known.keys()) - found.keys():
             if meta := await sessions.get_meta(session_id):
                 found[session_id] = meta
-        for session_id in self._known.keys() - found.keys():
+        for session_id in known.keys() - found.keys():
             self._tell_all(session_id, DELETED, None)
-        is_first = not self._known
-        known, self._known = self._known, {}
+        self._known = dict(sorted(found.items(), key=lambda row: -row[1].updated)[: 2 * _LISTED])
         for session_id, meta in found.items():
-            if meta.id not in watched and len(self._known) > 2 * _LISTED:
-                continue
-            self._known[session_id] = meta
-            self._tell_changes(meta if is_first else known.get(session_id), meta)
+            self._tell_changes(known.get(session_id), meta)
 
     def _tell_changes(self, before: SessionMeta | None, meta: SessionMeta) -> None:
         if before != meta or self._has_news(meta.id):

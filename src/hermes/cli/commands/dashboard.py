@@ -27,6 +27,7 @@ examples:
   hermes dashboard --code            print a new sign-in code, and nothing else
   hermes dashboard --sign-out        sign out every browser
 """
+_KEEP_SECONDS = 60
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -124,13 +125,47 @@ def _open_browser(args: Namespace, home: Path, address: str, code: str) -> None:
         return
     import webbrowser
 
-    from hermes.cli.browser_link import remove_later, write_link
-
     if not sys.stderr.isatty():
         return
-    link = write_link(home, f"{address}/#code={code}")
+    link = _write_link(home, f"{address}/#code={code}")
     if webbrowser.open(link.as_uri()):
-        remove_later(link)
+        _remove_later(link)
     else:
         link.unlink(missing_ok=True)
         print_stderr(f"Open {address} in a browser and enter the code.")
+
+
+def _write_link(home: Path, address: str) -> Path:
+    """A private file that leads the browser to the address."""
+    import os
+    import secrets
+    from html import escape
+
+    from hermes.config.paths import make_private_folder
+
+    folder = home / "run"
+    make_private_folder(folder)
+    file = folder / f"open-{secrets.token_hex(8)}.html"
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        target = escape(address, quote=True)
+        out.write(
+            '<!doctype html><meta charset="utf-8"><title>Hermes</title>'
+            f'<meta http-equiv="refresh" content="0; url={target}">'
+            f'<a href="{target}">Continue to Hermes</a>'
+        )
+    return file
+
+
+def _remove_later(file: Path) -> None:
+    """Remove the file when the browser has read it, also if this process ends before."""
+    import subprocess
+
+    script = f"import os, time; time.sleep({_KEEP_SECONDS}); os.unlink({str(file)!r})"
+    subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

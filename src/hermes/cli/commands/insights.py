@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+from hermes.app.live.usage import MAX_DAYS, first_day, sum_usage
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.tables import (
@@ -18,7 +19,6 @@ from hermes.cli.terminal.tables import (
     terminal_width,
 )
 from hermes.cli.terminal.text import TOKEN_KINDS, one_line, to_json
-from hermes.cli.usage import MAX_DAYS, first_day, sum_usage
 from hermes.config import env, paths
 from hermes.core.ledger import By, UsageRow
 

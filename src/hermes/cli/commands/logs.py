@@ -29,7 +29,8 @@ def run(argv: list[str], profile: str) -> int:
     )
     parser.add_flag("--json", help="print JSON lines")
     args = parser.parse_command(argv, profile)
-    from hermes.cli.log_file import follow_log, format_record, make_filter, read_tail
+    from hermes.app.live.log_records import follow_log, make_filter, read_tail
+    from hermes.cli.log_file import format_record
     from hermes.cli.startup import locate_home
     from hermes.cli.terminal.text import to_json
     from hermes.config import paths

@@ -10,13 +10,19 @@ from typing import Any
 
 import msgspec
 
+from hermes.app.live.session_export import (
+    export_lines,
+    markdown_head,
+    message_markdown,
+    redact_values,
+)
 from hermes.cli.parser import CommandParser
 from hermes.cli.session.start import find_session
 from hermes.cli.startup import load_checked_setup, open_store, run_async
 from hermes.cli.terminal.picker import confirm_change
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
-from hermes.cli.terminal.text import one_line, strip_controls, to_json
-from hermes.cli.terminal.transcript import message_markdown, open_new_file
+from hermes.cli.terminal.text import format_call, one_line, strip_controls, to_json
+from hermes.cli.terminal.transcript import open_new_file
 from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
@@ -125,22 +131,16 @@ async def _show_session(args: Namespace, store: Store, redactor: Redactor) -> in
     meta = await find_session(store, args.words[0])
     if args.json:
         messages = [
-            _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
+            redact_values(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
             async for item in store.sessions.stream_messages(meta.id)
         ]
         print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
         return 0
-    print(_markdown_head(meta))
+    print(markdown_head(meta))
     async for item in store.sessions.stream_messages(meta.id):
-        text = redactor.redact(message_markdown(item))
+        text = redactor.redact(message_markdown(item, format_call))
         print(strip_controls(text) if sys.stdout.isatty() else text)
     return 0
-
-
-def _markdown_head(meta: SessionMeta) -> str:
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(meta.created))
-    title = one_line(meta.title) or meta.id
-    return f"# {title}\n\nsession {meta.id}, {began}, {meta.model or 'no model'}, {meta.cwd}\n"
 
 
 async def _search_messages(args: Namespace, store: Store, redactor: Redactor) -> int:
@@ -157,7 +157,7 @@ async def _search_messages(args: Namespace, store: Store, redactor: Redactor) ->
             }
             for hit in hits
         ]
-        print(to_json(_redact_secrets(redactor, rows)))
+        print(to_json(redact_values(redactor, rows)))
         return 0
     if not hits:
         print("Nothing found.", file=sys.stderr)
@@ -180,7 +180,10 @@ def _parse_age(text: str) -> float:
 
 async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> int:
     meta = await find_session(store, args.words[0])
-    lines = _export_lines(store, meta, redactor, args.format)
+    if args.format in _TRAINING_FORMATS:
+        lines = _list_training_lines(store, meta, redactor, args.format)
+    else:
+        lines = export_lines(store, meta, redactor, args.format, format_call)
     if args.out is None or args.out == "-":
         async for line in lines:
             print(line)
@@ -190,24 +193,9 @@ async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> 
     return 0
 
 
-async def _export_lines(
+async def _list_training_lines(
     store: Store, meta: SessionMeta, redactor: Redactor, format_name: str
 ) -> AsyncIterator[str]:
-    if format_name in _TRAINING_FORMATS:
-        yield redactor.redact(await _format_training_line(store, meta, format_name))
-        return
-    if format_name == "markdown":
-        yield redactor.redact(_markdown_head(meta))
-        async for item in store.sessions.stream_messages(meta.id):
-            yield redactor.redact(message_markdown(item))
-        return
-    yield to_json(_redact_secrets(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
-    async for item in store.sessions.stream_messages(meta.id):
-        head = {"type": "message", "seq": item.seq, "created": item.created}
-        yield to_json(_redact_secrets(redactor, {**head, **msgspec.to_builtins(item.message)}))
-
-
-async def _format_training_line(store: Store, meta: SessionMeta, format_name: str) -> str:
     from hermes.batch.trajectories import FORMATS, Trajectory, format_trajectory
     from hermes.tools.registry import list_toolsets
 
@@ -217,22 +205,7 @@ async def _format_training_line(store: Store, meta: SessionMeta, format_name: st
     found = Trajectory(0, meta.id, state, messages, meta.system, meta.model, when, session=meta.id)
     names = sorted(name for tools in list_toolsets().values() for name in tools)
     form = next(form for form in FORMATS if form == format_name)
-    return format_trajectory(found, form, names).decode()
-
-
-def _redact_secrets(redactor: Redactor, value: Any) -> Any:
-    """The value without secrets that a tool may have brought to light."""
-    match value:
-        case str():
-            return redactor.redact(value)
-        case {"t": "media"}:
-            return value
-        case dict():
-            return {key: _redact_secrets(redactor, item) for key, item in value.items()}
-        case list() | tuple():
-            return [_redact_secrets(redactor, item) for item in value]
-        case _:
-            return value
+    yield redactor.redact(format_trajectory(found, form, names).decode())
 
 
 async def _write_lines(file: Path, lines: AsyncIterator[str]) -> int:

@@ -92,7 +92,7 @@ def _list_processes(home: Path) -> list[dict[str, Any]]:
 
 
 def _read_errors(file: Path) -> list[dict[str, Any]]:
-    from hermes.cli.log_file import make_filter, read_tail
+    from hermes.app.live.log_records import make_filter, read_tail
 
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _DAY_SECONDS))
     is_error = make_filter("error", "")
@@ -103,7 +103,7 @@ def _read_errors(file: Path) -> list[dict[str, Any]]:
 
 
 async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
-    from hermes.cli.usage import first_day, sum_usage
+    from hermes.app.live.usage import first_day, sum_usage
 
     async with open_store(setup.home) as store:
         latest = await store.sessions.list_recent(limit=_MAX_SESSIONS)

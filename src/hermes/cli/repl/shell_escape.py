@@ -37,7 +37,7 @@ class ShellOutput(Struct, frozen=True):
 
     def quote(self, redact: Callable[[str], str]) -> str:
         """The command and its output for the model: data, without known secrets."""
-        from hermes.cli.terminal.transcript import fence_text
+        from hermes.app.live.session_export import fence_text
 
         lines = format_plural(self.text.count("\n") + 1, "line") if self.text else "no output"
         head = f"[I ran `{one_line(self.command, 500)}`: {self.ending or 'exit 0'}, {lines}]"

@@ -4,53 +4,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from hermes.app.live.session_export import message_markdown
 from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
-from hermes.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import Store, StoredMessage
+from hermes.core.store import Store
 from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
-
-_ROLE_NAMES = {"user": "You", "assistant": "Hermes", "tool": "Tool"}
-
-
-def message_markdown(item: StoredMessage) -> str:
-    """One stored message under a heading that names its role."""
-    message = item.message
-    name = _ROLE_NAMES[message.role]
-    if message.kind != "normal":
-        name += f" ({message.kind})"
-    blocks = [block for part in message.parts if (block := _part_markdown(part))]
-    if message.stop in ("aborted", "died", "length"):
-        blocks.append(f"*(cut off: {message.stop})*")
-    return f"## {name}\n\n" + "\n\n".join(blocks) + "\n"
-
-
-def _part_markdown(part: Part) -> str:
-    match part:
-        case Text(text=text):
-            return text.strip("\n")
-        case Thinking(text=text):
-            return "\n".join(f"> {line}" for line in text.strip().splitlines())
-        case Media(mime=mime, name=name, data=data):
-            return f"*({mime} {name or 'attached'}, {len(data)} bytes)*"
-        case ToolCall(name=name, args=args):
-            return f"*calls* `{format_call(name, args)}`"
-        case ToolReturn(name=name, error=error):
-            head = f"*{name} {'failed' if error else 'returned'}*"
-            return f"{head}\n\n{fence_text(part.text)}"
-        case Native():
-            return "*(a step the provider ran itself)*"
-
-
-def fence_text(text: str) -> str:
-    """The text in a code fence longer than any fence inside it."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 async def export_session(store: Store, session: "Session", cwd: Path, name: str) -> str:
@@ -63,7 +24,7 @@ async def export_session(store: Store, session: "Session", cwd: Path, name: str)
     clean = session.agent.redactor.redact
     file = _resolve_path(cwd, name or f"hermes-{session.id}.md")
     messages = store.sessions.stream_messages(session.id)
-    parts = [clean(message_markdown(stored)) async for stored in messages]
+    parts = [clean(message_markdown(stored, format_call)) async for stored in messages]
     if not parts:
         raise ConfigError("There is nothing to export yet.")
     text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)

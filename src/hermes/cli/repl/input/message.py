@@ -194,7 +194,7 @@ def _folder_block(name: str, path: Path) -> str:
 
 def quote_untrusted_text(text: str) -> str:
     """A file as a quotation: nothing in it is hidden or passes for words of the user."""
-    from hermes.cli.terminal.transcript import fence_text
+    from hermes.app.live.session_export import fence_text
     from hermes.core.untrusted_text import make_inert
 
     return fence_text(make_inert(text))

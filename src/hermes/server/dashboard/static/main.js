@@ -1,0 +1,200 @@
+/** The dashboard: sign-in, the rail with pages and sessions, and the page that the address names. */
+import { render } from "./vendor-preact.js";
+import { useEffect, useState } from "./vendor-preact-hooks.js";
+import { changed, loadSessions, loadUser, may, request, signIn, signOut, state, toast, useTopic } from "./data.js";
+import { restart, startFeed, watch } from "./feed.js";
+import { Guard, html, Icon, State, timeAgo, useClock } from "./ui.js";
+import { Talk } from "./talk.js";
+import { T } from "./text.js";
+
+/** Pages that are loaded when they are opened, and the scope that they need. */
+const PAGES = { now: "admin", usage: "admin", settings: "admin", health: "admin" };
+
+function useHash() {
+  const [hash, setHash] = useState(location.hash);
+  useEffect(() => {
+    const listener = () => setHash(location.hash);
+    addEventListener("hashchange", listener);
+    return () => removeEventListener("hashchange", listener);
+  }, []);
+  return hash;
+}
+
+function SignIn() {
+  const [code, setCode] = useState("");
+  const [failure, setFailure] = useState("");
+  const submit = async event => {
+    event.preventDefault();
+    try { await signIn(code.trim()); begin(); } catch (error) { setFailure(error.message); }
+  };
+  return html`<main class="sign-in"><form class="card" onSubmit=${submit}><${Icon} name="mark" /><h1>Hermes</h1>
+    <label>${T.signInCode}<input autocomplete="one-time-code" autocapitalize="characters" spellcheck=${false} value=${code} onInput=${event => setCode(event.target.value)} /></label>
+    <p class="dim">${T.signInHelp}</p>${failure && html`<p class="bad" role="alert">${failure}</p>`}
+    <button class="primary">${T.signIn}</button></form></main>`;
+}
+
+function dayOf(session) {
+  if (session.pinned) return T.pinned;
+  const start = new Date().setHours(0, 0, 0, 0) / 1000;
+  return session.updated_at >= start ? T.today : session.updated_at >= start - 86400 ? T.yesterday : T.earlier;
+}
+
+function stateOf(session) {
+  if (session.waiting) return ["warn", T.waiting];
+  if (session.busy) return ["running", T.running];
+  return session.state === "failed" || session.state === "interrupted" ? ["failed", session.state] : ["none", ""];
+}
+
+function removeLater(session) {
+  state.sessions.delete(session.id);
+  changed("sessions");
+  const timer = setTimeout(() => request("DELETE", `api/sessions/${session.id}`).catch(error => {
+    toast(error.message);
+    loadSessions();
+  }), 8000);
+  const undo = () => { clearTimeout(timer); state.sessions.set(session.id, session); changed("sessions"); };
+  addEventListener("pagehide", () => clearTimeout(timer), { once: true });
+  toast(T.deleted(session.title || T.untitled), { label: T.undo, run: undo });
+  if (location.hash === `#/c/${session.id}`) location.hash = "#/talk";
+}
+
+function SessionMenu({ session }) {
+  const change = body => request("PATCH", `api/sessions/${session.id}`, body).then(found => {
+    if (found.archived) state.sessions.delete(found.id);
+    else state.sessions.set(found.id, { ...session, ...body });
+    changed("sessions");
+  }, error => toast(error.message));
+  const rename = event => { event.preventDefault(); const title = event.target.elements.title.value.trim(); if (title) change({ title }); };
+  return html`<details class="session-menu"><summary aria-label=${`${T.edit}: ${session.title || T.untitled}`}>⋯</summary><div class="menu">
+    <form onSubmit=${rename}><input name="title" aria-label=${T.rename} value=${session.title} /></form>
+    <button class="quiet" onClick=${() => change({ pinned: !session.pinned })}>${session.pinned ? T.unpin : T.pin}</button>
+    <button class="quiet" onClick=${() => change({ archived: true })}>${T.archive}</button>
+    <button class="quiet bad" onClick=${() => removeLater(session)}>${T.remove}</button></div></details>`;
+}
+
+function useSearch() {
+  const [query, setQuery] = useState("");
+  const [hits, setHits] = useState([]);
+  useEffect(() => {
+    if (query.trim().length < 2) { setHits([]); return undefined; }
+    const timer = setTimeout(() => request("GET", `api/sessions/search?limit=30&q=${encodeURIComponent(query)}`)
+      .then(found => setHits(found.data), () => setHits([])), 120);
+    return () => clearTimeout(timer);
+  }, [query]);
+  return { query, setQuery, hits };
+}
+
+function Sessions({ current }) {
+  useTopic("sessions");
+  useClock(60000);
+  const { query, setQuery, hits } = useSearch();
+  const words = query.trim().toLowerCase();
+  const list = [...state.sessions.values()].filter(s => !s.archived && (!words || (s.title || "").toLowerCase().includes(words)))
+    .sort((a, b) => b.pinned - a.pinned || b.updated_at - a.updated_at);
+  const shown = new Set(list.map(s => s.id));
+  const days = new Map();
+  for (const session of list) days.set(dayOf(session), [...(days.get(dayOf(session)) || []), session]);
+  const others = hits.filter(hit => !shown.has(hit.session.id));
+  return html`<input class="search" type="search" aria-label=${T.search} placeholder=${T.search} value=${query} onInput=${event => setQuery(event.target.value)} />
+    <${PageLinks} /><nav class="sessions" aria-label="Conversations">
+    ${state.sessionsLoaded && !list.length && !others.length && html`<p class="dim pad">${T.noConversations}</p>`}
+    ${[...days].map(([day, sessions]) => html`<section key=${day}><h2>${day}</h2><ul>${sessions.map(session => {
+      const [kind, label] = stateOf(session);
+      return html`<li key=${session.id} class="session"><a href=${`#/c/${session.id}`} aria-current=${session.id === current ? "page" : undefined}>
+        ${kind === "none" ? html`<span class="state none"></span>` : html`<${State} kind=${kind} label=${label} />`}<span class="ellipsis">${session.title || T.untitled}</span><time>${timeAgo(session.updated_at)}</time></a>
+        <${SessionMenu} session=${session} /></li>`;
+    })}</ul></section>`)}
+    ${others.length > 0 && html`<section><h2>${T.search}</h2><ul>${others.map(hit => html`<li class="session"><a href=${`#/c/${hit.session.id}`}>
+      <span class="ellipsis">${hit.snippet}</span></a></li>`)}</ul></section>`}</nav>`;
+}
+
+function PageLinks() {
+  const page = (/^#\/(\w+)/.exec(location.hash) || [])[1] || "talk";
+  const waiting = [...state.sessions.values()].filter(s => s.waiting).length;
+  const names = ["talk", ...Object.keys(PAGES).filter(name => may(PAGES[name]))];
+  return html`<nav class="pages" aria-label="Pages">${names.map(name => html`<a href=${`#/${name}`} aria-current=${(page === "c" ? "talk" : page) === name ? "page" : undefined}>
+    <${Icon} name=${name} /><span>${T.pages[name]}</span>${name === "now" && waiting > 0 && html`<span class="badge">${waiting}</span>`}</a>`)}</nav>`;
+}
+
+function Rail({ current, open, onClose }) {
+  const theme = localStorage.getItem("hermes-theme") || "auto";
+  return html`<div class=${`rail ${open ? "open" : ""}`} onClick=${event => event.target.closest("a") && onClose()}>
+    <div class="brand"><${Icon} name="mark" /><b>Hermes</b><span class="space"></span><${Connection} /></div>
+    <button class="primary" onClick=${() => { location.hash = "#/talk"; onClose(); }}>${T.newConversation}</button>
+    <${Sessions} current=${current} />
+    <div class="rail-foot"><label>${T.theme} <select onChange=${event => setTheme(event.target.value)} value=${theme}>
+      <option value="auto">${T.auto}</option><option value="light">${T.light}</option><option value="dark">${T.dark}</option></select></label>
+      <span class="space"></span><button class="quiet" onClick=${() => signOut().catch(e => toast(e.message))}>${T.signOut}</button></div></div>
+    ${open && html`<button class="shade" aria-label=${T.close} onClick=${onClose}></button>`}`;
+}
+
+function setTheme(theme) {
+  localStorage.setItem("hermes-theme", theme);
+  document.documentElement.dataset.theme = theme;
+}
+
+function Connection() {
+  useTopic("app");
+  useClock(1000);
+  const { connection, retryAt } = state;
+  const text = connection === "live" ? T.live : connection === "lost" ? T.lost(Math.max(0, Math.ceil((retryAt - Date.now()) / 1000))) : T.connecting;
+  return html`<span class=${`connection ${connection}`} role="status" aria-label=${T.connection} aria-live="off" data-state=${connection === "live" ? "live" : "lost"}>
+    <i class=${`state ${connection === "live" ? "done" : "warn"}`}></i><span>${text}</span></span>`;
+}
+
+function Toast() {
+  useTopic("toast");
+  const shown = state.toast;
+  if (!shown) return null;
+  const run = () => { shown.action.run(); state.toast = null; changed("toast"); };
+  return html`<div class="toast" role="status">${shown.text}${shown.action && html`<button onClick=${run}>${shown.action.label}</button>`}</div>`;
+}
+
+function OtherPage({ name }) {
+  const [view, setView] = useState({});
+  useEffect(() => {
+    watch([]);
+    import(`./page-${name}.js`).then(module => setView({ name, Page: module.Page }), error => toast(String(error)));
+  }, [name]);
+  return html`<main id="main" class="main page"><header class="top"><h1>${T.pages[name]}</h1></header>
+    ${view.name === name && html`<${Guard} key=${name}><div class="content"><${view.Page} /></div><//>`}</main>`;
+}
+
+function App() {
+  useTopic("app");
+  const hash = useHash();
+  const [open, setOpen] = useState(false);
+  if (state.user === undefined) return null;
+  if (!state.user) return html`<${SignIn} />`;
+  const page = (/^#\/(\w+)/.exec(hash) || [])[1] || "talk";
+  const id = (/^#\/c\/([\w.:-]+)/.exec(hash) || [])[1] || "";
+  return html`<a class="skip" href="#main" onClick=${event => { event.preventDefault(); const log = document.querySelector(".log, .content"); if (log) log.focus(); }}>${T.skip}</a>
+    <button class="menu-button" aria-label=${T.menu} onClick=${() => setOpen(true)}><${Icon} name="menu" /></button>
+    <${Rail} current=${id} open=${open} onClose=${() => setOpen(false)} />
+    ${state.updated && html`<div class="banner" role="status">${T.updated} <button onClick=${() => location.reload()}>${T.reload}</button></div>`}
+    ${page in PAGES && may(PAGES[page]) ? html`<${OtherPage} name=${page} />` : html`<${Guard} key="talk"><${Talk} id=${id} /><//>`}
+    <${Toast} /><div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
+}
+
+function begin() {
+  loadSessions().catch(error => toast(error.message));
+  restart();
+}
+
+async function start() {
+  setTheme(localStorage.getItem("hermes-theme") || "auto");
+  const code = /^#code=([\w-]+)$/.exec(location.hash);
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  render(html`<${App} />`, document.getElementById("app"));
+  try {
+    if (code) await signIn(code[1]).catch(() => loadUser()); else await loadUser();
+  } catch (error) {
+    state.user = null;
+    changed("app");
+    toast(error.message);
+  }
+  startFeed();
+  if (state.user) begin();
+}
+
+start();

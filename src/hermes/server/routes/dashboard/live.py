@@ -307,6 +307,23 @@ async def _find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
     return meta
 
 
+async def export_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Get a conversation as a file, without secrets."""
+    from hermes.app.live.session_export import export_lines
+    from hermes.core.redaction.redactor import Redactor
+
+    chosen = call.request.query.get("format", "markdown")
+    if chosen not in _EXPORTS:
+        raise bad_request(f"format must be one of {', '.join(_EXPORTS)}.", "format")
+    meta, runtime = await _find_owned(call, services), services.runtime
+    redactor = Redactor(runtime.setup.secrets.redactable_values())
+    lines = [line async for line in export_lines(runtime.store, meta, redactor, chosen)]
+    ending, mime = _EXPORTS[chosen]
+    name = f'attachment; filename="hermes-{meta.id}.{ending}"'
+    headers = {**_ATTACHMENT, "Content-Disposition": name}
+    return web.Response(text="\n".join(lines), content_type=mime, headers=headers)
+
+
 async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Attach a file; the next message can take it."""
     from urllib.parse import unquote
@@ -322,6 +339,7 @@ async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamRespo
     return json_response(data, 201)
 
 
+_EXPORTS = {"markdown": ("md", "text/markdown"), "jsonl": ("jsonl", "application/x-ndjson")}
 _ATTACHMENT = {"Content-Disposition": "attachment", "Cache-Control": "no-store"}
 _ONE = "/api/sessions/{id}"
 _post = partial(Route, "POST", scope="sessions", errors=(404, 409))
@@ -365,6 +383,13 @@ ROUTES = (
     _get(f"{_ONE}/media/{{seq}}/{{part}}", get_media, "session_media", media="image/png"),
     _get(f"{_ONE}/results/{{call}}", get_result, "session_result", media="text/plain"),
     _get(f"{_ONE}/outline", get_outline, "session_outline"),
+    _get(
+        f"{_ONE}/export",
+        export_session,
+        "session_export",
+        media="text/markdown",
+        query=("format",),
+    ),
     Route(
         "POST",
         "/api/uploads",

@@ -1,0 +1,156 @@
+/** The feed of events: one stream per browser, read by the tab that holds the lock. */
+import { applyEvent, changed, conversation, pageHeaders, sendWaiting, state } from "./data.js";
+import { announce } from "./ui.js";
+import { T } from "./text.js";
+
+const SILENCE = 40000;
+const ASLEEP = 300000;
+const tab = Math.random().toString(36).slice(2);
+const channel = "BroadcastChannel" in window ? new BroadcastChannel(`hermes-feed-${location.pathname}`) : null;
+const wants = new Map();
+let watched = [];
+let leading = false;
+let stop = null;
+let delay = 500;
+let retryTimer = 0;
+let asleep = false;
+let sleepTimer = 0;
+
+/** Watches these sessions in this tab. */
+export function watch(ids) {
+  watched = ids;
+  tell();
+}
+
+function ownWants() {
+  return Object.fromEntries(watched.map(id => [id, conversation(id).last]));
+}
+
+function tell() {
+  wants.set(tab, { watch: ownWants(), asleep });
+  if (leading) restart();
+  else channel && channel.postMessage({ type: "want", tab, want: wants.get(tab) });
+}
+
+function unionOfWants() {
+  const found = new Map();
+  for (const want of wants.values())
+    for (const [id, seq] of Object.entries(want.watch))
+      found.set(id, Math.min(found.has(id) ? found.get(id) : Infinity, seq));
+  return [...found].slice(0, 20).map(([id, seq]) => `${id}:${Number.isFinite(seq) ? seq : -1}`).join(",");
+}
+
+function setConnection(kind, retryAt = 0) {
+  if (kind === "lost" && state.connection === "live") announce(T.announceLost);
+  state.connection = kind;
+  state.retryAt = retryAt;
+  changed("app");
+  if (leading && channel) channel.postMessage({ type: "connection", kind, retryAt });
+  if (kind === "live") sendWaiting();
+}
+
+function handOn(name, data) {
+  if (name === "message") for (const want of wants.values())
+    if (data.session in want.watch) want.watch[data.session] = Math.max(want.watch[data.session], data.seq);
+  applyEvent(name, data);
+  if (channel) channel.postMessage({ type: "event", name, data });
+}
+
+function readFrames(buffer) {
+  let end;
+  while ((end = buffer.indexOf("\n\n")) >= 0) {
+    const frame = buffer.slice(0, end);
+    buffer = buffer.slice(end + 2);
+    const name = /^event: (.*)$/m.exec(frame);
+    const data = /^data: (.*)$/m.exec(frame);
+    if (name && data) handOn(name[1], JSON.parse(data[1]));
+  }
+  return buffer;
+}
+
+async function readStream(controller) {
+  let timer = 0;
+  const alive = () => { clearTimeout(timer); timer = setTimeout(() => controller.abort(), SILENCE); };
+  alive();
+  try {
+    const response = await fetch(`api/events?watch=${encodeURIComponent(unionOfWants())}`,
+      { headers: pageHeaders(), signal: controller.signal });
+    if (response.status === 401) { state.user = null; changed("app"); return "signed out"; }
+    if (response.status === 404 || response.status === 400) return "refused";
+    if (!response.ok) return "lost";
+    setConnection("live");
+    delay = 500;
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let buffer = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return "lost";
+      alive();
+      buffer = readFrames(buffer + value);
+    }
+  } catch {
+    return "lost";
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function run() {
+  clearTimeout(retryTimer);
+  if (stop) stop.abort();
+  if (!state.user || [...wants.values()].every(want => want.asleep)) return;
+  const controller = stop = new AbortController();
+  const ended = await readStream(controller);
+  if (stop !== controller || ended === "signed out") return; // another stream took over
+  if (ended === "refused") for (const want of wants.values()) want.watch = {};
+  const wait = delay * (0.75 + Math.random() / 2);
+  delay = Math.min(15000, delay * 2);
+  setConnection("lost", Date.now() + wait);
+  retryTimer = setTimeout(run, wait);
+}
+
+let restartTimer = 0;
+/** Begins the stream anew with what all tabs want now. */
+export function restart() {
+  clearTimeout(restartTimer);
+  restartTimer = setTimeout(() => { delay = 500; run(); }, 20);
+}
+
+function lead() {
+  leading = true;
+  wants.set(tab, { watch: ownWants(), asleep });
+  if (channel) channel.postMessage({ type: "who" });
+  restart();
+  return new Promise(() => {}); // until the tab is closed
+}
+
+function hear({ data }) {
+  if (data.type === "want" && leading) { wants.set(data.tab, data.want); restart(); }
+  if (data.type === "gone" && wants.delete(data.tab) && leading) restart();
+  if (data.type === "who") tell();
+  if (leading) return;
+  if (data.type === "event") applyEvent(data.name, data.data);
+  if (data.type === "connection") setConnection(data.kind, data.retryAt);
+}
+
+function wake() {
+  clearTimeout(sleepTimer);
+  if (document.hidden) {
+    sleepTimer = setTimeout(() => {
+      const waits = [...state.conversations.values()].some(conv => conv.live.approvals.length);
+      if (!waits) { asleep = true; tell(); if (leading && stop) stop.abort(); }
+    }, ASLEEP);
+    return;
+  }
+  if (asleep) { asleep = false; tell(); } else if (leading && state.connection !== "live") restart();
+}
+
+export function startFeed() {
+  if (channel) channel.onmessage = hear;
+  if (navigator.locks && channel) navigator.locks.request(`hermes-feed-${location.pathname}`, lead);
+  else lead();
+  addEventListener("online", wake);
+  addEventListener("pageshow", wake);
+  document.addEventListener("visibilitychange", wake);
+  addEventListener("pagehide", () => channel && channel.postMessage({ type: "gone", tab }));
+}

@@ -1,0 +1,125 @@
+"""Whole tasks on the page Talk, in Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hermes.app.live.sign_in_codes import create_code
+from tests.e2e.dashboard.conftest import visit
+from tests.kit import call, say
+
+RICH = (
+    "## A heading\n\nSome **bold** and `code`.\n\n| name | size |\n|---|---:|\n| a | 1 |\n\n"
+    "```python\ndef add(a, b):\n    return a + b\n```\n\n- one\n- two\n"
+)
+
+
+async def test_the_first_visit_asks_for_a_code(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        context = await v.browser.new_context()
+        page = await context.new_page()
+        await page.goto(v.api.url)
+        field = page.get_by_role("textbox", name="Sign-in code")
+        await field.fill("0000-0000")
+        await page.get_by_role("button", name="Sign in").click()
+        await page.get_by_role("alert").get_by_text("wrong, used or too old").wait_for()
+        await field.fill(await create_code(v.api.server.runtime.store.objects))
+        await page.get_by_role("button", name="Sign in").click()
+        await page.get_by_role("textbox", name="Message").wait_for()
+        assert "code" not in page.url
+        await page.reload()
+        await page.get_by_role("textbox", name="Message").wait_for()
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_role("textbox", name="Sign-in code").wait_for()
+
+
+async def test_a_turn_with_tools_and_rich_text(tmp_path: Path) -> None:
+    steps = [call(("c1", "write_file", {"path": "a.txt", "content": "hello\nworld"})), say(RICH)]
+    async with visit(tmp_path, steps) as v:
+        await v.send("Make a file.")
+        await v.wait_until_answered("A heading")
+        log = v.page.get_by_role("log", name="Conversation")
+        tool = log.locator("details[data-tool=write_file][data-state=done]")
+        await tool.locator("summary").click()
+        await tool.get_by_text("+world").wait_for()
+        assert await log.locator("table td").count() == 2
+        await log.locator("pre .hl-keyword").first.wait_for()
+        await v.page.get_by_role("link", name="Make a file.").wait_for()
+        await v.page.reload()
+        await v.wait_until_answered("A heading")
+        await v.page.get_by_role("article", name="You").get_by_text("Make a file.").wait_for()
+
+
+async def test_an_approval_is_given_and_denied(tmp_path: Path) -> None:
+    push = {"command": "git push origin main"}
+    steps = [call(("c1", "terminal", push)), say("Denied, then."), call(("c2", "terminal", push))]
+    async with visit(tmp_path, steps, then=say("Tried.")) as v:
+        await v.send("push")
+        card = v.page.get_by_role("group", name="Approve this command?")
+        await card.get_by_text("git push origin main").wait_for()
+        focused = await v.page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert focused == "Message"
+        await card.get_by_role("button", name="Deny").click()
+        await v.wait_until_answered("Denied, then.")
+        await v.send("again")
+        await card.get_by_role("button", name="Always").click()
+        await card.get_by_text("saves this rule").wait_for()
+        await card.get_by_role("button", name="Allow once").click()
+        await v.wait_until_answered("Tried.")
+        assert await card.count() == 0
+
+
+async def test_steering_queueing_and_stopping(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(request: Any) -> Any:
+        await gate.wait()
+        return say("First answer.")
+
+    async with visit(tmp_path, [wait_for_gate], then=say("Second answer.")) as v:
+        page = v.page
+        await v.send("one")
+        await page.get_by_role("button", name="Stop").wait_for()
+        await v.send("two")
+        await page.get_by_text("queued").wait_for()
+        await page.get_by_role("button", name="Edit", exact=True).click()
+        await page.get_by_role("textbox", name="Edit", exact=True).fill("two, changed")
+        await page.get_by_role("button", name="Save").click()
+        await page.locator(".queued").get_by_text("two, changed").wait_for()
+        gate.set()
+        await v.wait_until_answered("Second answer.")
+        users = page.get_by_role("article", name="You")
+        assert [await users.nth(n).inner_text() for n in range(2)] == ["one", "two, changed"]
+
+
+async def test_a_session_is_renamed_pinned_and_deleted_with_undo(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Yes.")) as v:
+        page = v.page
+        await v.send("hello")
+        await v.wait_until_answered("Yes.")
+        await page.locator(".session").hover()
+        await page.locator("summary[aria-label='Edit: hello']").click()
+        await page.get_by_role("textbox", name="Rename").fill("A better name")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("heading", name="A better name").wait_for()
+        await page.get_by_role("button", name="Pin", exact=True).click()
+        await page.get_by_role("heading", name="Pinned").wait_for()
+        await page.get_by_role("button", name="Delete").click()
+        await page.get_by_role("button", name="Undo").click()
+        await page.get_by_role("link", name="A better name").wait_for()
+
+
+async def test_a_terminal_session_is_resumed(tmp_path: Path) -> None:
+    from hermes.core.message import user_message
+    from hermes.core.store import SessionMeta
+
+    async with visit(tmp_path, then=say("Continued.")) as v:
+        store = v.api.server.runtime.store.sessions
+        meta = SessionMeta("from-terminal", source="cli", cwd=str(tmp_path), title="In a terminal")
+        await store.append(meta.id, [user_message("earlier words")], create=meta)
+        await v.page.get_by_role("link", name="In a terminal").click()
+        await v.page.get_by_text("earlier words").wait_for()
+        await v.send("go on")
+        await v.wait_until_answered("Continued.")

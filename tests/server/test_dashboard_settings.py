@@ -1,0 +1,141 @@
+"""The operator's pages: configuration, keys, rules, usage, what runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hermes.config.catalogue import CATEGORIES, list_fields
+from hermes.config.schema import Config
+from tests.kit import call, say
+from tests.kit.api import api
+from tests.kit.dashboard import ON, Browser, sign_in
+
+SECRET = "sk-very-secret-value-0123456789"
+
+
+async def patch(browser: Browser, version: str, changes: dict[str, Any], **more: Any) -> Any:
+    return await browser.call(
+        "PATCH", "/api/config", {"version": version, "changes": changes, **more}
+    )
+
+
+def test_every_section_is_in_one_category_of_several_fields() -> None:
+    sections = [section for found in CATEGORIES.values() for section in found]
+    assert sorted(sections) == sorted(Config.__struct_fields__)
+    fields = list_fields()
+    for category in CATEGORIES:
+        assert sum(field.category == category for field in fields) >= 2
+    assert all(field.help for field in fields)
+
+
+async def test_a_change_keeps_comments_and_can_be_undone(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        file = a.server.runtime.setup.home / "config.yaml"
+        before = file.read_text() + "# mine\nagent:\n  max_turns: 12  # enough\n"
+        file.write_text(before)
+        shown = (await browser.get("/api/config")).json
+        assert shown["values"]["agent.max_turns"] == 12
+        assert shown["origin"]["agent.max_turns"] == "file"
+        assert shown["origin"]["agent.api_max_retries"] == "default"
+        dry = await patch(browser, shown["version"], {"agent.max_turns": 20}, dry_run=True)
+        assert "+  max_turns: 20  # enough" in dry.json["diff"] and file.read_text() == before
+        done = await patch(browser, shown["version"], {"agent.max_turns": 20})
+        assert done.status == 200
+        assert file.read_text() == before.replace("max_turns: 12", "max_turns: 20")
+        assert (await patch(browser, shown["version"], {"agent.max_turns": 1})).status == 409
+        versions = (await browser.get("/api/config/versions")).json["data"]
+        assert len(versions) == 1
+        restored = {"version": versions[0]["version"]}
+        assert (await browser.post("/api/config/restore", restored)).status == 200
+        assert file.read_text() == before
+
+
+async def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        file = a.server.runtime.setup.home / "config.yaml"
+        before = file.read_text()
+        version = (await browser.get("/api/config")).json["version"]
+        wrong = {"agent.api_max_retries": 2, "agent.max_turns": "many"}
+        answer = await patch(browser, version, wrong)
+        assert answer.status == 422 and answer.error["param"] == "agent.max_turns"
+        assert (await patch(browser, version, {"agent.nothing": 1})).status == 422
+        assert file.read_text() == before
+
+
+async def test_what_the_agent_may_do_is_changed_only_as_it_was_shown(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        version = (await browser.get("/api/config")).json["version"]
+        change = {"sandbox.required": True}
+        assert (await patch(browser, version, change)).status == 409
+        confirm = (await patch(browser, version, change, dry_run=True)).json["confirm"]
+        other = {"sandbox.mode": "full-access"}
+        assert (await patch(browser, version, other, confirm=confirm)).status == 409
+        assert (await patch(browser, version, change, confirm=confirm)).status == 200
+
+
+async def test_a_key_is_stored_and_never_shown(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        assert (await browser.call("PUT", "/api/keys/LAB_API_KEY", {"value": SECRET})).status == 200
+        env = a.server.runtime.setup.home / ".env"
+        assert SECRET in env.read_text() and env.stat().st_mode & 0o777 == 0o600
+        listed = await browser.get("/api/keys")
+        row = next(k for k in listed.json["data"] if k["name"] == "LAB_API_KEY")
+        assert row["set"] and row["from"] == ".env"
+        for path in ("/api/keys", "/api/config", "/api/logs", "/api/overview"):
+            assert SECRET.encode() not in (await browser.get(path)).body
+        bad = await browser.call("PUT", "/api/keys/LAB_API_KEY", {"value": SECRET + "\n"})
+        assert bad.status == 422 and SECRET.encode() not in bad.body
+        assert (await browser.call("DELETE", "/api/keys/LAB_API_KEY")).status == 200
+        assert SECRET not in env.read_text()
+
+
+async def test_secrets_in_the_file_are_masked(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        file = a.server.runtime.setup.home / "config.yaml"
+        servers = f"mcp_servers: {{x: {{url: 'https://x', api_key: {SECRET}}}}}"
+        file.write_text(f"{file.read_text()}\n{servers}\n")
+        shown = await browser.get("/api/config")
+        assert shown.status == 200 and SECRET.encode() not in shown.body
+        dry = await patch(browser, shown.json["version"], {"agent.max_turns": 3}, dry_run=True)
+        assert SECRET.encode() not in dry.body
+        await patch(browser, shown.json["version"], {"agent.max_turns": 3})
+        versions = await browser.get("/api/config/versions")
+        assert versions.json["data"] and SECRET.encode() not in versions.body
+
+
+async def test_rules_are_tried_without_running_anything(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        for command, decision in (("ls", "allow"), ("rm -rf /", "deny")):
+            found = await browser.post("/api/approvals/check", {"command": command})
+            assert found.json["decision"] == decision, found.json
+
+
+async def test_now_shows_what_waits_and_usage_what_it_cost(tmp_path: Path) -> None:
+    steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Done.")]
+    async with api(tmp_path, steps, config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "push")
+            await feed.until("approval")
+            now = (await browser.get("/api/overview")).json
+            assert [row["session"] for row in now["running"]] == [session]
+            asked = now["waiting"][0]["approval"]
+            assert asked["command"] == "git push origin main"
+            answer = {"choice": "deny", "digest": asked["digest"]}
+            path = f"/api/sessions/{session}/approvals/{asked['id']}"
+            assert (await browser.post(path, answer)).status == 200
+            await feed.until("end")
+        usage = (await browser.get("/api/usage?by=model&days=7")).json
+        assert usage["total"]["calls"] == 2 and len(usage["days"]) == 1
+        assert (await browser.get("/api/usage?by=colour")).status == 400
+        exported = await browser.get(f"/api/sessions/{session}/export?format=markdown")
+        assert b"git push origin main" in exported.body
+        assert "attachment" in exported.headers["Content-Disposition"]
