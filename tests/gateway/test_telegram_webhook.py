@@ -106,6 +106,7 @@ async def test_a_taken_port_is_tried_again(tmp_path: Path) -> None:
         await g.start()
         status = g.service.status.platforms["telegram"]
         assert (status.state, status.error_code) == ("retrying", "port_in_use")
+        assert status.error_message == f"cannot listen on {host}:{port}: Address already in use"
         holder.close()
         await holder.wait_closed()
         await g.telegram.say("hi")

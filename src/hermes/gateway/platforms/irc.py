@@ -4,6 +4,7 @@ import hashlib
 import logging
 import secrets as random_words
 import time
+from typing import TypeVar
 
 from hermes.config.api_server import is_loopback
 from hermes.config.platforms import PlatformSettings
@@ -35,13 +36,15 @@ from hermes.gateway.platforms._irc_protocol import (
 )
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _VARIABLE = "IRC_SERVER"
 _SERVER_PASSWORD = "IRC_SERVER_PASSWORD"
 _SASL_PASSWORD = "IRC_SASL_PASSWORD"
 SIGHT_SECONDS = 60.0
 """For so long somebody who wrote is taken to have the same nickname still."""
-_MAX_SIGHTS = 1000
+STRANGER_SECONDS = 30.0
+_MAX_REMEMBERED = 1000
 
 
 class IrcSettings(PlatformSettings, frozen=True):
@@ -68,6 +71,8 @@ class IrcPlatform(PlainPlatform):
         self._connection: IrcConnection | None = None
         self._sights: dict[str, tuple[str, float]] = {}
         """The nickname of each person who wrote, and when."""
+        self._strangers: dict[str, float] = {}
+        """Until when the server is not asked again about those who have no listed account."""
 
     async def run(self, receiver: Receiver) -> None:
         self._check_settings()
@@ -105,11 +110,6 @@ class IrcPlatform(PlainPlatform):
             if is_mask(entry) and is_bare_mask(entry):
                 log.warning("irc: %s names only a nickname, which anybody can take", entry)
 
-    def _note_sight(self, person: str, nick: str) -> None:
-        if len(self._sights) >= _MAX_SIGHTS:
-            self._sights.clear()
-        self._sights[person] = (nick, time.monotonic())
-
     def _forget_nick(self, nick: str) -> None:
         gone = [person for person, (name, _) in self._sights.items() if name == nick]
         for person in gone:
@@ -136,7 +136,7 @@ class IrcPlatform(PlainPlatform):
         person = self._name_person(line.source, account, mapping)
         if not in_channel:
             chat = _find_spelling(account, self._people, mapping) if account else line.source
-            self._note_sight(chat, line.nick)
+            _remember(self._sights, chat, (line.nick, time.monotonic()))
         await receiver.receive_message(
             Inbound(
                 chat=chat,
@@ -155,10 +155,15 @@ class IrcPlatform(PlainPlatform):
         """The services account of who wrote a line; empty: none."""
         if "account-tag" in connection.capabilities:
             return line.tags.get("account", "")
-        if all(map(is_mask, self._people)):
+        now = time.monotonic()
+        if all(map(is_mask, self._people)) or self._strangers.get(line.source, 0.0) > now:
             return ""
         found = await connection.find_person(line.nick)
-        return found.account if found.source == line.source else ""
+        account = found.account if found.source == line.source else ""
+        is_listed = _find_spelling(account, self._people, connection.mapping) in self._people
+        if not is_listed and not self._settings.allow_all_users:
+            _remember(self._strangers, line.source, now + STRANGER_SECONDS)
+        return account
 
     def _name_person(self, source: str, account: str, mapping: str) -> str:
         """The listed account or mask that stands for somebody, else the account or the mask."""
@@ -201,8 +206,14 @@ class IrcPlatform(PlainPlatform):
         )
         if not is_same:
             raise SendFailure("certain", f"{person} is not on IRC now")
-        self._note_sight(person, nick)
+        _remember(self._sights, person, (nick, time.monotonic()))
         return nick
+
+
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= _MAX_REMEMBERED:
+        known.clear()
+    known[key] = value
 
 
 def _find_spelling(name: str, listed: tuple[str, ...], mapping: str) -> str:

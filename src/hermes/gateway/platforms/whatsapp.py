@@ -67,6 +67,8 @@ _KINDS: dict[int, FailureKind] = {
     131030: "gone",
 }
 _CLOSED_WINDOW = 131047
+_MAX_DELIVERY = 4_194_304
+"""Meta joins messages to deliveries of up to 3 MB."""
 
 
 class WhatsappSettings(PlatformSettings, frozen=True):
@@ -203,7 +205,12 @@ class WhatsappPlatform(PlainPlatform):
         settings = self._settings
         try:
             await self._api.describe_number()
-            async with open_listener(settings.webhook_host, settings.webhook_port, routes):
+            async with open_listener(
+                settings.webhook_host,
+                settings.webhook_port,
+                routes,
+                max_body_bytes=_MAX_DELIVERY,
+            ):
                 receiver.report_connected()
                 while True:
                     await asyncio.sleep(CHECK_SECONDS)

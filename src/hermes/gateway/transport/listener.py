@@ -1,6 +1,7 @@
 """Listens for the deliveries of services that call us."""
 
 import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,7 +32,8 @@ async def open_listener(
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             is_taken = error.errno == errno.EADDRINUSE
-            text = f"cannot listen on {host}:{port}: {error.strerror}"
+            why = os.strerror(error.errno) if error.errno else str(error)
+            text = f"cannot listen on {host}:{port}: {why}"
             raise ConnectionFailure("port_in_use" if is_taken else "error", text) from None
         yield
     finally:
