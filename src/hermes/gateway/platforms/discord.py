@@ -107,6 +107,7 @@ class DiscordPlatform:
         client.adapt = self._adapt_message
         client.prepare = self._publish_commands
         client.chats = tuple(map(str, self._settings.allowed_chats))
+        client.people = tuple(map(str, (*self._settings.allowed_users, *self._settings.admins)))
         return client
 
     def _adapt_message(self, message: Inbound) -> Inbound:
@@ -126,6 +127,7 @@ class DiscordPlatform:
         return structs.replace(message, thread=message.id)
 
     async def send_part(self, target: Target, part: Part) -> str:
+        self._require_client()
         import discord
 
         options: dict[str, Any] = {"view": _make_view(part)} if part.buttons else {}
@@ -161,6 +163,7 @@ class DiscordPlatform:
                 raise
 
     async def send_file(self, target: Target, path: str, name: str) -> str:
+        self._require_client()
         import discord
 
         try:
@@ -258,10 +261,13 @@ class DiscordPlatform:
                 raise SendFailure("target", str(failure)) from None
             raise
 
-    async def _try_call(self, call: Callable[[DiscordClient], Awaitable[T]]) -> T:
-        client = self._client
-        if client is None or not client.is_logged_in:
+    def _require_client(self) -> DiscordClient:
+        if self._client is None or not self._client.is_logged_in:
             raise SendFailure("certain", "Discord is not connected")
+        return self._client
+
+    async def _try_call(self, call: Callable[[DiscordClient], Awaitable[T]]) -> T:
+        client = self._require_client()
         import discord
 
         aiohttp = load_aiohttp()
