@@ -51,6 +51,7 @@ _FAILURES: dict[int, FailureKind] = {
     30046: "edit_lost",  # edited too often for its age
     50005: "edit_lost",  # somebody else's message
     50083: "target",  # the thread is archived
+    160002: "target",  # not allowed to read what it would reply to
     160005: "target",  # the thread is locked
     50001: "gone",  # no access to the channel
     50007: "gone",  # the person takes no messages
@@ -186,7 +187,8 @@ class DiscordPlatform:
         self, attachment: Attachment, write: Callable[[bytes], None], limit: int
     ) -> None:
         host = urlsplit(attachment.ref).hostname
-        if host not in (*_FILE_HOSTS, urlsplit(self._base_url).hostname):
+        is_discord = host in (*_FILE_HOSTS, urlsplit(self._base_url).hostname)
+        if not is_discord or not is_safe_address(attachment.ref):
             raise SendFailure("rejected", "it is not stored at Discord")
         aiohttp = load_aiohttp()
         timeout = aiohttp.ClientTimeout(total=300, sock_read=30)

@@ -127,8 +127,10 @@ class SlackPlatform:
         message = await socket.receive()
         if message.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionFailure("unreachable", "Slack ended the connection")
-        frame: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
-        return frame
+        try:
+            return msgspec.json.decode(message.data, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise ConnectionFailure("unreachable", "Slack's socket sent no JSON") from None
 
     async def _receive_frame(
         self, receiver: Receiver, socket: Any, frame: Mapping[str, Any]
