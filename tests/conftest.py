@@ -116,6 +116,7 @@ _LONGEST = (
     "e2e/test_repl_fuzz",
     "server/test_serve_kills",
     "e2e/clients",
+    "gateway/test_messenger_kills",
     "gateway/test_discord_faults",
     "gateway/test_slack_faults",
     "e2e/test_repl_commands",

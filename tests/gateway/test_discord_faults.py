@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,26 @@ async def test_plain_http_to_another_machine_is_refused(tmp_path: Path) -> None:
     async with messenger(discord(), tmp_path, platform=platform) as g:
         found = g.run.service.status.platforms["discord"]
         assert (found.state, found.error_code) == ("fatal", "unconfigured")
+
+
+async def test_a_missing_library_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, _discord_client.__name__)
+    monkeypatch.setitem(sys.modules, "discord", None)
+    async with messenger(discord(), tmp_path) as g:
+        found = g.run.service.status.platforms["discord"]
+        assert (found.state, found.error_code) == ("fatal", "missing_dependency")
+        assert "pip install 'hermes-runtime[discord]'" in found.error_message
+
+
+async def test_a_slow_command_is_answered_in_time_and_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_discord_client, "ANSWER_SECONDS", 0.0)
+    async with messenger(discord(), tmp_path) as g:
+        await g.chat.run_command("platforms")
+        await g.chat.until_shown("discord: connected")
+        await g.chat.until(lambda: len(g.chat.answers) == 2)
+        assert [a.get("type") for a in g.chat.answers] == [5, None]
+        assert g.chat.answers[1]["content"] == "/platforms"

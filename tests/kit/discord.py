@@ -340,7 +340,7 @@ class Discord(FakeMessenger):
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info["path"]
         is_authorized = request.headers.get("Authorization") == f"Bot {self.token}"
-        if not is_authorized and not path.startswith("interactions/"):
+        if not is_authorized and not path.startswith(("interactions/", "webhooks/")):
             return answer_json({"message": "401: Unauthorized", "code": 0}, status=401)
         params: Any = {}
         if request.content_type == "multipart/form-data":
@@ -363,6 +363,10 @@ class Discord(FakeMessenger):
         match method:
             case "GET users/@me":
                 return answer_json(BOT)
+            case "POST users/@me/channels":
+                return answer_json(
+                    self._describe_channel(self.find_dm(str(params["recipient_id"])))
+                )
             case "GET oauth2/applications/@me":
                 return answer_json(_APPLICATION)
             case "GET gateway/bot":
@@ -391,7 +395,11 @@ class Discord(FakeMessenger):
                 thread = {**self._describe_channel(path[3]), "name": params["name"]}
                 await self.push("THREAD_CREATE", thread)
                 return answer_json(thread)
-            case "POST interactions/callback":
+            case "POST webhooks":
+                self.answers.append(params)
+                await self.note()
+                return answer_json({**self.make_message(""), "id": self.make_id()})
+            case "POST interactions":
                 self.answers.append(params)
                 await self.note()
                 answer = {"interaction": {"id": path[1], "type": 2}}
@@ -467,8 +475,8 @@ _APPLICATION = {
 def _name_call(method: str, path: str) -> str:
     """`POST channels/messages`: the call without the ids of its address."""
     parts = path.split("/")
-    if parts[0] == "interactions":
-        return f"{method} interactions/callback"
+    if parts[0] in ("interactions", "webhooks"):
+        return f"{method} {parts[0]}"
     kept = [part for part in parts if not part.isdecimal()]
     if "messages" in parts and len(parts) > 3:
         kept.insert(2, ":id")

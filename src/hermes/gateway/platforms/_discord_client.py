@@ -20,6 +20,7 @@ from hermes.config.platforms import is_safe_address
 from hermes.core.errors import StoreError
 from hermes.gateway import texts
 from hermes.gateway.adapter import Attachment, ButtonPress, ConnectionFailure, Inbound, Receiver
+from hermes.gateway.platforms._discord_history import MissedMessages
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +30,10 @@ SILENT_SECONDS = 90.0
 ANSWER_SECONDS = 2.0
 """Discord waits three seconds for the answer to an interaction."""
 IDENTIFY_SECONDS = 5.0
+SETTLED_SECONDS = 5.0
 CURSOR_SECONDS = 15.0
-OVERLAP_SECONDS = 300.0
-"""Read again after a restart: clocks differ, and what was stored already counts once."""
 LONGEST_WAIT = 2.0
 """Longer waits that Discord imposes are kept by the outbox."""
-_MOST_MISSED = 2000
 _UNREAD = re.compile(r"```.*?```|`[^`\n]*`|^>>> .*\Z|^> .*?$", re.DOTALL | re.MULTILINE)
 """A mention inside code or a quotation does not address anybody."""
 _SPOKEN = frozenset({discord.MessageType.default, discord.MessageType.reply})
@@ -68,7 +67,10 @@ class DiscordClient(discord.Client):
         """What is done when a session has begun."""
         self.chats: tuple[str, ...] = ()
         """Chats that are read after a restart, besides those with conversations."""
+        self.people: tuple[str, ...] = ()
+        """People whose direct chats are read, too."""
         self._receiver: Receiver | None = None
+        self._missed: MissedMessages
         self._order = asyncio.Lock()
         self._servers_known = asyncio.Event()
         """Set when Discord has told the channels and threads of a new session."""
@@ -77,6 +79,7 @@ class DiscordClient(discord.Client):
         """What is needed to resume: the id, the last number and the address."""
         self._last_identify = -IDENTIFY_SECONDS
         self._is_ready = False
+        self._connected_at = 0.0
         self._cursor_saved = 0.0
         self._failure: ConnectionFailure | None = None
 
@@ -97,6 +100,7 @@ class DiscordClient(discord.Client):
         """Receive until the connection ends; raises ConnectionFailure. The next call resumes the
         session if Discord lets it."""
         self._receiver, self._is_ready, self._failure = receiver, False, None
+        self._missed = MissedMessages(self, receiver, self.chats, self.people)
         try:
             await self.log_in(token)
             socket = self._socket = await self._open_socket()
@@ -105,7 +109,9 @@ class DiscordClient(discord.Client):
                 await self._save_cursor()
         except ReconnectWebSocket as request:
             self._keep_session(resumes=request.resume)
-            wait = 0.0 if self._is_ready else None
+            # A connection that held for a while is opened again at once.
+            age = time.monotonic() - self._connected_at
+            wait = 0.0 if self._is_ready and age > SETTLED_SECONDS else None
             text = "Discord ended the connection"
             raise self._explain_end(ConnectionFailure("unreachable", text, wait=wait)) from None
         except discord.ConnectionClosed as closed:
@@ -160,11 +166,12 @@ class DiscordClient(discord.Client):
         """A new session: what came since the last one has to be read."""
         self._servers_known.clear()
         async with self._order:
-            self._report_connected()
             try:
+                await self._missed.load_cursor()
+                self._report_connected()
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._servers_known.wait()
-                await self._read_missed()
+                await self._missed.read_messages(self._store_message)
             except (discord.DiscordException, aiohttp.ClientError, OSError, StoreError) as error:
                 log.warning("missed messages could not be read: %s", type(error).__name__)
                 await self._give_up("missed messages could not be read")
@@ -214,7 +221,7 @@ class DiscordClient(discord.Client):
         return found
 
     def _report_connected(self) -> None:
-        self._is_ready = True
+        self._is_ready, self._connected_at = True, time.monotonic()
         assert self._receiver is not None
         self._receiver.report_connected()
 
@@ -223,7 +230,7 @@ class DiscordClient(discord.Client):
         is_new = await self._receiver.receive_message(message)
         return message.text if is_new else texts.NOT_HERE
 
-    async def _store_message(self, message: discord.Message, *, is_edited: bool) -> None:
+    async def _store_message(self, message: discord.Message, *, is_edited: bool = False) -> None:
         assert self._receiver is not None and self.user is not None
         channel: _Channel = message.channel
         if isinstance(channel, discord.PartialMessageable):
@@ -234,46 +241,11 @@ class DiscordClient(discord.Client):
                 self.adapt(structs.replace(found, edited=is_edited))
             )
 
-    # -- after a restart -------------------------------------------------------------------------
-
     async def _save_cursor(self) -> None:
-        """Everything before now was received."""
         is_idle = self._is_ready and self._failure is None and not self._order.locked()
         if is_idle and time.monotonic() - self._cursor_saved > CURSOR_SECONDS:
-            assert self._receiver is not None
             self._cursor_saved = time.monotonic()
-            await self._receiver.save_cursor(str(time.time()))
-
-    async def _read_missed(self) -> None:
-        assert self._receiver is not None
-        cursor = await self._receiver.load_cursor()
-        begin = str(time.time())
-        if cursor:
-            after = discord.Object(_make_snowflake(float(cursor) - OVERLAP_SECONDS))
-            for chat in dict.fromkeys((*await self._receiver.list_chats(), *self.chats)):
-                for channel in await self._find_channels(chat):
-                    await self._read_channel(channel, after)
-        await self._receiver.save_cursor(begin)
-
-    async def _find_channels(self, chat: str) -> list[_Channel]:
-        """The chat and its active threads."""
-        try:
-            channel = self.get_channel(int(chat)) or await self.fetch_channel(int(chat))
-        except (ValueError, discord.NotFound, discord.Forbidden):
-            return []
-        return [channel, *getattr(channel, "threads", ())]
-
-    async def _read_channel(self, channel: _Channel, after: discord.Object) -> None:
-        missed: list[discord.Message] = []
-        try:
-            async for message in channel.history(limit=_MOST_MISSED):
-                if message.id <= after.id:
-                    break
-                missed.append(message)
-        except (discord.NotFound, discord.Forbidden, AttributeError):
-            return  # deleted, closed to us, or without messages
-        for message in reversed(missed):
-            await self._store_message(message, is_edited=False)
+            await self._missed.save_cursor(time.time())
 
 
 async def _answer_in_time(interaction: discord.Interaction, work: Coroutine[Any, Any, str]) -> None:
@@ -296,11 +268,6 @@ async def _answer_in_time(interaction: discord.Interaction, work: Coroutine[Any,
                 await interaction.response.defer()
         except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
             log.info("an interaction was not answered: %s", type(error).__name__)
-
-
-def _make_snowflake(seconds: float) -> int:
-    """The smallest id of that moment."""
-    return max(0, int(seconds * 1000) - 1420070400000) << 22
 
 
 def check_socket_address(address: str) -> None:

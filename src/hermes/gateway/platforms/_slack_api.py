@@ -132,7 +132,8 @@ class SlackApi:
 
     async def download(self, url: str, token: str, write: Callable[[bytes], None]) -> None:
         host = urlsplit(url).hostname
-        if host not in (*_FILE_HOSTS, urlsplit(self.base_url).hostname):
+        is_slack = host in (*_FILE_HOSTS, urlsplit(self.base_url).hostname)
+        if not is_slack or not is_safe_address(url):
             raise SendFailure("rejected", "it is not stored at Slack")
         aiohttp = load_aiohttp()
         try:

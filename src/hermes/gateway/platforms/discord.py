@@ -51,6 +51,7 @@ _FAILURES: dict[int, FailureKind] = {
     30046: "edit_lost",  # edited too often for its age
     50005: "edit_lost",  # somebody else's message
     50083: "target",  # the thread is archived
+    160002: "target",  # not allowed to read what it would reply to
     160005: "target",  # the thread is locked
     50001: "gone",  # no access to the channel
     50007: "gone",  # the person takes no messages
@@ -107,6 +108,7 @@ class DiscordPlatform:
         client.adapt = self._adapt_message
         client.prepare = self._publish_commands
         client.chats = tuple(map(str, self._settings.allowed_chats))
+        client.people = tuple(map(str, (*self._settings.allowed_users, *self._settings.admins)))
         return client
 
     def _adapt_message(self, message: Inbound) -> Inbound:
@@ -126,6 +128,7 @@ class DiscordPlatform:
         return structs.replace(message, thread=message.id)
 
     async def send_part(self, target: Target, part: Part) -> str:
+        self._require_client()
         import discord
 
         options: dict[str, Any] = {"view": _make_view(part)} if part.buttons else {}
@@ -161,6 +164,7 @@ class DiscordPlatform:
                 raise
 
     async def send_file(self, target: Target, path: str, name: str) -> str:
+        self._require_client()
         import discord
 
         try:
@@ -183,7 +187,8 @@ class DiscordPlatform:
         self, attachment: Attachment, write: Callable[[bytes], None], limit: int
     ) -> None:
         host = urlsplit(attachment.ref).hostname
-        if host not in (*_FILE_HOSTS, urlsplit(self._base_url).hostname):
+        is_discord = host in (*_FILE_HOSTS, urlsplit(self._base_url).hostname)
+        if not is_discord or not is_safe_address(attachment.ref):
             raise SendFailure("rejected", "it is not stored at Discord")
         aiohttp = load_aiohttp()
         timeout = aiohttp.ClientTimeout(total=300, sock_read=30)
@@ -258,10 +263,13 @@ class DiscordPlatform:
                 raise SendFailure("target", str(failure)) from None
             raise
 
-    async def _try_call(self, call: Callable[[DiscordClient], Awaitable[T]]) -> T:
-        client = self._client
-        if client is None or not client.is_logged_in:
+    def _require_client(self) -> DiscordClient:
+        if self._client is None or not self._client.is_logged_in:
             raise SendFailure("certain", "Discord is not connected")
+        return self._client
+
+    async def _try_call(self, call: Callable[[DiscordClient], Awaitable[T]]) -> T:
+        client = self._require_client()
         import discord
 
         aiohttp = load_aiohttp()

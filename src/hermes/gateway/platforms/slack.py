@@ -27,6 +27,7 @@ from hermes.gateway.adapter import (
     SendFailure,
     Target,
 )
+from hermes.gateway.content.render import split_text
 from hermes.gateway.content.slack_markup import count_slack, escape_slack, render_slack
 from hermes.gateway.platforms._slack_api import (
     SlackApi,
@@ -42,7 +43,8 @@ log = logging.getLogger(__name__)
 _API = "https://slack.com/api"
 _VARIABLE = "SLACK_BOT_TOKEN"
 _APP_VARIABLE = "SLACK_APP_TOKEN"
-_LONGEST_SECTION = 3000
+_LONGEST_SECTION = 2500
+"""Slack takes 3,000 characters of markup."""
 _REST_SECONDS = 0.2
 """How long a socket that is replaced is still listened to."""
 _MOST_NAMES = 1000
@@ -125,8 +127,10 @@ class SlackPlatform:
         message = await socket.receive()
         if message.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionFailure("unreachable", "Slack ended the connection")
-        frame: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
-        return frame
+        try:
+            return msgspec.json.decode(message.data, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise ConnectionFailure("unreachable", "Slack's socket sent no JSON") from None
 
     async def _receive_frame(
         self, receiver: Receiver, socket: Any, frame: Mapping[str, Any]
@@ -275,8 +279,11 @@ def _text_fields(part: Part) -> dict[str, Any]:
     text = part.markup or escape_slack(part.text)
     if not part.buttons:
         return {"text": text}
-    pieces = [text[at : at + _LONGEST_SECTION] for at in range(0, len(text), _LONGEST_SECTION)]
-    sections = [{"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in pieces]
+    write = render_slack if part.markup else escape_slack
+    sections = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": write(piece)}}
+        for piece in split_text(part.text, _LONGEST_SECTION, count_slack)
+    ]
     buttons = [
         {
             "type": "button",
