@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data provider-index clean
+.PHONY: help run install test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench screens format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ format: $(VENV)/.dev ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+screens: $(VENV)/.dev ## pictures of every page of the dashboard, in .screens/
+	$(BIN)/python -m tests.e2e.dashboard.screens $(ARGS)
+
 bench: $(VENV)/.dev ## compare with the original and with the floor (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)
 
@@ -80,7 +83,7 @@ provider-index: $(VENV)/.dev ## renew the index of providers and wires after cha
 	$(BIN)/python scripts/provider_index.py
 
 clean: ## remove the environment and every generated file
-	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .bench .screens .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.build: requirements/build.txt scripts/bootstrap.sh scripts/steps.sh

@@ -179,6 +179,8 @@ class TerminalSection(Section, frozen=True):
 
 class ApprovalsSection(Section, frozen=True):
     mode: Literal["ask", "smart", "never-ask"] = "ask"
+    """Who answers what no rule allows: ask: you; smart: a small model decides the clear cases;
+    never-ask: only what the sandbox confines is run."""
     rules: tuple[dict[str, Any], ...] = ()
     """Which commands are allowed, need approval or are denied, by their first words."""
 
@@ -191,7 +193,10 @@ class NetworkSection(Section, frozen=True):
 
 class SandboxSection(Section, frozen=True):
     mode: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
+    """What commands may change. workspace-write: the folder of the session; full-access: they are
+    not confined."""
     required: bool = False
+    """Whether commands are refused where this machine cannot confine them."""
     network: NetworkSection = NetworkSection()
 
 

@@ -82,7 +82,7 @@ class Principals:
 
     def find_owner(self, key: str) -> Principal | None:
         """The owner of a key; None when nobody has it."""
-        return self.find_owner_by_digest(_hash_key(key.strip())) if key.strip() else None
+        return self.find_owner_by_digest(_hash_key(key.strip()))
 
     def find_owner_by_digest(self, digest: bytes) -> Principal | None:
         found = None

@@ -1,5 +1,5 @@
 /** The feed of events: one stream per browser, read by the tab that holds the lock. */
-import { applyEvent, changed, conversation, pageHeaders, sendWaiting, state } from "./data.js";
+import { applyEvent, changed, conversation, loadSessions, pageHeaders, sendWaiting, state } from "./data.js";
 import { announce } from "./ui.js";
 import { T } from "./text.js";
 
@@ -50,6 +50,7 @@ function setConnection(kind, retryAt = 0) {
 }
 
 function handOn(name, data) {
+  if (name === "hello") loadSessions().catch(() => {}); // what changed while nobody listened
   if (name === "message") for (const want of wants.values())
     if (data.session in want.watch) want.watch[data.session] = Math.max(want.watch[data.session], data.seq);
   applyEvent(name, data);
@@ -130,6 +131,7 @@ function hear({ data }) {
   if (data.type === "who") tell();
   if (leading) return;
   if (data.type === "event") applyEvent(data.name, data.data);
+  if (data.type === "event" && data.name === "hello") loadSessions().catch(() => {});
   if (data.type === "connection") setConnection(data.kind, data.retryAt);
 }
 

@@ -23,7 +23,7 @@ function findChange(args) {
   if (typeof args.old_string === "string" && typeof args.new_string === "string")
     return [...args.old_string.split("\n").map(l => `-${l}`), ...args.new_string.split("\n").map(l => `+${l}`)];
   if (typeof args.patch === "string" || typeof args.diff === "string") return (args.patch || args.diff).split("\n");
-  if (typeof args.content === "string" && args.path) return args.content.split("\n").map(l => `+${l}`);
+  if (typeof args.content === "string" && args.path) return args.content.replace(/\n$/, "").split("\n").map(l => `+${l}`);
   return null;
 }
 

@@ -119,7 +119,7 @@ function PageLinks() {
 function Rail({ current, open, onClose }) {
   const theme = localStorage.getItem("hermes-theme") || "auto";
   return html`<div class=${`rail ${open ? "open" : ""}`} onClick=${event => event.target.closest("a") && onClose()}>
-    <div class="brand"><${Icon} name="mark" /><b>Hermes</b><span class="space"></span><${Connection} /></div>
+    <div class="brand"><${Icon} name="mark" /><b>Hermes</b></div>
     <button class="primary" onClick=${() => { location.hash = "#/talk"; onClose(); }}>${T.newConversation}</button>
     <${Sessions} current=${current} />
     <div class="rail-foot"><label>${T.theme} <select onChange=${event => setTheme(event.target.value)} value=${theme}>
@@ -170,7 +170,7 @@ function App() {
   const id = (/^#\/c\/([\w.:-]+)/.exec(hash) || [])[1] || "";
   return html`<a class="skip" href="#main" onClick=${event => { event.preventDefault(); const log = document.querySelector(".log, .content"); if (log) log.focus(); }}>${T.skip}</a>
     <button class="menu-button" aria-label=${T.menu} onClick=${() => setOpen(true)}><${Icon} name="menu" /></button>
-    <${Rail} current=${id} open=${open} onClose=${() => setOpen(false)} />
+    <${Connection} /><${Rail} current=${id} open=${open} onClose=${() => setOpen(false)} />
     ${state.updated && html`<div class="banner" role="status">${T.updated} <button onClick=${() => location.reload()}>${T.reload}</button></div>`}
     ${page in PAGES && may(PAGES[page]) ? html`<${OtherPage} name=${page} />` : html`<${Guard} key="talk"><${Talk} id=${id} /><//>`}
     <${Toast} /><div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;

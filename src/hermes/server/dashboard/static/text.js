@@ -50,7 +50,7 @@ export const T = {
   steps: (n, names) => `${n} calls: ${names}`,
   nowRunning: "Running", nothingRuns: "Nothing runs.", waitingForYou: "Waiting for you", nothingWaits: "Nothing waits for you.",
   wantsToRun: "wants to run", todayTitle: "Today", servers: "Servers", lastFailures: "Last failures", noFailures: "Nothing failed in the last week.",
-  columns: { session: "session", where: "where", doing: "doing", when: "when", state: "state", calls: "calls", in: "in", cached: "cached", out: "out", cost: "cost", failed: "failed" },
+  columns: { session: "session", where: "where", doing: "doing", when: "when", state: "state", calls: "Calls", in: "in", cached: "cached", out: "out", cost: "cost", failed: "failed" },
   calls: n => n === 1 ? "1 call" : `${n} calls`, of: " of ", open: "Open",
   costPerDay: "Cost per day", cap: "cap", tokensInOut: "Tokens in / out", budgets: "Budgets", noBudget: "No caps are set. Settings, Budget sets them.",
   usageBy: { model: "Model", purpose: "Purpose", user: "Person", tool: "Tool", session: "Session" }, daysOption: { 7: "7 days", 30: "30 days", 365: "12 months" },
