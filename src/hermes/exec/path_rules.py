@@ -29,12 +29,12 @@ _OWN_FOLDERS = frozenset(
     "pairing plugins processes profiles run scripts sessions skills".split()
 )
 _OWN_FILES = tuple(
-    ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
+    ".config .env .trust active_profile approvals. auth. config. hermes. history. mcp. state. "
     "trust.".split()
 )
 _OWN_STEERING = (
-    ".env active_profile auth.json config.yaml cron hooks mcp memories memory plugins scripts "
-    "skills trust.json".split()
+    ".env active_profile auth.json config.yaml cron hooks mcp mcp.json memories memory plugins "
+    "scripts skills trust.json".split()
 )
 """What must not come into being in the agent's home while a command runs there."""
 _PROCESS_SECRETS = frozenset({"environ", "mem", "kcore", "auxv"})
