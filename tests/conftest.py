@@ -112,6 +112,7 @@ _LONGEST = (
     "unit/cron/test_schedule_oracle",
     "e2e/test_cron_crowd",
     "e2e/test_batch_kills",
+    "e2e/test_mcp_counterparts",
     "e2e/test_installation",
     "e2e/test_repl_fuzz",
     "server/test_serve_kills",

@@ -16,6 +16,13 @@ from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.processes import naming
 
+ECHO = """
+def call(m):
+    text = json.dumps(m["params"].get("arguments"))
+    write(m["id"], {"content": [{"type": "text", "text": text}]})
+serve(call)
+"""
+
 
 async def run(home: Home, *words: str) -> tuple[int, str, str]:
     ran = await run_hermes(["mcp", *words], home)
@@ -29,25 +36,27 @@ async def test_a_server_is_added_tested_called_and_removed(tmp_path: Path) -> No
         "",
         "hermes: no MCP servers are configured; see hermes mcp --help\n",
     )
-    code, out, _ = await run(home, "add", "kit", "--env", "A=1", "--", sys.executable, KIT)
+    server = script(tmp_path, ECHO, "mcp-echo-cli")
+    command = [server["command"], *server["args"]]
+    code, out, _ = await run(home, "add", "kit", "--env", "A=1", "--", *command)
     assert (code, out) == (0, "added kit; to try it: hermes mcp test kit\n")
     code, out, _ = await run(home, "test", "kit")
-    assert code == 0 and re.fullmatch(r"kit: ok, 10 tools, \d+ ms, 2026-07-28\n", out)
-    code, out, _ = await run(home, "call", "kit", "add", '{"a": 2, "b": 3}')
-    assert (code, out) == (0, "5\n")
+    assert code == 0 and re.fullmatch(r"kit: ok, 1 tool, \d+ ms, 2025-06-18\n", out)
+    code, out, _ = await run(home, "call", "kit", "work", '{"a": 2}')
+    assert (code, out) == (0, '{"a": 2}\n')
     code, _, err = await run(home, "call", "kit", "nothing")
-    assert code == 2 and "has no tool nothing. Tools: add, echo" in err
-    code, _, err = await run(home, "call", "kit", "add", "[1]")
+    assert code == 2 and "has no tool nothing. Tools: work." in err
+    code, _, err = await run(home, "call", "kit", "work", "[1]")
     assert code == 2 and "must be a JSON object" in err
     assert (await run(home, "disable", "kit"))[1] == "kit is disabled\n"
     assert (await run(home, "list"))[1] == "kit  disabled\n"
     assert (await run(home, "enable", "kit"))[1] == "kit is enabled\n"
     code, out, _ = await run(home, "list", "--json")
-    assert json.loads(out) == [{"name": "kit", "state": "ok", "tools": 10, "origin": "config.yaml"}]
+    assert json.loads(out) == [{"name": "kit", "state": "ok", "tools": 1, "origin": "config.yaml"}]
     assert (await run(home, "add", "kit", "--", "x"))[0] == 2
     assert (await run(home, "remove", "kit"))[1] == "removed kit\n"
     assert json.loads((home.path / "mcp" / "pins.json").read_text()) == {}
-    assert not naming(KIT)
+    assert not naming("mcp-echo-cli")
 
 
 async def test_usage_errors_change_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hermes.app.agents import Options
 from hermes.app.commands import CommandContext, parse_command, run_command
 from hermes.app.knowledge.context_files import find_context_files
 from hermes.config.trust_store import TrustStore, make_decision
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media
 from tests.kit import Received, call, say
 from tests.kit import mcp_server as kit
@@ -224,6 +224,23 @@ async def test_a_server_that_cannot_be_reached_is_an_answer(
         await r.turn()
         assert expected in result(r.requests[1])
         await until(lambda: not naming("mcp-bad"))
+
+
+async def test_a_server_that_failed_is_not_waited_for_again(tmp_path: Path) -> None:
+    tried = tmp_path / "tried"
+    entry = script(tmp_path, f"open({str(tried)!r}, 'a').write('x'); sys.exit(3)", "mcp-ends")
+    steps = [find("work"), find("work again"), say("ok")]
+    async with rig(tmp_path, steps, config=servers(bad=entry)) as r:
+        link = r.runtime.mcp_servers.list_links(r.home.work)[0]
+        await r.turn()
+        assert "it ended" in result(r.requests[1]) and "it ended" in result(r.requests[2])
+        text, count = "", -1
+        while "It is tried again in" not in text:
+            count = len(tried.read_text())
+            with pytest.raises(ToolError) as raised:
+                await link.connect()
+            text = str(raised.value)
+        assert 3 <= count == len(tried.read_text())
 
 
 async def test_a_huge_answer_breaks_the_connection_and_nothing_else(tmp_path: Path) -> None:

@@ -465,7 +465,7 @@ def list_key_variables(config: Config) -> frozenset[str]:
         named += [provider.api_key_env, *provider.api_key_envs]
     named += [job.api_key_env for job in config.auxiliary.values()]
     for server in config.mcp_servers.values():
-        headers = server.get("headers")
-        texts = headers.values() if isinstance(headers, dict) else ()
-        named += [name for text in texts for name in _VARIABLE.findall(str(text))]
+        for part in (server.get("headers"), server.get("oauth")):
+            texts = part.values() if isinstance(part, dict) else ()
+            named += [name for text in texts for name in _VARIABLE.findall(str(text))]
     return frozenset(filter(None, named))

@@ -81,11 +81,14 @@ class LoginFile:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._options.client_id and not self._options.client_id.startswith("https://"):
+        known = self._options
+        if known.client_id and not known.client_id.startswith("https://"):
+            method = "client_secret_basic" if known.client_secret else "none"
             return OAuthClientInformationFull(
-                client_id=self._options.client_id,
+                client_id=known.client_id,
+                client_secret=known.client_secret or None,
                 redirect_uris=None,
-                token_endpoint_auth_method="none",
+                token_endpoint_auth_method=method,
             )
         text = str(self.read_fields().get("client", ""))
         return OAuthClientInformationFull.model_validate_json(text) if text else None

@@ -27,6 +27,8 @@ class ToolFilter(Section, frozen=True):
 
 class OAuthOptions(Section, frozen=True):
     client_id: str = ""
+    """A client that the server knows, or the address of a document about it; empty: register."""
+    client_secret: str = ""
     scope: str = ""
     redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
 
@@ -104,6 +106,7 @@ class ServerConfig(Struct, frozen=True):
             cwd=expand(s.cwd),
             url=expand(s.url),
             headers={name: expand(value) for name, value in s.headers.items()},
+            oauth=structs.replace(s.oauth, client_secret=expand(s.oauth.client_secret)),
         )
         return structs.replace(self, settings=expanded)
 

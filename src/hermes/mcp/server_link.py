@@ -42,6 +42,8 @@ Notify: TypeAlias = Callable[[str, str], None]
 """Shows a notice: its code and its text."""
 NOTIFY: ServiceKey[Notify] = ServiceKey("notices of MCP servers")
 _MAX_DELAY = 60.0
+_MAX_WAIT = 5.0
+"""Seconds that somebody may have to wait for the next attempt to connect."""
 _CLOSE_SECONDS = 10.0
 _UNKNOWN_EFFECT = "The connection broke while {} ran; whether it took effect is not known."
 _NO_LIBRARY = (
@@ -78,6 +80,8 @@ class ServerLink:
     def __init__(self, config: ServerConfig, seams: LinkSeams) -> None:
         self.config = config
         self.agreement = Agreement(config, PinStore(seams.home))
+        self.failure = ""
+        """Why the last attempt to connect failed; empty: it did not."""
         self._seams = seams
         self._tools: tuple[list[ToolDefinition], tuple[Tool[Any], ...]] | None = None
         self._connection: ServerConnection | None = None
@@ -104,6 +108,11 @@ class ServerLink:
     def is_busy(self) -> bool:
         """Whether somebody waits for an answer."""
         return bool(self._callers)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it failed and is not tried again yet."""
+        return bool(self.failure) and self._not_before > asyncio.get_running_loop().time()
 
     @property
     def needs_discovery(self) -> bool:
@@ -158,8 +167,10 @@ class ServerLink:
             except (HermesError, BrokenConnection) as error:
                 self._note_failure()
                 await self._end_connection()
-                raise self._explain_failure(error) from None
-            self._failures = 0
+                unavailable = self._explain_failure(error)
+                self.failure = str(unavailable)
+                raise unavailable from None
+            self._failures, self.failure = 0, ""
             self._connection = connection
             return connection
 
@@ -240,8 +251,10 @@ class ServerLink:
         self._not_before = asyncio.get_running_loop().time() + delay * random.uniform(0.5, 1.0)
 
     async def _wait_for_turn(self) -> None:
-        """Wait until the next attempt is due."""
+        """Wait until the next attempt is due, unless that is far off."""
         left = self._not_before - asyncio.get_running_loop().time()
+        if left > _MAX_WAIT:
+            raise ServerUnavailable(f"{self.failure} It is tried again in {left:.0f} s.")
         if left > 0:
             await self._seams.sleep(left)
 

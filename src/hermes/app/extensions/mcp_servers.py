@@ -145,16 +145,16 @@ class McpServers:
 
     async def _discover_tools(self, cwd: Path, notify: Notify) -> list[str]:
         """Start the servers whose tools are not known yet; a sentence for each that failed."""
-        waiting = [link for link in self.list_links(cwd) if link.needs_discovery]
-        if not waiting:
-            return []
+        unknown = [link for link in self.list_links(cwd) if link.needs_discovery]
+        failures = [link.failure for link in unknown if link.is_resting]
+        waiting = [link for link in unknown if not link.is_resting]
         found = await asyncio.gather(
             *(link.connect(notify) for link in waiting), return_exceptions=True
         )
         for error in found:
             if isinstance(error, BaseException) and not isinstance(error, HermesError):
                 raise error
-        return [str(error) for error in found if isinstance(error, HermesError)]
+        return [*failures, *(str(error) for error in found if isinstance(error, HermesError))]
 
     async def expand_prompt(self, session: Session, name: str, words: str) -> str:
         """The text of the prompt SERVER:PROMPT with arguments `key=value`."""
@@ -188,7 +188,8 @@ class McpServers:
         self._lists.clear()
         for folder in folders:
             for config in self.read_servers(folder).values():
-                if (link := old.get(config.key)) and link.config == config:
+                link = old.get(config.key)
+                if link and link.config == config and not link.agreement.describe_changes():
                     self._links[config.key] = old.pop(config.key)
         await _close_links(old.values())
         return sorted(link.config.name for link in old.values())

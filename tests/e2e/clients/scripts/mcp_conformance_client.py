@@ -37,7 +37,8 @@ async def main(url: str) -> None:
         tasks.add(asyncio.create_task(follow(address)))
 
     known = "https://conformance-test.local/client-metadata.json" if "cimd" in SCENARIO else ""
-    entry = {"url": url, "oauth": {"client_id": CONTEXT.get("client_id", known)}}
+    client = {"client_id": known, **{k: v for k, v in CONTEXT.items() if k.startswith("client_")}}
+    entry = {"url": url, "oauth": client}
     config = parse_server("suite", entry)
     login = module.BrowserLogin(show, None) if SCENARIO.startswith("auth/") else None
     events = module.ConnectionEvents(lambda: None, lambda: agree)
