@@ -26,7 +26,7 @@ class PathRule(NamedTuple):
 
 _OWN_FOLDERS = frozenset(
     "artifacts aside cache checkpoints cron hooks logins logs mcp memories memory models outputs "
-    "pairing plugins processes profiles run scripts sessions skills".split()
+    "pairing platforms plugins processes profiles run scripts sessions skills".split()
 )
 _OWN_FILES = tuple(
     ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
