@@ -16,7 +16,7 @@ async def set_up_platform(profile: str, name: str) -> str:
     """Ask, try the token with one real call, and write it to .env; returns what to say."""
     setup = load_checked_setup(profile)
     checkable = [n for n in list_names() if load_platform(n).check is not None]
-    name = require_known(name or checkable[0])
+    name = require_known(name or "telegram")
     if name not in checkable:
         raise ConfigError(
             f"{name} has no token to try. Its settings are described in docs/gateway.md."

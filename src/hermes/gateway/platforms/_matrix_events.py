@@ -163,9 +163,10 @@ def _is_mentioned(content: Mapping[str, Any], text: str, me: str) -> bool:
 
 def _strip_mention(text: str, view: RoomView) -> str:
     names = {view.me, f"@{view.my_name}", view.me[1:].partition(":")[0], view.my_name} - {"", "@"}
-    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    either = "|".join(map(re.escape, longest_first))
     at_start = re.sub(rf"\A@?(?:{either})(?!\w)[:,]?\s*", "", text)
-    whole = "|".join(re.escape(name) for name in names if name.startswith("@"))
+    whole = "|".join(re.escape(name) for name in longest_first if name.startswith("@"))
     return re.sub(rf"\s*(?:{whole})(?!\w)", "", at_start).strip()
 
 
