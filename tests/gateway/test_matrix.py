@@ -95,6 +95,22 @@ async def test_a_group_counts_what_is_addressed(tmp_path: Path) -> None:
             assert prompts[3].endswith("inside") and not fake.texts(other)
 
 
+async def test_long_answers_are_split_and_a_room_that_is_gone_is_given_up(tmp_path: Path) -> None:
+    long = "\n\n".join(f"{n} " + "é" * 900 for n in range(12))
+    async with matrix(tmp_path, say(long), say("x"), say("back")) as (g, fake, room):
+        await fake.say(room, "much")
+        await fake.until(lambda: "\n\n".join(fake.texts()) == long)
+        assert len(fake.texts()) == 2
+        assert all(len(s.text.encode()) <= 20_000 for s in fake.sent)
+        fake.fault = once("send", Fault(403, "User not in room"))
+        await fake.say(room, "and now?")
+        await fake.until(lambda: len(g.provider.requests) == 2)
+        await fake.until(lambda: [name for name, _ in fake.calls].count("send") >= 3)
+        await fake.say(room, "again")
+        await fake.until_shown("back")
+        assert "x" not in fake.texts()
+
+
 async def test_invitations_come_from_allowed_people(tmp_path: Path) -> None:
     async with matrix(tmp_path, say("Hello.")) as (_, fake, _room):
         foreign = await fake.invite(STRANGER)

@@ -102,4 +102,7 @@ class Hub(Struct):
             return ReplyAddress("")
         platform, _, rest = deliver.partition(":")
         chat, _, thread = rest.partition(":")
+        if rest.startswith("!"):  # the ids of Matrix have colons; that of a thread begins with $
+            chat, mark, event = rest.partition(":$")
+            thread = f"${event}" if mark else ""
         return ReplyAddress(platform if chat else "", chat, thread)

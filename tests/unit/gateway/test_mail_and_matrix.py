@@ -6,7 +6,7 @@ import html
 import re
 from email import message_from_string
 from email.message import Message
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.gateway.adapter import Part, Target
 from hermes.gateway.content.web_markup import render_web_html
+from hermes.gateway.hub import Hub
 from hermes.gateway.platforms._email_rules import (
     find_thread,
     is_authenticated,
@@ -182,3 +183,13 @@ def test_an_edit_is_not_twice_as_long_and_html_that_is_too_long_stays_away() -> 
     edit = make_content(Part("x" * 20_000, "z" * 19_000), edited="$1")
     assert len(str(edit)) < LARGEST_CONTENT + 1000
     assert edit["m.new_content"]["body"] == "x" * 20_000
+
+
+def test_an_answer_can_be_delivered_to_a_room_whose_id_has_colons() -> None:
+    hub = cast(Hub, None)
+    room = Hub.parse_address(hub, "matrix:!a:example.org:8448")
+    assert (room.platform, room.chat, room.thread) == ("matrix", "!a:example.org:8448", "")
+    thread = Hub.parse_address(hub, "matrix:!a:example.org:$event")
+    assert (thread.chat, thread.thread) == ("!a:example.org", "$event")
+    topic = Hub.parse_address(hub, "telegram:-100:7")
+    assert (topic.chat, topic.thread) == ("-100", "7")

@@ -41,11 +41,11 @@ async def set_up_platform(profile: str, name: str) -> str:
         ids = [part.strip() for part in users.split(",") if part.strip()]
         changes[f"platforms.{name}.allowed_users"] = ids
     update.apply_changes(setup.home, changes)
-    access = (
-        f"Allowed: {users}."
-        if users
-        else "Nobody may talk to it yet: write to it, then approve your code with hermes pairing."
-    )
+    allowed = users or ", ".join(map(str, settings.allowed_users))
+    advice = "list yourself in allowed_users"
+    if spec.open(settings, secrets).capabilities.pairs:
+        advice = "write to it, then approve your code with hermes pairing"
+    access = f"Allowed: {allowed}." if allowed else f"Nobody may talk to it yet: {advice}."
     return f"The token works: {who}. {access} Start with: hermes gateway run"
 
 

@@ -1,5 +1,6 @@
 """Events of Matrix in the gateway's words, and messages as Matrix wants them."""
 
+import json
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -174,7 +175,7 @@ def make_content(part: Part, target: Target | None = None, edited: str = "") -> 
     """A message with its HTML; without it when both together are too long. Nobody is mentioned,
     whatever the text says."""
     content: dict[str, Any] = {"msgtype": "m.text", "body": part.text, "m.mentions": {}}
-    if part.markup and len(part.markup.encode()) + len(part.text.encode()) <= LARGEST_CONTENT:
+    if part.markup and _count_json(part.markup) + _count_json(part.text) <= LARGEST_CONTENT:
         content |= {"format": "org.matrix.custom.html", "formatted_body": part.markup}
     if edited:
         # Whoever cannot show edits gets the beginning: the whole text twice may be too long.
@@ -188,6 +189,11 @@ def make_content(part: Part, target: Target | None = None, edited: str = "") -> 
             "m.relates_to": relates,
         }
     return content | (make_relation(target) if target is not None else {})
+
+
+def _count_json(text: str) -> int:
+    """The length as nio sends it: what is not ASCII is escaped."""
+    return len(json.dumps(text))
 
 
 def make_relation(target: Target) -> dict[str, Any]:
