@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ import pytest
 
 from hermes.gateway import texts
 from tests.gateway.gateways import GatewayProcess
-from tests.gateway.platform_runs import list_prompts, platform_gateway
+from tests.gateway.platform_runs import list_prompts, platform_gateway, until_fatal
 from tests.gateway.test_delivery import once
 from tests.kit import Gate, call, run_hermes, say
 from tests.kit.matrix import BOT, OWNER, PASSWORD, TOKEN, Homeserver, homeserver
@@ -237,13 +236,7 @@ async def test_a_refused_token_turns_it_off_and_a_broken_sync_does_not(tmp_path:
         await fake.until_shown("back")
         fake.token = "another"
         await fake.say(room, "hello?")
-        state = g.home.path / "gateway_state.json"
-        async with asyncio.timeout(90):
-            while (found := json.loads(state.read_bytes())["platforms"]["matrix"])[
-                "state"
-            ] != "fatal":
-                await asyncio.sleep(0.1)
-        assert found["error_code"] == "unauthorized" and TOKEN not in json.dumps(found)
+        assert await until_fatal(g, "matrix") == "unauthorized"
 
 
 async def test_nothing_unencrypted_goes_into_an_encrypted_room(tmp_path: Path) -> None:
