@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,3 +51,15 @@ async def platform_gateway(
 def list_prompts(g: GatewayProcess) -> list[str]:
     """The last user message of each request to the model."""
     return [[m.text for m in messages(r) if m.role == "user"][-1] for r in g.provider.requests]
+
+
+async def until_fatal(g: GatewayProcess, name: str) -> str:
+    """The code of the error that turned the platform off."""
+    state = g.home.path / "gateway_state.json"
+    async with asyncio.timeout(90):
+        while True:
+            if state.exists():
+                found = json.loads(state.read_bytes())["platforms"][name]
+                if found["state"] == "fatal":
+                    return str(found["error_code"])
+            await asyncio.sleep(0.1)

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.gateway import texts
 from tests.gateway.gateways import GatewayProcess
-from tests.gateway.platform_runs import list_prompts, platform_gateway
+from tests.gateway.platform_runs import list_prompts, platform_gateway, until_fatal
 from tests.kit import call, run_hermes, say
 from tests.kit.mail import (
     ADDRESS,
@@ -209,12 +209,9 @@ async def test_a_refused_password_and_plain_text_elsewhere_are_fatal(tmp_path: P
     async with mailbox(tmp_path / "a", start=False) as (g, server):
         server.password = "another"
         await g.start()
-        shown = await run_hermes(["gateway", "status", "--json"], g.home)
-        assert shown.json["platforms"]["email"]["error_code"] == "unauthorized"
-        assert shown.json["platforms"]["email"]["state"] == "fatal"
+        assert await until_fatal(g, "email") == "unauthorized"
     async with mailbox(tmp_path / "b", imap_host="mail.example.org") as (g, _):
-        shown = await run_hermes(["gateway", "status", "--json"], g.home)
-        assert shown.json["platforms"]["email"]["error_code"] == "unconfigured"
+        assert await until_fatal(g, "email") == "unconfigured"
 
 
 async def test_setup_tries_both_servers(tmp_path: Path) -> None:

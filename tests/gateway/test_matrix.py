@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ import pytest
 
 from hermes.gateway import texts
 from tests.gateway.gateways import GatewayProcess
-from tests.gateway.platform_runs import list_prompts, platform_gateway
+from tests.gateway.platform_runs import list_prompts, platform_gateway, until_fatal
 from tests.gateway.test_delivery import once
 from tests.kit import Gate, call, run_hermes, say
 from tests.kit.matrix import BOT, OWNER, PASSWORD, TOKEN, Homeserver, homeserver
@@ -93,6 +92,22 @@ async def test_a_group_counts_what_is_addressed(tmp_path: Path) -> None:
             assert prompts[:2] == ["what is it?", "a pill"]
             assert prompts[2].endswith("a reply") and "one" in prompts[2]
             assert prompts[3].endswith("inside") and not fake.texts(other)
+
+
+async def test_long_answers_are_split_and_a_room_that_is_gone_is_given_up(tmp_path: Path) -> None:
+    long = "\n\n".join(f"{n} " + "é" * 900 for n in range(12))
+    async with matrix(tmp_path, say(long), say("x"), say("back")) as (g, fake, room):
+        await fake.say(room, "much")
+        await fake.until(lambda: "\n\n".join(fake.texts()) == long)
+        assert len(fake.texts()) == 2
+        assert all(len(s.text.encode()) <= 20_000 for s in fake.sent)
+        fake.fault = once("send", Fault(403, "User not in room"))
+        await fake.say(room, "and now?")
+        await fake.until(lambda: len(g.provider.requests) == 2)
+        await fake.until(lambda: [name for name, _ in fake.calls].count("send") >= 3)
+        await fake.say(room, "again")
+        await fake.until_shown("back")
+        assert "x" not in fake.texts()
 
 
 async def test_invitations_come_from_allowed_people(tmp_path: Path) -> None:
@@ -221,13 +236,7 @@ async def test_a_refused_token_turns_it_off_and_a_broken_sync_does_not(tmp_path:
         await fake.until_shown("back")
         fake.token = "another"
         await fake.say(room, "hello?")
-        state = g.home.path / "gateway_state.json"
-        async with asyncio.timeout(90):
-            while (found := json.loads(state.read_bytes())["platforms"]["matrix"])[
-                "state"
-            ] != "fatal":
-                await asyncio.sleep(0.1)
-        assert found["error_code"] == "unauthorized" and TOKEN not in json.dumps(found)
+        assert await until_fatal(g, "matrix") == "unauthorized"
 
 
 async def test_nothing_unencrypted_goes_into_an_encrypted_room(tmp_path: Path) -> None:

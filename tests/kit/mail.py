@@ -75,6 +75,8 @@ class MailServer:
         self.hang_up_after_data = 0
         self._changed = asyncio.Condition()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._announced: dict[asyncio.StreamWriter, int] = {}
+        """How many mails each connection knows of."""
 
     async def deliver(self, data: bytes) -> int:
         async with self._changed:
@@ -135,7 +137,8 @@ class MailServer:
             if f'"{self.password}"' not in command:
                 status = "NO [AUTHENTICATIONFAILED] Invalid credentials"
         elif word in ("SELECT", "EXAMINE"):
-            lines += [f"* {len(self.inbox)} EXISTS".encode(), self._validity_line()]
+            self._announced[writer] = -1
+            lines.append(f"* OK [UIDVALIDITY {self.validity}] ok".encode())
         elif word == "STATUS":
             following = (self.inbox[-1].number if self.inbox else 0) + 1
             found = f'* STATUS "INBOX" (UIDVALIDITY {self.validity} UIDNEXT {following})'
@@ -146,12 +149,18 @@ class MailServer:
             await self._wait_idle(reader, writer)
         elif word == "LOGOUT":
             lines.append(b"* BYE")
+        lines += self._announce(writer)
         writer.write(b"".join(row + b"\r\n" for row in lines) + f"{tag} {status}\r\n".encode())
         await writer.drain()
         return word != "LOGOUT"
 
-    def _validity_line(self) -> bytes:
-        return f"* OK [UIDVALIDITY {self.validity}] ok".encode()
+    def _announce(self, writer: asyncio.StreamWriter) -> list[bytes]:
+        """The line about new mail, told once per connection."""
+        count = len(self.inbox)
+        if self._announced.get(writer, count) >= count:
+            return []
+        self._announced[writer] = count
+        return [f"* {count} EXISTS".encode()]
 
     def _answer_uid(self, words: list[str]) -> list[bytes]:
         name, rest = words[0].upper(), words[1]
@@ -184,14 +193,13 @@ class MailServer:
         return [head.encode() + data + b")"]
 
     async def _wait_idle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        known = len(self.inbox)
-        writer.write(b"+ idling\r\n")
+        writer.write(b"".join(row + b"\r\n" for row in (b"+ idling", *self._announce(writer))))
         done = asyncio.create_task(reader.readline())
 
         async def report() -> None:
             async with self._changed:
-                await self._changed.wait_for(lambda: len(self.inbox) > known)
-            writer.write(f"* {len(self.inbox)} EXISTS\r\n".encode())
+                await self._changed.wait_for(lambda: len(self.inbox) > self._announced[writer])
+            writer.write(b"".join(row + b"\r\n" for row in self._announce(writer)))
 
         reporting = asyncio.create_task(report())
         try:

@@ -245,7 +245,7 @@ class Homeserver:
         found = self.rooms.get(room)
         if found is None or not found.joined:
             return _error(403, "M_FORBIDDEN", "User not in room")
-        if len(json.dumps(body).encode()) > 65_000:
+        if len(json.dumps(body, ensure_ascii=False).encode()) > 65_000:
             return _error(413, "M_TOO_LARGE", "event too large")
         if transaction in self._transactions:
             return web.json_response({"event_id": self._transactions[transaction]})

@@ -137,4 +137,7 @@ class Hub(Struct):
             return next(iter(connected or homes), ReplyAddress(""))
         platform, _, rest = deliver.partition(":")
         chat, _, thread = rest.partition(":")
+        if rest.startswith("!"):  # the ids of Matrix have colons; that of a thread begins with $
+            chat, mark, event = rest.partition(":$")
+            thread = f"${event}" if mark else ""
         return ReplyAddress(platform if chat else "", chat, thread)

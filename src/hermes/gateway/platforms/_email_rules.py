@@ -16,7 +16,11 @@ _ROBOT = re.compile(
     r"(?:^|[-_.+])(?:(?:no|do[-_.]?not)[-_.]?reply|mailer-daemon)(?:[-_.+]|$)", re.I
 )
 _BLOCKS = frozenset("p div br tr li h1 h2 h3 h4 h5 h6 blockquote pre table".split())
-_QUOTE_HEAD = re.compile(r"^(On .+ wrote|.+ schrieb.*|Am .+ schrieb.*|Le .+ a écrit\s?|.+ wrote):$")
+_QUOTE_HEADS = {
+    2: re.compile(r"(On|Am|Le|El|Il) .+:$"),
+    1: re.compile(r".*\b(wrote|schrieb|écrit|escribió|scritto)\b.*:$"),
+}
+"""The line above a quotation, which mail programs may break in two."""
 _MOST_REFERENCES = 20
 
 
@@ -152,8 +156,8 @@ def strip_quote(text: str) -> str:
     kept = "\n".join(lines)
     if len(kept) == len(text.replace("\r", "").rstrip()):
         return kept.strip()
-    for count in (1, 2):  # mail programs break the line above it
-        if _QUOTE_HEAD.match(" ".join(line.strip() for line in lines[-count:])):
+    for count, head in _QUOTE_HEADS.items():
+        if head.match(" ".join(line.strip() for line in lines[-count:])):
             return "\n".join(lines[:-count]).strip()
     return kept.strip()
 

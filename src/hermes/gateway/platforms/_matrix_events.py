@@ -1,5 +1,6 @@
 """Events of Matrix in the gateway's words, and messages as Matrix wants them."""
 
+import json
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -163,9 +164,10 @@ def _is_mentioned(content: Mapping[str, Any], text: str, me: str) -> bool:
 
 def _strip_mention(text: str, view: RoomView) -> str:
     names = {view.me, f"@{view.my_name}", view.me[1:].partition(":")[0], view.my_name} - {"", "@"}
-    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    either = "|".join(map(re.escape, longest_first))
     at_start = re.sub(rf"\A@?(?:{either})(?!\w)[:,]?\s*", "", text)
-    whole = "|".join(re.escape(name) for name in names if name.startswith("@"))
+    whole = "|".join(re.escape(name) for name in longest_first if name.startswith("@"))
     return re.sub(rf"\s*(?:{whole})(?!\w)", "", at_start).strip()
 
 
@@ -173,7 +175,7 @@ def make_content(part: Part, target: Target | None = None, edited: str = "") -> 
     """A message with its HTML; without it when both together are too long. Nobody is mentioned,
     whatever the text says."""
     content: dict[str, Any] = {"msgtype": "m.text", "body": part.text, "m.mentions": {}}
-    if part.markup and len(part.markup.encode()) + len(part.text.encode()) <= LARGEST_CONTENT:
+    if part.markup and _count_json(part.markup) + _count_json(part.text) <= LARGEST_CONTENT:
         content |= {"format": "org.matrix.custom.html", "formatted_body": part.markup}
     if edited:
         # Whoever cannot show edits gets the beginning: the whole text twice may be too long.
@@ -187,6 +189,11 @@ def make_content(part: Part, target: Target | None = None, edited: str = "") -> 
             "m.relates_to": relates,
         }
     return content | (make_relation(target) if target is not None else {})
+
+
+def _count_json(text: str) -> int:
+    """The length as nio sends it: what is not ASCII is escaped."""
+    return len(json.dumps(text))
 
 
 def make_relation(target: Target) -> dict[str, Any]:
