@@ -70,7 +70,9 @@ async def test_off_and_on_again(home: Home) -> None:
     some = await states(home)
     assert (some["web_search"], some["web_extract"]) == ("deferred", "off")
     assert (await hermes(home, "tools", "enable", "web", "todo")).rc == 0
-    assert set((await states(home)).values()) <= {"on", "deferred", "unavailable"}
+    again = await states(home)
+    assert again.pop("send_message") == "off", "only administrators of messengers have it"
+    assert set(again.values()) <= {"on", "deferred", "unavailable"}
     assert settings(home)["disabled"] == []
     text = home.path.joinpath("config.yaml").read_text()
     assert text.startswith("# mine\nagent: {max_turns: 7}  # few\n")

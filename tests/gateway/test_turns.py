@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from hermes.gateway import texts
+from hermes.gateway.platforms.telegram import TelegramPlatform
 from tests.gateway.gateways import LiveGateway, gateway, live_gateway
 from tests.kit import Gate, call, run_hermes, say
 from tests.kit.bodies import messages
@@ -473,3 +474,22 @@ async def test_wrong_settings_are_refused_with_a_sentence(
 async def test_signals_end_it(tmp_path: Path) -> None:
     async with gateway(tmp_path) as g:
         assert await g.stop(signal.SIGHUP) == 0
+
+
+async def test_without_buttons_words_of_the_requester_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = structs.replace(TelegramPlatform.capabilities, buttons=False)
+    monkeypatch.setattr(TelegramPlatform, "capabilities", plain)
+    steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Fine.")]
+    async with live_gateway(tmp_path, steps) as g:
+        await g.telegram.say("push it")
+        await g.telegram.until(lambda: any("Approval needed" in t for t in g.telegram.texts()))
+        await g.telegram.say("No.")
+        await g.telegram.until_shown("Fine.")
+        await g.telegram.until(
+            lambda: any(t.endswith(f"❌ Denied by P{OWNER}") for t in g.telegram.texts())
+        )
+        await g.telegram.say("/undo")
+        await g.telegram.until(lambda: any("Send /undo yes" in t for t in g.telegram.texts()))
+        assert len(g.provider.requests) == 2

@@ -81,6 +81,6 @@ def test_jobs_of_the_original_are_imported(cron: Cron, tmp_path: Path) -> None:
 
 
 def test_a_target_that_nothing_delivers_to_is_said(cron: Cron) -> None:
-    assert "nothing delivers to home yet" in cron("add", "1h", "x", "--deliver", "local,home")
+    assert "results are sent to home while" in cron("add", "1h", "x", "--deliver", "local,home")
     (row,) = json.loads(cron("list", "--json"))
     assert row["deliver"] == ["local", "home"] and row["state"] == "active"
