@@ -225,6 +225,8 @@ class PlatformSpec(Struct, frozen=True):
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
     """Tries the token with one real call and says who it belongs to."""
+    alternative: str = ""
+    """Another variable that turns it on."""
     secret: str = ""
     """The variable that setup asks for, where the first one holds no secret."""
     secret_label: str = ""

@@ -311,5 +311,6 @@ PLATFORM = PlatformSpec(
     MatrixSettings,
     _open_platform,
     check_token,
+    alternative=PASSWORD,
     more=(("MATRIX_HOMESERVER", "Address of the homeserver, such as https://matrix.org"),),
 )
