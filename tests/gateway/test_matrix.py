@@ -252,7 +252,7 @@ async def test_nothing_unencrypted_goes_into_an_encrypted_room(tmp_path: Path) -
 
 async def test_a_password_logs_in_and_setup_tries_the_account(tmp_path: Path) -> None:
     env = {"MATRIX_PASSWORD": PASSWORD, "MATRIX_USER_ID": BOT}
-    async with matrix(tmp_path, say("Hello."), env=env, enabled=True) as (g, fake, room):
+    async with matrix(tmp_path, say("Hello."), env=env) as (g, fake, room):
         await fake.say(room, "hi")
         await fake.until_shown("Hello.")
         assert await g.stop() == 0

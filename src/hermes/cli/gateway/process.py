@@ -170,7 +170,8 @@ def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
     for name in list_names():
         spec = load_platform(name)
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
-        if not is_enabled(settings, setup.secrets.get(settings.token_env or spec.variable)):
+        token = setup.secrets.get(settings.token_env or spec.variable)
+        if not is_enabled(settings, token or setup.secrets.get(spec.alternative)):
             continue
         try:
             opened.append(OpenPlatform(name, settings, spec.open(settings, setup.secrets)))

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.gateway import texts
-from hermes.gateway.adapter import Receiver, SendFailure
+from hermes.gateway.adapter import ChatType, Receiver, SendFailure
 from hermes.gateway.platforms._matrix_client import (
     MatrixRefusal,
     MatrixSettings,
@@ -89,6 +89,7 @@ class RoomIntake:
 
         if isinstance(event, MegolmEvent):
             if event.sender != self._client.user_id:
+                event.room_id = room_id
                 self._undecrypted[event.event_id] = (event, time.monotonic())
             return
         source = getattr(event, "source", None)
@@ -109,11 +110,10 @@ class RoomIntake:
 
     def _view_room(self, room: Any, sender: str) -> RoomView:
         """A room with one other person is a direct chat, unless it is listed as a group."""
-        is_listed = room.room_id in self._settings.allowed_chats
-        chat_type = "dm" if room.member_count <= 2 and not is_listed else "group"
         me = self._client.user_id
-        names = room.user_name(me) or "", room.user_name(sender) or ""
-        return RoomView(me, names[0], "dm" if chat_type == "dm" else "group", names[1])
+        is_direct = room.member_count <= 2 and room.room_id not in self._settings.allowed_chats
+        chat_type: ChatType = "dm" if is_direct else "group"
+        return RoomView(me, room.user_name(me) or "", chat_type, room.user_name(sender) or "")
 
     async def _find_answered(self, room_id: str, source: dict[str, Any]) -> tuple[str, str]:
         """The sender and the text of the message that this one replies to."""

@@ -311,5 +311,6 @@ PLATFORM = PlatformSpec(
     MatrixSettings,
     _open_platform,
     check_token,
+    alternative=PASSWORD,
     more_variables=("MATRIX_HOMESERVER",),
 )
