@@ -93,8 +93,11 @@ async def editor(
                 yield conn, client, home, provider
             finally:
                 await conn.close()
+                writer.close()
                 await asyncio.wait_for(serving, 90)
                 await agent.close()
+                agent_writer.close()
+                await asyncio.gather(writer.wait_closed(), agent_writer.wait_closed())
 
 
 @asynccontextmanager
