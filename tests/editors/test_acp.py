@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ acp = pytest.importorskip("acp")
 from acp import RequestError, schema  # noqa: E402
 from acp.stdio import spawn_agent_process  # noqa: E402
 
+from hermes.app.runtime import Runtime  # noqa: E402
+from hermes.config.load import load_setup  # noqa: E402
+from hermes.editors.agent import EditorAgent  # noqa: E402
 from tests.kit import Gate, Home, Provider, call, say, status, think  # noqa: E402
 from tests.kit.bodies import messages  # noqa: E402
 from tests.kit.home import program  # noqa: E402
@@ -67,24 +71,46 @@ class Editor:
 
 @asynccontextmanager
 async def editor(
-    root: Path, steps: list[Any] | Provider, **config: Any
+    root: Path, steps: list[Any] | Provider
 ) -> AsyncIterator[tuple[Any, Editor, Home, Provider]]:
+    """The agent in this process, connected to a client by a pair of sockets."""
     provider = steps if isinstance(steps, Provider) else Provider(steps)
     async with provider:
-        home = Home.of(root, provider, **config)
-        client = Editor()
-        words = [*program(), "acp"]
-        async with spawn_agent_process(
-            client,
-            words[0],
-            *words[1:],
-            env=home.env,
-            cwd=home.work,
-            use_unstable_protocol=True,
-        ) as (conn, _):
-            async with asyncio.timeout(90):
+        home = Home.of(root, provider)
+        mine, its = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=mine)
+        async with Runtime.open(load_setup("", home.env)) as runtime:
+            agent: Any = EditorAgent(runtime)
+            agent_reader, agent_writer = await asyncio.open_connection(sock=its)
+            serving = asyncio.create_task(
+                acp.run_agent(agent, agent_writer, agent_reader, use_unstable_protocol=True)
+            )
+            client = Editor()
+            connected: Any = client
+            conn = acp.connect_to_agent(connected, writer, reader, use_unstable_protocol=True)
+            try:
                 await conn.initialize(protocol_version=1)
-            yield conn, client, home, provider
+                yield conn, client, home, provider
+            finally:
+                await conn.close()
+                writer.close()
+                await asyncio.wait_for(serving, 90)
+                await agent.close()
+                agent_writer.close()
+                await asyncio.gather(writer.wait_closed(), agent_writer.wait_closed())
+
+
+@asynccontextmanager
+async def editor_process(home: Home) -> AsyncIterator[tuple[Any, Editor]]:
+    """The program itself, started by a client."""
+    client: Any = Editor()
+    words = [*program(), "acp"]
+    async with spawn_agent_process(
+        client, words[0], *words[1:], env=home.env, cwd=home.work, use_unstable_protocol=True
+    ) as (conn, _):
+        async with asyncio.timeout(90):
+            await conn.initialize(protocol_version=1)
+        yield conn, client
 
 
 def text(words: str) -> list[Any]:
@@ -253,3 +279,18 @@ async def test_resources_images_commands_and_options(tmp_path: Path) -> None:
         assert changed.config_options[1].current_value == "high"
         with pytest.raises(RequestError):
             await conn.set_config_option(config_id="effort", session_id=name, value="enormous")
+
+
+async def test_the_program_itself_and_a_session_that_is_open_elsewhere(tmp_path: Path) -> None:
+    async with Provider([say("hello")]) as provider:
+        home = Home.of(tmp_path, provider)
+        async with editor_process(home) as (conn, client):
+            made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+            name = made.session_id
+            await conn.prompt(session_id=name, prompt=text("hi"))
+            assert client.said == "hello"
+            async with editor_process(home) as (other, _):
+                with pytest.raises(RequestError, match="open elsewhere"):
+                    await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])
+                await conn.close_session(session_id=name)
+                await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])

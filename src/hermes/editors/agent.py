@@ -15,6 +15,7 @@ from hermes.editors.editor_session import SOURCE, EditorLink, EditorSession
 from hermes.editors.handshake import CAPABILITIES
 
 _PAGE = 50
+_TAKEN = -32603
 _LOCAL_SOURCES = frozenset({SOURCE, "cli"})
 """Sessions of the user at this machine."""
 
@@ -134,8 +135,14 @@ class EditorAgent:
             session = await self._runtime.open_session(resume=resume, source=SOURCE, cwd=folder)
         except ConfigError as error:
             raise RequestError(-32602, str(error)) from None
-        opened = EditorSession(self._runtime, session, self._link)
-        self._sessions[resume or opened.id] = opened
+        claims, name = self._runtime.claims, resume or session.id
+        if claims.is_taken(name):
+            await session.close()
+            raise RequestError(
+                _TAKEN, "That session is open elsewhere. Fork it, or close it there."
+            )
+        claims.claim_session(name)
+        opened = self._sessions[name] = EditorSession(self._runtime, session, self._link, name)
         self._runtime.spawn_task(_announce_commands(opened), f"editor {opened.id}")
         return opened
 

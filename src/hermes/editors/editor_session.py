@@ -53,7 +53,9 @@ class EditorLink:
 class EditorSession:
     """Sends what happens in a session to the editor, in order."""
 
-    def __init__(self, runtime: Runtime, session: Session, link: EditorLink) -> None:
+    def __init__(self, runtime: Runtime, session: Session, link: EditorLink, id: str) -> None:
+        self.id = id
+        """As the editor knows it; the session itself has another one once it is compressed."""
         self.session = session
         self._runtime = runtime
         self._link = link
@@ -63,10 +65,6 @@ class EditorSession:
         self._seen: TurnResult | None = None
         self._updates = EditorUpdates(session.agent.tools, session.host.workspace.cwd)
         self._connect_session()
-
-    @property
-    def id(self) -> str:
-        return self.session.id
 
     @property
     def modes(self) -> schema.SessionModeState:
@@ -266,6 +264,7 @@ class EditorSession:
 
     async def close(self) -> None:
         await self.session.close()
+        self._runtime.claims.release_session(self.id)
 
 
 async def _answer_nothing(question: Question) -> str | None:
