@@ -32,8 +32,8 @@ class LoginServer:
                     {"resource": f"{base}/mcp", "authorization_servers": [base]}
                 )
             case "/.well-known/oauth-authorization-server":
-                places = {n: f"{base}/{n.partition('_')[0]}" for n in
-                          ("authorization_endpoint", "token_endpoint", "registration_endpoint")}  # fmt: skip
+                names = ("authorization", "token", "registration")
+                places = {f"{name}_endpoint": f"{base}/{name}" for name in names}
                 return web.json_response(
                     {"issuer": base, "code_challenge_methods_supported": ["S256"],
                      "response_types_supported": ["code"], **places}
