@@ -26,6 +26,7 @@ GROUPS = (
     "store",
     "search",
     "schedule",
+    "mcp",
     "server",
     "gateway",
     "repl",
@@ -37,10 +38,11 @@ ALONE = {
     "search": "bench.storage",
     "sandbox": "bench.sandbox",
     "schedule": "bench.schedule",
+    "mcp": "bench.mcp",
     "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "gateway")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "gateway")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ ROWS = (
     Row("search", "search_2", "  two words"),
     Row("search", "search_3", "  a phrase"),
     Row("schedule", "schedule_tick", "look at 1,000 jobs, none due, CPU", at_most=5),
+    Row("mcp", "mcp_call", "call a tool of an MCP server, stdio"),
+    Row("mcp", "mcp_ratio", "  times the bare library", "x", at_most=1.3),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),

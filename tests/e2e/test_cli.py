@@ -401,9 +401,8 @@ def test_no_sessions_yet(run: Run) -> None:
         assert done.rc == 2 and "no session 'nope'" in done.err
 
 
-def test_check_says_what_has_no_effect_yet(run: Run, home: Path) -> None:
+def test_check_names_servers_that_cannot_be_used(run: Run, home: Path) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
-    (home / "config.yaml").write_text("mcp_servers: {time: {command: uvx}}\n")
-    assert "mcp_servers is accepted, but has no effect" in run("config", "check").out
-    (home / "config.yaml").write_text("agent: {max_turns: 5}\nbudget: {daily_usd: 5}\n")
-    assert "no effect" not in run("config", "check").out
+    (home / "config.yaml").write_text("mcp_servers: {time: {command: uvx}, a__b: {command: x}}\n")
+    out = run("config", "check").out
+    assert "mcp_servers.a__b is not used: its name must be" in out and "time" not in out

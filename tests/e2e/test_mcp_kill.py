@@ -15,8 +15,8 @@ from tests.flow.test_mcp import script
 from tests.kit import Home, Provider, call, stall, start_hermes
 from tests.kit.processes import living, naming, until
 
-KILLS = int(os.environ.get("HERMES_MCP_KILLS", "3"))
-RESTARTS = int(os.environ.get("HERMES_MCP_RESTARTS", "25"))
+KILLS = int(os.environ.get("HERMES_MCP_KILLS", "2"))
+RESTARTS = int(os.environ.get("HERMES_MCP_RESTARTS", "10"))
 STUBBORN = """
 import signal, subprocess
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -325,6 +325,28 @@ async def test_a_call_has_a_time_limit(tmp_path: Path) -> None:
         assert "Timed out after 0.5 s" in result(r.requests[2])
 
 
+GROWS = """
+names = ["work"]
+def call(m):
+    if "more" not in names:
+        names.append("more")
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+    write(m["id"], {"content": [{"type": "text", "text": "worked"}]})
+serve(call, names)
+"""
+
+
+async def test_new_tools_of_a_running_server_are_off(tmp_path: Path) -> None:
+    config = servers(grows=script(tmp_path, GROWS, "mcp-grows"))
+    steps = [find("work"), use("mcp__grows__work"), say("ok"), find("work"), say("ok")]
+    async with rig(tmp_path, steps, config=config) as r:
+        await r.turn()
+        await r.until(lambda e: getattr(e, "code", "") == "mcp_changed")
+        await r.turn()
+        assert "mcp__grows__work" in result(r.requests[4])
+        assert "mcp__grows__more" not in result(r.requests[4])
+
+
 async def test_questions_of_a_server_reach_the_person_who_is_there(tmp_path: Path) -> None:
     steps = [
         find("book"),

@@ -269,7 +269,7 @@ class PlatformSpec(Struct, frozen=True):
     """Takes the settings and the secrets; ConfigError when they do not suffice."""
     check: Callable[[Any, Secrets], Awaitable[str]] | None = None
     """Tries the token with one real call and says who it belongs to."""
-    alternative: str = ""
-    """Another variable that turns it on."""
     more_variables: tuple[str, ...] = ()
     """Further variables that `setup` asks for, in this order; they may stay empty."""
+    alternative: str = ""
+    """Another variable that turns it on."""
