@@ -239,6 +239,13 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "DELETE /api/keys/{name}": (None, ADMIN),
     "POST /api/approvals/check": ({"command": "ls"}, ADMIN),
     "GET /api/logs": (None, ADMIN),
+    "GET /api/jobs": (None, ADMIN),
+    "POST /api/jobs": (
+        {"schedule": "never", "prompt": "x", "dry_run": True},
+        (401, 403, 403, 422),
+    ),
+    "POST /api/jobs/{job}": ({"action": "pause"}, (401, 403, 403, 404)),
+    "DELETE /api/jobs/{job}": (None, (401, 403, 403, 404)),
     "POST /api/uploads": ({}, (401, 403, 201, 201)),
 }
 """Statuses without anything, with a key without scopes, with another owner's key, and as the
@@ -255,7 +262,7 @@ async def test_every_route_with_every_caller(server: Api, operator: Browser, ent
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in ("hash", "name", "turn", "asked", "seq", "part", "call"):
+    for name in ("hash", "name", "turn", "asked", "seq", "part", "call", "job"):
         path = path.replace(f"{{{name}}}", "1")
     body = given
     if isinstance(given, str):
