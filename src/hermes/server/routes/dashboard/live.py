@@ -15,7 +15,7 @@ from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRe
 from hermes.app.live.live_session import LiveSession
 from hermes.app.session_records import find_current_session
 from hermes.core.message import Media, Message, Text, clean_message, user_message
-from hermes.core.store import SessionMeta
+from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
 from hermes.server.dashboard.feed import MAX_WATCHED, Feed
 from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload
@@ -44,6 +44,13 @@ class TurnBody(Struct):
 class TurnAnswer(Struct):
     id: str
     state: Literal["running", "queued", "steered"]
+
+
+class _Attempt(Struct):
+    """A send that is being taken, by this run of a server."""
+
+    id: str
+    server: str
 
 
 class ChangeTurnBody(Struct):
@@ -103,9 +110,11 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
     meta = await _find_current(call, services)
     objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
     answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
-    if not await objects.add(_SENT_KIND, sent_id, msgspec.json.encode(answer)):
-        known = await objects.get(_SENT_KIND, sent_id, owner="")
-        return json_response(msgspec.json.decode(known.body) if known else answer, 202)
+    server = require_dashboard(services).token
+    attempt = msgspec.json.encode(_Attempt(answer.id, server))
+    is_new = await objects.add(_SENT_KIND, sent_id, attempt)
+    if not is_new and (known := await _find_sent(objects, sent_id, server)):
+        return json_response(known, 202)
     try:
         files = [_take_upload(call, services, upload_id) for upload_id in body.uploads]
         if not body.content.strip() and not files:
@@ -117,6 +126,18 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
         raise
     await objects.put(_SENT_KIND, sent_id, msgspec.json.encode(answer), keep_latest=_MAX_SENT)
     return json_response(answer, 202)
+
+
+async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer | None:
+    """The answer to an earlier send; None when the server died before it took the message."""
+    known = await objects.get(_SENT_KIND, sent_id, owner="")
+    if known is None:
+        return None
+    try:
+        return msgspec.json.decode(known.body, type=TurnAnswer)
+    except msgspec.ValidationError:
+        attempt = msgspec.json.decode(known.body, type=_Attempt)
+        return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
 
 
 async def _submit(
