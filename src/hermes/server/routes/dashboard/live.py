@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hermes.app.agents import Options
 from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRefused
 from hermes.app.live.live_session import LiveSession
 from hermes.app.session_records import find_current_session
@@ -23,7 +24,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.turns.sessions import is_owner
+from hermes.server.turns.sessions import apply_limits, is_owner
 from hermes.server.turns.sse import send_frames
 from hermes.version import VERSION
 
@@ -149,10 +150,12 @@ async def _submit(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
+        options = Options(toolsets=services.settings.toolsets) if call.principal.name else None
         try:
-            conversation = await conversations.open_conversation(meta)
+            conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
             raise ApiError(409, str(error), code="in_use") from None
+        apply_limits(conversation.session, call.principal)
         starts = not conversation.is_running
         if starts:
             stack.enter_context(turns.slots.reserve_slot(call.principal))
