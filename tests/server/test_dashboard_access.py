@@ -260,6 +260,8 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "DELETE /api/keys/{name}": (None, ADMIN),
     "POST /api/approvals/check": ({"command": "ls"}, ADMIN),
     "GET /api/logs": (None, ADMIN),
+    "GET /api/memory": (None, ADMIN),
+    "POST /api/memory": ({"verb": "remove", "words": "f99"}, (401, 403, 403, 422)),
     "GET /api/jobs": (None, ADMIN),
     "POST /api/jobs": (
         {"schedule": "never", "prompt": "x", "dry_run": True},

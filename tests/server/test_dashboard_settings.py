@@ -154,3 +154,15 @@ async def test_jobs_are_previewed_added_paused_and_removed(tmp_path: Path) -> No
         assert [j["id"] for j in (await browser.get("/api/jobs")).json["data"]] == [job]
         assert (await browser.call("DELETE", f"/api/jobs/{job}")).status == 200
         assert (await browser.get("/api/jobs")).json["data"] == []
+
+
+async def test_facts_are_added_listed_and_forgotten(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        body = {"verb": "add", "words": "The build runs on Debian."}
+        assert (await browser.post("/api/memory", body)).status == 200
+        (row,) = (await browser.get("/api/memory")).json["data"]
+        assert [fact["text"] for fact in row["facts"]] == ["The build runs on Debian."]
+        gone = {"verb": "remove", "words": row["facts"][0]["name"]}
+        assert (await browser.post("/api/memory", gone)).status == 200
+        assert (await browser.get("/api/memory")).json["data"][0]["facts"] == []
