@@ -160,6 +160,27 @@ async def test_a_key_signs_in_as_its_owner(server: Api, operator: Browser) -> No
     assert (await ann.get(f"/api/events?watch={other}:0")).status == 404
 
 
+async def test_the_limits_of_a_key_hold_in_the_browser(tmp_path: Path) -> None:
+    settings = {
+        "keys": [{"name": "ann", "key_env": "ANN_KEY", "daily_usd": 0.0}],
+        "toolsets": ["todo"],
+    }
+    async with api(
+        tmp_path, then=say("Yes."), key="", settings=settings, env={"ANN_KEY": ANN}, config=ON
+    ) as a:
+        answer = await login(a, key=ANN)
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        ann = Browser(a, cookie, answer.json["page_token"])
+        session = await ann.create_session()
+        async with ann.watch(f"{session}:-1") as feed:
+            await ann.send(session, "hi")
+            end = await feed.until("end")
+        live = a.server.services.dashboard.live  # type: ignore[union-attr]
+        host = live.find_session(session).session.host  # type: ignore[union-attr]
+        assert host.account.user == "ann" and host.budget.user_usd == 0.0
+        assert set(host.agent.tools) == {"todo"}, end
+
+
 async def test_the_nameless_caller_sees_only_sessions_of_the_api(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), key="", config=ON) as a:
         browser = await sign_in(a)
@@ -239,6 +260,15 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "DELETE /api/keys/{name}": (None, ADMIN),
     "POST /api/approvals/check": ({"command": "ls"}, ADMIN),
     "GET /api/logs": (None, ADMIN),
+    "GET /api/memory": (None, ADMIN),
+    "POST /api/memory": ({"verb": "remove", "words": "f99"}, (401, 403, 403, 422)),
+    "GET /api/jobs": (None, ADMIN),
+    "POST /api/jobs": (
+        {"schedule": "never", "prompt": "x", "dry_run": True},
+        (401, 403, 403, 422),
+    ),
+    "POST /api/jobs/{job}": ({"action": "pause"}, (401, 403, 403, 404)),
+    "DELETE /api/jobs/{job}": (None, (401, 403, 403, 404)),
     "POST /api/uploads": ({}, (401, 403, 201, 201)),
 }
 """Statuses without anything, with a key without scopes, with another owner's key, and as the
@@ -255,7 +285,7 @@ async def test_every_route_with_every_caller(server: Api, operator: Browser, ent
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in ("hash", "name", "turn", "asked", "seq", "part", "call"):
+    for name in ("hash", "name", "turn", "asked", "seq", "part", "call", "job"):
         path = path.replace(f"{{{name}}}", "1")
     body = given
     if isinstance(given, str):

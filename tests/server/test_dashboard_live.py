@@ -201,3 +201,26 @@ async def test_lists_learn_of_new_renamed_and_deleted_sessions(tmp_path: Path) -
             assert found["id"] == session and found["title"] == "a first message"
             await browser.call("DELETE", f"{ALL}/{session}")
             assert (await feed.until("session.deleted"))["session"] == session
+
+
+async def test_a_send_that_a_dead_server_did_not_take_runs_once(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        left = b'{"id": "t_old", "server": "another"}'
+        await a.server.runtime.store.objects.add("web_turn", f"{session}/client-id-1", left)
+        async with browser.watch(f"{session}:-1") as feed:
+            for _ in range(2):
+                assert (await browser.send(session, "hello", "client-id-1")).status == 202
+            await feed.until("end")
+        found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert texts(found) == ["hello", "Yes."]
+
+
+async def test_a_stopping_server_says_goodbye(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        async with browser.watch() as feed:
+            await feed.next()
+            a.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
+            assert (await feed.until("bye"))["reason"] == "stopping"

@@ -139,3 +139,30 @@ async def test_now_shows_what_waits_and_usage_what_it_cost(tmp_path: Path) -> No
         exported = await browser.get(f"/api/sessions/{session}/export?format=markdown")
         assert b"git push origin main" in exported.body
         assert "attachment" in exported.headers["Content-Disposition"]
+
+
+async def test_jobs_are_previewed_added_paused_and_removed(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Good morning."), config=ON) as a:
+        browser = await sign_in(a)
+        body = {"schedule": "daily 09:00", "prompt": "Say good morning."}
+        preview = await browser.post("/api/jobs", {**body, "dry_run": True})
+        assert preview.status == 201 and len(preview.json["next_times"]) == 5
+        assert (await browser.get("/api/jobs")).json["data"] == []
+        job = (await browser.post("/api/jobs", body)).json["id"]
+        paused = await browser.post(f"/api/jobs/{job}", {"action": "pause"})
+        assert paused.json["paused"]
+        assert [j["id"] for j in (await browser.get("/api/jobs")).json["data"]] == [job]
+        assert (await browser.call("DELETE", f"/api/jobs/{job}")).status == 200
+        assert (await browser.get("/api/jobs")).json["data"] == []
+
+
+async def test_facts_are_added_listed_and_forgotten(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        body = {"verb": "add", "words": "The build runs on Debian."}
+        assert (await browser.post("/api/memory", body)).status == 200
+        (row,) = (await browser.get("/api/memory")).json["data"]
+        assert [fact["text"] for fact in row["facts"]] == ["The build runs on Debian."]
+        gone = {"verb": "remove", "words": row["facts"][0]["name"]}
+        assert (await browser.post("/api/memory", gone)).status == 200
+        assert (await browser.get("/api/memory")).json["data"][0]["facts"] == []

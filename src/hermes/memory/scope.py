@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.config.paths import memories_folder
 from hermes.core.services import ServiceKey
-from hermes.core.store import FactTarget
+from hermes.core.store import WEB_SOURCE, FactTarget
 
 if TYPE_CHECKING:
     from hermes.memory.session_memory import SessionMemory
@@ -60,6 +60,8 @@ def choose_scope(
     group a key that ends with it belongs to that person alone."""
     if source in LOCAL_SOURCES:
         return MemoryScope(PROFILE, PROFILE, writable=source not in _READ_ONLY_SOURCES)
+    if source == WEB_SOURCE and not key.partition("/")[0]:
+        return PROFILE_SCOPE  # the operator in a browser
     if source in _WITHOUT_MEMORY or not key:
         return None
     if source == _API:

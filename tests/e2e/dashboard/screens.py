@@ -43,7 +43,7 @@ async def take_pictures(look: str, options: dict[str, Any]) -> None:
             await v.send("Fix it and push.")
             await v.page.get_by_role("button", name="Allow once").wait_for()
             await take_picture(v, look, "approval")
-            for name in ("now", "usage", "settings", "health"):
+            for name in ("now", "usage", "schedule", "knowledge", "settings", "health"):
                 await v.page.goto(f"{v.api.url}/#/{name}")
                 await v.page.locator(".content > *").first.wait_for()
                 await take_picture(v, look, name)

@@ -135,7 +135,7 @@ async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int)
         await v.send("push")
         await v.page.get_by_role("button", name="Allow once").wait_for()
         await _check_page(v.page, "approval")
-        for name in ("now", "usage", "settings", "health"):
+        for name in ("now", "usage", "schedule", "knowledge", "settings", "health"):
             await v.page.goto(f"{v.api.url}/#/{name}")
             await v.page.locator(".content > *").first.wait_for()
             await v.page.wait_for_timeout(400)

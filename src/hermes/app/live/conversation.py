@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hermes.app.agents import Options
 from hermes.app.live.live_session import LiveSession
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
@@ -135,7 +136,9 @@ class LiveConversations:
     def find_conversation(self, session_id: str) -> LiveConversation | None:
         return next((c for c in self._open if c.session.id == session_id), None)
 
-    async def open_conversation(self, meta: SessionMeta) -> LiveConversation:
+    async def open_conversation(
+        self, meta: SessionMeta, options: Options | None = None
+    ) -> LiveConversation:
         """The conversation of a stored session. TurnRefused when it belongs to another surface or
         is open in another process."""
         async with self._opening:
@@ -145,7 +148,9 @@ class LiveConversations:
                     return found
                 await self._close_conversation(found)  # it went on elsewhere meanwhile
             self._refuse_foreign(meta)
-            session = await self._runtime.open_session(resume=meta.id, source=meta.source)
+            session = await self._runtime.open_session(
+                resume=meta.id, source=meta.source, options=options
+            )
             session.interactions.user_present = True
             self._runtime.claims.claim_session(session.id)
             live = self._find_live(session.id)

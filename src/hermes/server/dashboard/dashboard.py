@@ -57,6 +57,8 @@ class Dashboard:
         self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")
         self.feeds: set[Feed] = set()
         self.cookie_name = "hermes"
+        self.token = secrets.token_hex(8)
+        """Tells what this run of the server has in hand from what an earlier one had."""
         self._sessions = runtime.store.sessions
         self._tickets: dict[str, Ticket] = {}
         self._public = urlsplit(settings.public_url)

@@ -107,7 +107,7 @@ class ClientSessions:
         sent = (request.prompt,) if request.session else (*past, request.prompt)
         if _has_foreign_content(sent, session.transcript):
             session.transcript.absorb_taint(BOTH)
-        _apply_limits(session, principal)
+        apply_limits(session, principal)
         _apply_settings(session, request)
         return session
 
@@ -119,7 +119,8 @@ def _has_foreign_content(sent: Sequence[Message], transcript: Transcript) -> boo
     return any(message.role in unknown for message in sent)
 
 
-def _apply_limits(session: Session, principal: Principal) -> None:
+def apply_limits(session: Session, principal: Principal) -> None:
+    """Charge the session to the principal, within its cap."""
     host = session.host
     if principal.name:
         host.account = structs.replace(host.account, user=principal.name)

@@ -8,7 +8,7 @@ import { Talk } from "./talk.js";
 import { T } from "./text.js";
 
 /** Pages that are loaded when they are opened, and the scope that they need. */
-const PAGES = { now: "admin", usage: "admin", settings: "admin", health: "admin" };
+const PAGES = { now: "admin", usage: "admin", schedule: "admin", knowledge: "admin", settings: "admin", health: "admin" };
 
 function useHash() {
   const [hash, setHash] = useState(location.hash);

@@ -60,6 +60,8 @@ export const T = {
   keySet: from => `set (${from})`, keyUnset: "not set", newValue: "New value", set: "Set", keysHelp: "Keys are stored in .env and never shown again.",
   tryCommand: "Try a command", tryHelp: "What the rules decide about a command. Nothing is run.", decisions: { allow: "allowed", ask: "asks", deny: "denied" },
   thisBrowser: "this browser", signOutAll: "Sign out all", editByHand: "Edit this key in the file.", noChange: "There are no earlier versions yet.",
+  newJob: "New job", when: "When", prompt: "What to do", nextTimes: "Next", add: "Add", paused: "paused", pause: "Pause", resume: "Resume", runNow: "Run now", history: "History", noJobs: "No jobs yet.",
+  aboutUser: "about you", aboutWork: "about the work", accept: "Approve", reject: "Reject", forget: "Forget", newFact: "Remember this", noFacts: "Nothing is remembered here yet.",
   logs: "Log", level: "Level", filter: "Filter", noRecords: "No records.", levels: ["info", "warning", "error"],
   announceDone: "Hermes has answered.", announceApproval: "Hermes needs your approval.",
   announceLost: "Connection lost.",

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hermes.app.agents import Options
 from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRefused
 from hermes.app.live.live_session import LiveSession
 from hermes.app.session_records import find_current_session
 from hermes.core.message import Media, Message, Text, clean_message, user_message
-from hermes.core.store import SessionMeta
+from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
 from hermes.server.dashboard.feed import MAX_WATCHED, Feed
 from hermes.server.dashboard.uploads import MAX_PER_TURN, Upload
@@ -23,7 +24,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.turns.sessions import is_owner
+from hermes.server.turns.sessions import apply_limits, is_owner
 from hermes.server.turns.sse import send_frames
 from hermes.version import VERSION
 
@@ -44,6 +45,13 @@ class TurnBody(Struct):
 class TurnAnswer(Struct):
     id: str
     state: Literal["running", "queued", "steered"]
+
+
+class _Attempt(Struct):
+    """A send that is being taken, by this run of a server."""
+
+    id: str
+    server: str
 
 
 class ChangeTurnBody(Struct):
@@ -103,9 +111,11 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
     meta = await _find_current(call, services)
     objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
     answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
-    if not await objects.add(_SENT_KIND, sent_id, msgspec.json.encode(answer)):
-        known = await objects.get(_SENT_KIND, sent_id, owner="")
-        return json_response(msgspec.json.decode(known.body) if known else answer, 202)
+    server = require_dashboard(services).token
+    attempt = msgspec.json.encode(_Attempt(answer.id, server))
+    is_new = await objects.add(_SENT_KIND, sent_id, attempt)
+    if not is_new and (known := await _find_sent(objects, sent_id, server)):
+        return json_response(known, 202)
     try:
         files = [_take_upload(call, services, upload_id) for upload_id in body.uploads]
         if not body.content.strip() and not files:
@@ -119,6 +129,18 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
     return json_response(answer, 202)
 
 
+async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer | None:
+    """The answer to an earlier send; None when the server died before it took the message."""
+    known = await objects.get(_SENT_KIND, sent_id, owner="")
+    if known is None:
+        return None
+    try:
+        return msgspec.json.decode(known.body, type=TurnAnswer)
+    except msgspec.ValidationError:
+        attempt = msgspec.json.decode(known.body, type=_Attempt)
+        return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
+
+
 async def _submit(
     call: ApiCall, services: RouteServices, meta: SessionMeta, item: QueuedMessage, body: TurnBody
 ) -> Literal["running", "queued", "steered"]:
@@ -128,10 +150,12 @@ async def _submit(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
+        options = Options(toolsets=services.settings.toolsets) if call.principal.name else None
         try:
-            conversation = await conversations.open_conversation(meta)
+            conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
             raise ApiError(409, str(error), code="in_use") from None
+        apply_limits(conversation.session, call.principal)
         starts = not conversation.is_running
         if starts:
             stack.enter_context(turns.slots.reserve_slot(call.principal))
