@@ -18,7 +18,7 @@ from acp.stdio import spawn_agent_process  # noqa: E402
 
 from hermes.app.runtime import Runtime  # noqa: E402
 from hermes.config.load import load_setup  # noqa: E402
-from hermes.editors.agent import EditorAgent  # noqa: E402
+from hermes.server.editors.agent import EditorAgent  # noqa: E402
 from tests.kit import Gate, Home, Provider, call, say, status, think  # noqa: E402
 from tests.kit.bodies import messages  # noqa: E402
 from tests.kit.home import program  # noqa: E402

@@ -33,8 +33,8 @@ from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import (
     create_session_meta,
     describe_sandbox,
-    find_current_session,
     locate_outputs,
+    require_session,
     store_branch,
 )
 from hermes.app.transcript import ClientHistory, Transcript
@@ -208,7 +208,7 @@ class Runtime:
         """A new session, or the stored session `resume` with its history; if that one was
         compressed, the one that continues it. A stored session works in its own folder unless
         `cwd` names another. Without `needs_model` it opens even if there is no model to call."""
-        found = await self._find_stored_session(resume) if resume else None
+        found = await require_session(self.store, resume) if resume else None
         owner = (found.source, found.key) if found else (source, key)
         options = options or Options()
         scope = self.knowledge.find_scope(*owner, options.user)
@@ -247,7 +247,7 @@ class Runtime:
     ) -> str:
         """Store a copy of a session to continue with; returns its id. In another `folder` it gets
         the system prompt of that folder."""
-        found = await self._find_stored_session(session_id)
+        found = await require_session(self.store, session_id)
         if folder is not None:
             owner = (found.source, found.key)
             scope = self.knowledge.find_scope(*owner, options.user)
@@ -256,13 +256,6 @@ class Runtime:
             found = structs.replace(found, cwd=str(folder), system=fresh.system)
         messages = await self.store.sessions.load_messages(found.id)
         return await store_branch(self.store, found, found.taint, messages)
-
-    async def _find_stored_session(self, session_id: str) -> SessionMeta:
-        found = await find_current_session(self.store, session_id)
-        if found is None:
-            sentence = f"There is no session {session_id}. `hermes sessions list` shows them."
-            raise ConfigError(sentence)
-        return found
 
     async def open_client_session(
         self,

@@ -18,6 +18,7 @@ from hermes.app.approvals import Safety
 from hermes.app.context_window import is_small_window
 from hermes.app.knowledge.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, SessionState, Store
 from hermes.core.taint import Taint
@@ -119,6 +120,15 @@ async def find_current_session(store: Store, session_id: str) -> SessionMeta | N
             break
         meta = following
     return meta
+
+
+async def require_session(store: Store, session_id: str) -> SessionMeta:
+    """As `find_current_session`; ConfigError when there is none."""
+    found = await find_current_session(store, session_id)
+    if found is None:
+        sentence = f"There is no session {session_id}. `hermes sessions list` shows them."
+        raise ConfigError(sentence)
+    return found
 
 
 async def continue_in_child(

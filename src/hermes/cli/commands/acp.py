@@ -44,7 +44,7 @@ async def _serve_editor(args: Namespace) -> int:
     if find_spec("acp") is None:
         raise ConfigError("The extra acp is not installed. Run: pip install 'hermes[acp]'")
     from hermes.cli.process import harden_process
-    from hermes.editors.handshake import answer_initialize
+    from hermes.server.editors.handshake import answer_initialize
 
     harden_process()
     setup = load_checked_setup(args.profile)
@@ -61,7 +61,7 @@ async def _run_agent(
 
     from hermes.app.runtime import Runtime
     from hermes.cli.log_file import start_logging
-    from hermes.editors.agent import EditorAgent
+    from hermes.server.editors.agent import EditorAgent
 
     start_logging(setup.home, setup.secrets.redactable_values())
     async with Runtime.open(setup) as runtime:

@@ -17,7 +17,7 @@ from hermes.config.api_server import ApiServer
 from hermes.core.errors import HermesError
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principals, load_keys
-from hermes.server.mcp.live_sessions import Decision, LiveSessions
+from hermes.server.mcp.served_sessions import Decision, ServedSessions
 from hermes.server.mcp.stored_conversations import MAX_ROWS, StoredConversations
 from hermes.version import VERSION
 
@@ -32,7 +32,7 @@ _INSTRUCTIONS = "Conversations of a Hermes agent, and the agent itself (agent_as
 def build_agent_server(runtime: Runtime, channels: ListChannels, send: SendMessage) -> MCPServer:
     """The server with all its tools."""
     server = MCPServer("hermes", version=VERSION, instructions=_INSTRUCTIONS)
-    sessions = LiveSessions(runtime)
+    sessions = ServedSessions(runtime)
     _add_reading_tools(server, StoredConversations(runtime.store))
     _add_live_tools(server, sessions)
     _add_channel_tools(server, channels, send)
@@ -71,7 +71,7 @@ def _add_reading_tools(server: MCPServer, stored: StoredConversations) -> None:
         return blocks
 
 
-def _add_live_tools(server: MCPServer, sessions: LiveSessions) -> None:
+def _add_live_tools(server: MCPServer, sessions: ServedSessions) -> None:
     tool = server.tool
 
     @tool(structured_output=False, description="Events behind a cursor, at once.")

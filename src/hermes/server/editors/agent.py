@@ -11,8 +11,8 @@ from acp import RequestError, schema
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.core.errors import ConfigError, HermesError
-from hermes.editors.editor_session import SOURCE, EditorLink, EditorSession
-from hermes.editors.handshake import CAPABILITIES
+from hermes.server.editors.editor_session import SOURCE, EditorLink, EditorSession
+from hermes.server.editors.handshake import CAPABILITIES
 
 _PAGE = 50
 _TAKEN = -32603

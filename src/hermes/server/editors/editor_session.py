@@ -18,9 +18,9 @@ from hermes.core.message import Message
 from hermes.core.provider import Effort
 from hermes.core.taint import BOTH
 from hermes.core.untrusted_text import wrapper_mark
-from hermes.editors.prompts import read_prompt
-from hermes.editors.updates import EditorUpdates
 from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.server.editors.prompts import read_prompt
+from hermes.server.editors.updates import EditorUpdates
 
 log = logging.getLogger(__name__)
 

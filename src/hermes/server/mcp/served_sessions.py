@@ -25,7 +25,7 @@ _WATCHED_SESSIONS = 50
 _POLL_SECONDS = 0.5
 
 
-class LiveSessions:
+class ServedSessions:
     """Sessions stay open between questions; the one unused longest is closed when there are too
     many. An approval that no client answers in time is denied."""
 
