@@ -214,12 +214,9 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     async with serve(home) as s, _stream_response(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
-        async with asyncio.timeout(90):
-            while True:
-                _, told = await s.call("GET", f"/v1/runs/{run}")
-                if told["last_event"] == "message.delta":
-                    break
-                await asyncio.sleep(0.02)
+        # Other readers see what is on disk.
+        await _read_until(s, f"/v1/runs/{run}/events", b"Half")
+        await _read_until(s, f"/v1/responses/{response}?stream=true", b"Read")
         s.process.kill()
         await s.wait()
     provider.then = say("The rest.")
@@ -262,6 +259,20 @@ async def _stream_response(s: ServeProcess, mark: bytes) -> AsyncIterator[str]:
         while mark not in got:
             got += await answer.content.readany()
         yield str(json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"])
+
+
+async def _read_until(s: ServeProcess, path: str, mark: bytes) -> None:
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    got = b""
+    async with (
+        asyncio.timeout(90),
+        aiohttp.ClientSession() as http,
+        http.get(f"{s.url}{path}", headers=headers) as answer,
+    ):
+        while mark not in got:
+            data = await answer.content.readany()
+            assert data, got
+            got += data
 
 
 async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> None:
