@@ -34,8 +34,6 @@ CUT_UNITS = 4000
 """A text of this length was probably cut by the client."""
 ACK_SECONDS = 30.0
 STOP_SECONDS = 3.0
-QUIET = 0.2
-"""Seconds in which an answer may come without a typing indicator."""
 LONGEST_QUOTE = 500
 _PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 
@@ -91,7 +89,6 @@ class ConversationActor:
         self._requester = ("", "")
         self._last_ack = -ACK_SECONDS
         self._said_many = False
-        self._was_interrupted = False
         """The last turn ended for a message that waits."""
 
     @property
@@ -153,7 +150,6 @@ class ConversationActor:
                     return texts.STEERED
             case "interrupt" if session is not None:
                 session.interrupt()
-                self._was_interrupted = True
                 return texts.INTERRUPTING
         return texts.QUEUED
 
@@ -251,12 +247,8 @@ class ConversationActor:
         session.transcript.on_record = reply.compose_change
         events = session.subscribe_events()
         spawn = self._hub.runtime.spawn_task
-        hurries, self._was_interrupted = self._was_interrupted, False
         side_tasks = [
-            spawn(
-                keep_typing(self._hub.platforms[item.platform], item, 0.0 if hurries else QUIET),
-                "typing indicator",
-            )
+            spawn(keep_typing(self._hub.platforms[item.platform], item), "typing indicator")
         ]
         drafts = spawn(reply.show_drafts(), "drafts") if streams_drafts(self._hub, item) else None
         answer = session.continue_turn() if prompt is None else session.submit(prompt)
@@ -423,9 +415,8 @@ def write_text(settings: GatewaySection, item: Item) -> str:
     return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
 
 
-async def keep_typing(found: OpenPlatform, item: Item, quiet: float) -> None:
-    """Show the typing indicator until cancelled, first after `quiet` seconds."""
-    await asyncio.sleep(quiet)
+async def keep_typing(found: OpenPlatform, item: Item) -> None:
+    """Show the typing indicator until cancelled."""
     seconds = found.platform.capabilities.typing_seconds
     target = Target(item.message.chat, item.message.thread)
     while seconds and found.settings.typing:

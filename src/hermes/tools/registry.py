@@ -31,7 +31,7 @@ _ALIASES = {
 _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
 _OPERATOR_TOOLS = frozenset({"cronjob"})
 """Tools that act for the operator; administrators have them in their own chats, too."""
-_ADMIN_CHAT_TOOLS = frozenset({"send_message"})
+_ADMIN_CHAT_TOOLS = frozenset({"send_message", "discord_server"})
 """Tools that only administrators have, in their own chats."""
 _LOCAL_PLATFORMS = frozenset({"", "cli", "library", "acp"})
 """Where only the operator sits."""

@@ -95,7 +95,10 @@ ADMINS = frozenset({"admin"})
 RIGHTS = {
     **dict.fromkeys("help new queue retry status steer stop version whoami".split(), EVERYBODY),
     **dict.fromkeys(
-        "config cron debug model restart rollback sethome skills update yolo".split(), ADMINS
+        (
+            "config cron debug model plugins reload-mcp restart rollback sethome skills update yolo"
+        ).split(),
+        ADMINS,
     ),
     **dict.fromkeys(
         "agents approve background branch busy compress context cost deny diff init insights "

@@ -70,7 +70,9 @@ TABLE = {
 }
 
 
-OWN = frozenset({"INTERNAL_ERROR", "HOME_CHAT_SET", "NOT_DELIVERED", "CARRIED", "NO"})
+OWN = frozenset(
+    "INTERNAL_ERROR HOME_CHAT_SET NOT_DELIVERED CARRIED NO NOT_HERE UNDECRYPTED".split()
+)
 """Words that nobody but the gateway itself has to keep."""
 
 

@@ -7,8 +7,9 @@ from hermes.cli.auth.secret_input import read_key
 from hermes.cli.startup import load_checked_setup
 from hermes.config import update
 from hermes.config.dotenv import set_variable
+from hermes.config.load import Setup
 from hermes.config.platforms import PlatformSettings, read_platform
-from hermes.config.secrets import Secrets, is_secret_name
+from hermes.config.secrets import is_secret_name
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import PlatformSpec
 from hermes.gateway.platforms import DEFAULT, list_names, load_platform, require_known
@@ -28,7 +29,7 @@ async def set_up_platform(profile: str, name: str) -> str:
     spec = load_platform(name)
     assert spec.check is not None
     secrets = setup.secrets
-    values = _ask_variables(spec, secrets)
+    values = _ask_variables(spec, setup)
     for variable, value in values.items():
         secrets = secrets.with_variable(variable, value)
     settings = read_platform(name, spec.settings, setup.config, secrets)
@@ -55,22 +56,28 @@ def _describe_access(name: str, users: str, settings: PlatformSettings, *, pairs
     return f"Nobody may talk to it yet: list people in platforms.{name}.allowed_users."
 
 
-def _ask_variables(spec: PlatformSpec, secrets: Secrets) -> dict[str, str]:
+def _ask_variables(spec: PlatformSpec, setup: Setup) -> dict[str, str]:
     """The values of a platform's variables; what is no secret and known is not asked again. Where
     nobody can be asked, standard input has a line for each."""
     if not spec.more_variables:
         return {spec.variable: read_key(f"Token of the {spec.name} bot", "")}
+    configured = setup.config.platforms.get(spec.name, {})
+
+    def is_known(name: str) -> bool:
+        key = name.removeprefix(f"{spec.name.upper()}_").lower()
+        return bool(setup.secrets.get(name) or configured.get(key))
+
     names = [
         name
         for name in (spec.variable, *spec.more_variables)
-        if is_secret_name(name) or not secrets.get(name)
+        if is_secret_name(name) or not is_known(name)
     ]
     if not os.isatty(0):
         lines = [line.strip() for line in sys.stdin.read(_MAX_INPUT).splitlines()]
         found = dict(zip(names, lines, strict=False))
     else:
         found = {name: _ask_value(name) for name in names}
-    if not found.get(spec.variable) and not secrets.get(spec.variable):
+    if not found.get(spec.variable) and not is_known(spec.variable):
         raise ConfigError(f"{spec.variable} was not given; nothing was changed.")
     return {name: value for name, value in found.items() if value}
 
