@@ -16,18 +16,22 @@ from hermes.config.validate import field_types, is_struct
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
     "Models": ("model", "providers", "fallback_providers", "auxiliary"),
-    "Agent": ("agent", "compression", "timezone"),
+    "Agent": ("agent", "compression", "timezone", "delegation"),
     "Safety": ("approvals", "sandbox"),
     "Terminal": ("terminal", "display"),
     "Web and tools": ("web", "browser", "tools", "mcp_servers"),
     "Budget": ("budget",),
     "Knowledge": ("memory", "skills"),
-    "Schedule": ("cron",),
+    "Extensions": ("plugins", "hooks"),
+    "Schedule": ("cron", "batch"),
     "Platforms": ("gateway", "platforms"),
     "Dashboard": ("dashboard",),
 }
 """Category -> its sections. Every section of the schema is in exactly one."""
-SENSITIVE = ("approvals", "sandbox", "tools", "platforms", "mcp_servers", "dashboard")
+SENSITIVE = (
+    *("approvals", "sandbox", "tools", "platforms", "mcp_servers", "plugins", "hooks"),
+    "dashboard",
+)
 """Sections whose changes are shown and confirmed before they are written."""
 
 
