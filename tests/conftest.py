@@ -128,16 +128,33 @@ _LONGEST = (
     "unit/tools/test_edited_bytes",
     "flow/test_backend_ssh",
     "e2e/test_escapes",
-    "e2e/test_oneshot",
+    "gateway/test_discord",
+    "gateway/test_slack",
+    "gateway/test_matrix",
+    "gateway/test_email",
+    "gateway/test_irc",
+    "gateway/test_signal",
+    "gateway/test_whatsapp",
+    "gateway/test_schedule",
+    "gateway/test_restarts",
+    "e2e/test_repl_prompt",
+    "e2e/test_repl_live",
     "e2e/test_wires",
+    "e2e/test_mcp_cli",
+    "e2e/test_mcp_kill",
+    "e2e/test_mcp_login",
+    "e2e/test_batch",
+    "e2e/test_compression_cli",
+    "server/test_load",
+    "flow/test_faults_transport",
     "flow/test_processes",
     "flow/test_containment",
+    "e2e/test_oneshot",
     "unit/exec/command_policy",
-    "gateway/test_restarts",
     "gateway/test_turns",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
-_HEAVY = _LONGEST[: _LONGEST.index("e2e/test_escapes")]
+_HEAVY = _LONGEST[: _LONGEST.index("e2e/test_oneshot")]
 """Minutes of kills, races and fuzzing, a browser, toolchains, a daemon, clients, much of the
 terminal: `make e2e` runs them, `make test` does not."""
 _PARTS = {

@@ -115,7 +115,7 @@ async def test_plugins_that_are_not_enabled_cost_nothing(tmp_path: Path) -> None
         probe = (
             "import sys; from hermes.cli.main import main; main(['chat', '-q', 'hi']); "
             "print([m for m in sys.modules if m.startswith('hermes.app.extensions.') and "
-            "not m.endswith('.delegations')])"
+            "not m.endswith(('.delegations', '.mcp_servers', '.run_time_tools'))])"
         )
         words = [sys.executable, "-c", probe]
         pipe = asyncio.subprocess.PIPE

@@ -170,7 +170,9 @@ def without_additions(body: str) -> str:
             start = body.rindex("{", 0, start)
         body = body[: start - 1] + body[end_of_object(body, start) :]
     body = re.sub(
-        r" (cronjob|memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])", "", body
+        r" (cronjob|delegate_task|memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])",
+        "",
+        body,
     )
     return re.sub(r"\\nCommands run in a sandbox: .*?the user decides\.", "", body)
 
