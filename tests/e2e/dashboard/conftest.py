@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page
 
 from hermes.app.live.sign_in_codes import create_code
 from hermes.exec.chromium import find_browser
+from hermes.tools.browser._browser import start_driver
 from tests.kit.api import Api, api
 from tests.kit.dashboard import ON
 
@@ -72,7 +73,9 @@ async def visit(root: Path, steps: Any = (), **options: Any) -> AsyncIterator[Vi
 
     config = {**ON, **options.pop("config", {})}
     complaints: list[str] = []
-    async with api(root, steps, config=config, **options) as a, async_playwright() as playwright:
+    # The driver's environment is that of whoever started one before in this process.
+    driver = start_driver(dict(os.environ))
+    async with api(root, steps, config=config, **options) as a, driver as playwright:
         browser = await playwright.chromium.launch(
             executable_path=find_browser("", os.environ), args=["--no-sandbox"]
         )
