@@ -38,7 +38,7 @@ ALONE = {
     "search": "bench.storage",
     "sandbox": "bench.sandbox",
     "schedule": "bench.schedule",
-    "mcp": "bench.mcp",
+    "mcp": "bench.mcp_calls",
     "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
