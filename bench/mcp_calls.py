@@ -1,4 +1,4 @@
-"""One call of an MCP server over stdio, by us and by the bare library: python -m bench.mcp"""
+"""One call of an MCP server over stdio, by us and by the bare library: python -m bench.mcp_calls"""
 
 import asyncio
 import sys
@@ -9,10 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mcp import Client, StdioServerParameters
+
 from bench.measure import emit
 from hermes.mcp.server_config import parse_server
 from hermes.mcp.server_link import LinkSeams, ServerLink
-from mcp import Client, StdioServerParameters
 
 CALLS = 300
 SERVER = """
