@@ -111,7 +111,10 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    "sessions tools config trust profile checkpoints auth cron memory skills pairing".split(),
+    (
+        "sessions tools config trust profile checkpoints auth cron memory skills pairing plugins "
+        "hooks mcp"
+    ).split(),
 )
 def test_a_bare_command_shows_something(run: Run, command: str) -> None:
     done = run(command)

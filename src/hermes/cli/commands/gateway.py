@@ -31,7 +31,7 @@ _ACTIONS = ("run", "start", "stop", "restart", "status", "setup", "install", "un
 
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("gateway", "Run the agent in messengers.", _EPILOG)
-    parser.add_argument("action", choices=_ACTIONS, help="see below")
+    parser.add_action(_ACTIONS, "status")
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a messenger (setup)")
     parser.add_flag("--json", help="print JSON (status)")
     args = parser.parse_command(argv, profile)

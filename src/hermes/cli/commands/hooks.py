@@ -54,7 +54,7 @@ _SAMPLES: dict[str, Any] = {
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("hooks", "List hooks, and test those that are commands.", _EPILOG)
     choices = ["list", "test"]
-    parser.add_argument("action", metavar="ACTION", choices=choices, help="see below")
+    parser.add_action(choices, "list")
     parser.add_argument("event", nargs="?", default="", metavar="EVENT")
     parser.add_flag("--json", help="print JSON")
     args = parser.parse_command(argv, profile)

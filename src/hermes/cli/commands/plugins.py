@@ -56,7 +56,7 @@ _READING = frozenset({"list", "info"})
 def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("plugins", "List, install, enable and remove plugins.", _EPILOG)
     choices = list(_COUNTS)
-    parser.add_argument("action", metavar="ACTION", choices=choices, help="see below")
+    parser.add_action(choices, "list")
     parser.add_argument("words", nargs="*", metavar="NAME|SOURCE")
     parser.add_flag("--json", help="print JSON (list, info)")
     parser.add_flag("--yes", help="install, update: do not ask")
