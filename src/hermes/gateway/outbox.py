@@ -251,7 +251,8 @@ class Outbox:
         """Change what a reply says, also when it is delivered already. Where messages cannot be
         changed, what was added is a message of its own."""
         platform = self._platforms.get(reply.platform)
-        if platform is not None and not platform.capabilities.edits and reply.progress.ids:
+        has_left = bool(reply.progress.ids) or reply.state == "attempting"
+        if platform is not None and not platform.capabilities.edits and has_left:
             added = content.text.removeprefix(reply.content.text).strip()
             if added:
                 content = structs.replace(content, text=added, reply_to="", files=())
