@@ -215,12 +215,12 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from hermes.config.schema import CronSection
 from hermes.cron.scheduler import Scheduler, SchedulerSettings
-from hermes.store.jobs import SqliteJobs
+from hermes.store.tables.jobs import SqlJobs
 from hermes.store.sqlite import SqliteStore
 home, moment = Path(sys.argv[1]), sys.argv[2]
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-setattr(SqliteJobs, {"claim": "start_run", "delivery": "set_output"}[moment], die)
+setattr(SqlJobs, {"claim": "start_run", "delivery": "set_output"}[moment], die)
 async def main():
     store = SqliteStore(home / "hermes.db")
     settings = SchedulerSettings(home, CronSection(), dict(os.environ), str)

@@ -24,7 +24,7 @@ from hermes.cron.heartbeat import announce_scheduler
 from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.cron.outcome import RunOutcome
 from hermes.cron.scheduler import AgentAnswer, Scheduler, SchedulerSettings
-from hermes.store.jobs import SqliteJobs
+from hermes.store.tables.jobs import SqlJobs
 from tests.kit import Gate, Home, Provider, call, say, status
 from tests.kit.processes import living
 from tests.kit.rig import rig
@@ -308,7 +308,7 @@ async def test_the_daemon_goes_on_for_hours(tmp_path: Path) -> None:
         async def list_due(now: float) -> list[ScheduledJob]:
             if looks == 7:
                 raise StoreError("The disk is full.", "full")
-            return await SqliteJobs.list_due(jobs, now)  # type: ignore[arg-type]
+            return await SqlJobs.list_due(jobs, now)  # type: ignore[arg-type]
 
         jobs.list_due = list_due  # type: ignore[method-assign]
         settings = SchedulerSettings(b.home.path, CronSection(), {"PATH": b.home.env["PATH"]}, str)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.store.objects import SqliteObjects
+from hermes.store.tables.objects import SqlObjects
 from tests.kit import Gate, Tokens, call, nothing, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
@@ -539,7 +539,7 @@ async def test_an_idempotency_key_expires_after_a_day(tmp_path: Path) -> None:
     async with api(tmp_path, [say("One."), say("Two."), say("Three.")]) as a:
         headers = {"Idempotency-Key": "k"}
         objects = a.server.runtime.store.objects
-        assert isinstance(objects, SqliteObjects)
+        assert isinstance(objects, SqlObjects)
         objects._clock = lambda: time.time() - 25 * 3600
         await a.chat("x", headers=headers)
         objects._clock = time.time

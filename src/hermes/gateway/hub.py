@@ -22,7 +22,7 @@ from hermes.gateway.people.access import Role
 from hermes.gateway.process.state_file import PlatformStatus
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.store.mailbox import SqliteMailbox
+from hermes.store.tables.mailbox import SqlMailbox
 
 
 class OpenPlatform(Struct, frozen=True):
@@ -86,7 +86,7 @@ def decode_settings(row: Conversation) -> ConversationSettings:
 
 class Hub(Struct):
     runtime: Runtime
-    mailbox: SqliteMailbox
+    mailbox: SqlMailbox
     outbox: Outbox
     questions: OpenQuestions
     settings: GatewaySection

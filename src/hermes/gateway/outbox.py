@@ -16,7 +16,7 @@ from hermes.core.store import MailboxChange, OutboxEntry, OutboxState, RunDelive
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
 from hermes.gateway.content.render import split_text
-from hermes.store.mailbox import SqliteMailbox
+from hermes.store.tables.mailbox import SqlMailbox
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class Outbox:
 
     def __init__(
         self,
-        mailbox: SqliteMailbox,
+        mailbox: SqlMailbox,
         platforms: Mapping[str, Platform],
         events: DeliveryEvents,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],

@@ -27,7 +27,7 @@ from hermes.gateway.people.access import (
 )
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.people.pairing_desk import PairingDesk
-from hermes.store.mailbox import SqlitePairings
+from hermes.store.tables.mailbox import SqlPairings
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Router:
         self,
         hub: Hub,
         conversations: Conversations,
-        pairings: SqlitePairings,
+        pairings: SqlPairings,
         owner: Owner,
         commands: ChatCommands,
     ) -> None:

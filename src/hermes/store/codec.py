@@ -14,6 +14,8 @@ from hermes.core.text import clean_value, replace_invalid
 
 Column = str | int | float | bytes | None
 
+LAST_CHARACTER = "\U0010ffff"
+"""Sorts behind every other: the end of a prefix."""
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _message_decoder = msgspec.json.Decoder(Message)
 _list_decoder = msgspec.json.Decoder(list[Message])

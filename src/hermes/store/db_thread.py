@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from hermes.core.errors import StoreError
 from hermes.store.errors import translate_error
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apsw import Connection, Error
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 Mode: TypeAlias = Literal["grouped", "alone", "detached", "stop"]
 """In a transaction shared with other jobs; outside any transaction; with the connection closed;
@@ -84,34 +85,24 @@ class CompletionPipe:
         os.close(self._write_end)
 
 
-class DatabaseThread:
-    """Runs jobs one by one, in order. The connection is opened when the thread starts, and again
-    after an error that makes it untrustworthy."""
+class JobThread(Generic[C]):
+    """Runs jobs with its connection, in order."""
 
-    def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
-        self._path = path
-        self._connect = connect
+    def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._pipes: dict[asyncio.AbstractEventLoop, CompletionPipe] = {}
-        self._db: Connection | None = None
-        self._identity = (0, 0)
-        """Of the open file: its device and number."""
         self.failure: StoreError | None = None
-        """Why the last job could not use the file."""
+        """Why the last job could not use the database."""
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._closed = False
         self._stopped: asyncio.Future[None] | None = None
 
     def submit(
-        self, run: Callable[[Connection], T], *, mode: Literal["grouped", "alone"] = "grouped"
+        self, run: Callable[[C], T], *, mode: Literal["grouped", "alone"] = "grouped"
     ) -> asyncio.Future[T]:
         """The job runs even when its caller stops waiting."""
-        return self._enqueue(run, mode)
-
-    def run_without_connection(self, run: Callable[[], T]) -> asyncio.Future[T]:
-        """Run with the connection closed; the next job opens it again."""
-        return self._enqueue(run, "detached")
+        return self.enqueue(run, mode)
 
     def start(self) -> None:
         """Start opening the connection, without waiting."""
@@ -127,7 +118,7 @@ class DatabaseThread:
             atexit.register(self._finish_at_exit)
             self._thread.start()
 
-    def _enqueue(self, run: Callable[..., Any], mode: Mode) -> asyncio.Future[Any]:
+    def enqueue(self, run: Callable[..., Any], mode: Mode) -> asyncio.Future[Any]:
         self.start()
         loop = asyncio.get_running_loop()
         pipe = self._pipes.get(loop)
@@ -143,7 +134,7 @@ class DatabaseThread:
             self._closed = True
             return
         if self._stopped is None:
-            self._stopped = self._enqueue(do_nothing, "stop")
+            self._stopped = self.enqueue(do_nothing, "stop")
             self._closed = True
         await asyncio.shield(self._stopped)
         self._thread.join()
@@ -187,6 +178,36 @@ class DatabaseThread:
             if len(jobs) == MAX_GROUP or self._jobs.empty():
                 return True
         return False
+
+    def get_connection(self) -> C:
+        """The open connection."""
+        raise NotImplementedError
+
+    def run_jobs(self, jobs: list[Job]) -> None:
+        raise NotImplementedError
+
+    def close_connection(self) -> None:
+        raise NotImplementedError
+
+    def do_upkeep(self, *, closing: bool) -> None:
+        """Called when the results are delivered; `closing`: before the connection is closed."""
+
+
+class DatabaseThread(JobThread["Connection"]):
+    """Runs jobs one by one. The connection is opened when the thread starts, and again after an
+    error that makes it untrustworthy."""
+
+    def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
+        super().__init__()
+        self._path = path
+        self._connect = connect
+        self._db: Connection | None = None
+        self._identity = (0, 0)
+        """Of the open file: its device and number."""
+
+    def run_without_connection(self, run: Callable[[], T]) -> asyncio.Future[T]:
+        """Run with the connection closed; the next job opens it again."""
+        return self.enqueue(run, "detached")
 
     def run_jobs(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -252,9 +273,6 @@ class DatabaseThread:
         if db is not None:
             with suppress(apsw.Error):
                 db.close(True)
-
-    def do_upkeep(self, *, closing: bool) -> None:
-        """Called when the results are delivered; `closing`: before the connection is closed."""
 
 
 def roll_back(db: Connection) -> None:

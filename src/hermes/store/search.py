@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
 from hermes.core.store import SearchFilter, SearchHit
-from hermes.core.text import compile_pattern, replace_invalid
+from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
-from hermes.store.search_index import IndexDamaged, split_unspaced_scripts
+from hermes.store.search_index import IndexDamaged
+from hermes.store.search_terms import (
+    compile_terms,
+    make_snippet,
+    parse_terms,
+    read_text,
+    split_unspaced_scripts,
+)
 
 if TYPE_CHECKING:
     from apsw import Connection
-
-MAX_TERMS = 32
-MAX_QUERY_LENGTH = 2000
-_TERM = r'"([^"]*)"?|([^\s"]+)'
 
 
 class SqliteSearch:
@@ -94,7 +97,7 @@ def _query_index(
     pattern = compile_terms(terms)
     hits = []
     for seq, role, created, body, *row in (found[id] for id in best if id in found):
-        snippet = make_snippet(search_index.read_text(body), pattern)
+        snippet = make_snippet(read_text(body), pattern)
         hits.append(SearchHit(codec.decode_session(row, is_alive), seq, role, snippet, created))
     return hits
 
@@ -141,36 +144,6 @@ def _find_variants(db: "Connection", word: str) -> list[str]:
     return ['"' + str(term).replace('"', '""') + '"' for (term,) in rows]
 
 
-def parse_terms(query: str) -> list[str]:
-    """The words and quoted phrases of what a person typed."""
-    pairs = compile_pattern(_TERM).findall(replace_invalid(query[:MAX_QUERY_LENGTH]))
-    texts = (quoted or plain for quoted, plain in pairs)
-    return [text for text in texts if any(c.isalnum() for c in text)][:MAX_TERMS]
-
-
 def match_expression(terms: Sequence[str]) -> str:
     """The terms in FTS5's language; each is quoted, so that none is an operator."""
     return " ".join('"' + split_unspaced_scripts(term) + '"' for term in terms)
-
-
-def compile_terms(terms: Sequence[str]) -> re.Pattern[str]:
-    """A pattern that finds any of the terms in a text."""
-    options = []
-    for term in terms:
-        words = re.findall(r"\w+", term)
-        options.append(r"[\W_]+".join(map(re.escape, words)))
-    return re.compile("|".join(options), re.IGNORECASE)
-
-
-def make_snippet(text: str, pattern: re.Pattern[str], width: int = 160) -> str:
-    """One line around the first match. The index ignores accents, the pattern does not: where
-    only the index matches, the line is the beginning of the text."""
-    hit = pattern.search(text)
-    at = hit.start() if hit else 0
-    start = max(0, at - width // 3)
-    if start:
-        space = text.find(" ", start, at)
-        start = space + 1 if space >= 0 else start
-    end = start + width
-    line = " ".join(text[start:end].split())
-    return ("…" if start else "") + line + ("…" if end < len(text) else "")

@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hermes.core.errors import StoreError
-from hermes.core.message import Text, ToolReturn
-from hermes.core.text import compile_pattern
-from hermes.store import codec
 from hermes.store.connection import make_busy_handler
 from hermes.store.database import Database
 from hermes.store.db_thread import roll_back
 from hermes.store.migrations import SEARCH_TABLE
+from hermes.store.search_terms import read_text, split_unspaced_scripts
 
 if TYPE_CHECKING:
     from apsw import Connection
 
 log = logging.getLogger(__name__)
 
-SEARCHABLE_LENGTH = 64 * 1024
-"""Characters of one message that are indexed."""
 BATCH_SIZE = 256
 """Messages indexed at a time: one by one, indexing costs more than storing."""
 CLOSING_BATCHES = 4
@@ -28,11 +23,6 @@ CLOSING_BATCHES = 4
 _TOKENIZER = ("unicode61", ["remove_diacritics", "2"])
 """That of the index."""
 _SHADOW_TABLES = ("data", "idx", "content", "docsize", "config")
-# Scripts written without spaces: the tokenizer would take a whole sentence for one word.
-_UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 
 
 class IndexDamaged(Exception):
@@ -156,20 +146,3 @@ def _replace_index(db: Connection) -> None:
         db.execute("COMMIT")
     finally:
         roll_back(db)
-
-
-def read_text(body: bytes) -> str:
-    """What a person would search for in a message: the words of both sides, and the output of
-    tools. Nothing of one that cannot be read, which must not keep
-    the others from being found."""
-    try:
-        message = codec.decode_message(body, 0)
-    except StoreError:
-        return ""
-    pieces = [p.text for p in message.parts if isinstance(p, Text | ToolReturn)]
-    return "\n".join(pieces)[:SEARCHABLE_LENGTH]
-
-
-def split_unspaced_scripts(text: str) -> str:
-    """Make each character of an unspaced script a word of its own: phrases then match inside."""
-    return text if text.isascii() else compile_pattern(_UNSPACED).sub(r" \g<0> ", text)

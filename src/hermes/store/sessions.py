@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,10 +11,7 @@ from msgspec import Struct
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import (
-    NO_FILTER,
     MailboxChange,
-    SessionEnd,
-    SessionFilter,
     SessionMeta,
     SessionState,
     StoredMessage,
@@ -23,31 +20,35 @@ from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
-from hermes.store.ledger import SqliteLedger
-from hermes.store.mailbox_rows import apply_change
 from hermes.store.process_locks import ProcessLock
 from hermes.store.search_index import IndexBacklog, IndexDamaged
+from hermes.store.tables.ledger import SqlLedger
+from hermes.store.tables.mailbox_rows import apply_change
+from hermes.store.tables.session_list import SqlSessionList
 
 if TYPE_CHECKING:
     from apsw import Connection
 
 PAGE_SIZE = 500
 """Messages fetched at a time when a session is streamed."""
-_LAST_CHARACTER = "\U0010ffff"
 _LAST_SEQ = 0xFFFFFF
-_LONGEST_END = 200
+_LAST_BODY = (
+    "SELECT body FROM messages WHERE id >= s.n << 24 AND id < (s.n + 1) << 24 AND role <> 'tool'"
+    " ORDER BY id DESC LIMIT 1"
+)
 
 
-class SqliteSessions:
+class SqliteSessions(SqlSessionList):
     """Implements `core.store.SessionStore`."""
 
     def __init__(
         self,
         database: Database,
-        ledger: SqliteLedger,
+        ledger: SqlLedger,
         backlog: IndexBacklog,
         clock: Callable[[], float],
     ) -> None:
+        super().__init__(database, _LAST_BODY)
         self._database = database
         self._process = database.process
         self._ledger = ledger
@@ -100,29 +101,6 @@ class SqliteSessions:
 
         await self._write_with_ledger(update_state)
 
-    async def update_meta(
-        self,
-        session_id: str,
-        *,
-        title: str | None = None,
-        model: str | None = None,
-        pinned: bool | None = None,
-        archived: bool | None = None,
-    ) -> None:
-        texts = [text if text is None else replace_invalid(text) for text in (title, model)]
-        cleaned = replace_invalid(session_id)
-
-        def update_columns(db: Connection) -> None:
-            db.execute(
-                "UPDATE sessions SET title = coalesce(?, title), model = coalesce(?, model),"
-                " pinned = coalesce(?, pinned), archived = coalesce(?, archived) WHERE id = ?",
-                (*texts, pinned, archived, cleaned),
-            )
-            if not db.changes():
-                raise errors.session_missing_error(cleaned)
-
-        await self._database.writer.submit(update_columns)
-
     async def delete(self, session_id: str) -> bool:
         delete = partial(_delete_conversation, self._process, replace_invalid(session_id))
         try:
@@ -153,9 +131,6 @@ class SqliteSessions:
             self._ledger.restore_pending(entries)
             raise
 
-    async def get_meta(self, session_id: str) -> SessionMeta | None:
-        return await self._find_one("WHERE s.id = ?", replace_invalid(session_id))
-
     async def load_messages(self, session_id: str) -> list[Message]:
         return await self._database.read(lambda db: _load_messages(db, replace_invalid(session_id)))
 
@@ -178,77 +153,6 @@ class SqliteSessions:
             return _load_window(db, replace_invalid(session_id), bounds, limit, last=last)
 
         return await self._database.read(load_rows)
-
-    async def list_recent(
-        self,
-        *,
-        limit: int = 50,
-        cwd: str | None = None,
-        source: str | None = None,
-        key: str | None = None,
-    ) -> list[SessionMeta]:
-        where, values = _recent_first(cwd=cwd, source=source, key=key)
-        return await self._list_where(f"{where} LIMIT ?", *values, limit)
-
-    async def list_by_owner(
-        self,
-        owner: str,
-        *,
-        others: bool = False,
-        limit: int = 50,
-        offset: int = 0,
-        only: SessionFilter = NO_FILTER,
-    ) -> list[SessionMeta]:
-        theirs = "s.source IN ('api', 'web') AND s.key >= ? AND s.key < ?"
-        where = theirs if not others else f"s.source NOT IN ('api', 'web') OR ({theirs})"
-        wanted, values = _compose_filter(only)
-        order = "ORDER BY s.pinned DESC, s.used DESC, s.n DESC LIMIT ? OFFSET ?"
-        return await self._list_where(
-            f"WHERE s.next = '' AND ({where}) AND {wanted} {order}",
-            f"{owner}/",
-            f"{owner}0",  # "0" comes after "/"
-            *values,
-            limit,
-            offset,
-        )
-
-    async def load_ends(self, session_ids: Sequence[str]) -> dict[str, SessionEnd]:
-        ids = [replace_invalid(id) for id in session_ids]
-        return await self._database.read(lambda db: {id: _load_end(db, id) for id in ids})
-
-    async def find_latest(
-        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
-    ) -> SessionMeta | None:
-        where, values = _recent_first(cwd=cwd, source=source, key=key)
-        return await self._find_one(f"{where} LIMIT 1", *values)
-
-    async def find_by_prefix(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
-        where = "WHERE s.id >= ? AND s.id < ? ORDER BY s.id LIMIT ?"
-        prefix = replace_invalid(prefix)
-        return await self._list_where(where, prefix, prefix + _LAST_CHARACTER, limit)
-
-    async def _list_where(self, where: str, *values: str | int) -> list[SessionMeta]:
-        """Without their system prompts."""
-        sql = f"SELECT {codec.SESSION_COLUMNS} FROM sessions s {where}"
-        is_alive = cache(self._process.is_alive)
-        return await self._database.read(
-            lambda db: [codec.decode_session(row, is_alive) for row in db.execute(sql, values)]
-        )
-
-    async def _find_one(self, where: str, *values: str) -> SessionMeta | None:
-        sql = (
-            f"SELECT {codec.SESSION_COLUMNS}, (SELECT text FROM systems WHERE session = s.n)"
-            f" FROM sessions s {where}"
-        )
-
-        def select_session(db: Connection) -> SessionMeta | None:
-            found: list[tuple[Any, ...]] = db.execute(sql, values).fetchall()
-            if not found:
-                return None
-            *row, system = found[0]
-            return codec.decode_session(row, self._process.is_alive, system or "")
-
-        return await self._database.read(select_session)
 
 
 def _load_messages(db: Connection, session_id: str) -> list[Message]:
@@ -284,41 +188,6 @@ def _load_window(
     )
     found = [StoredMessage(seq, at, codec.decode_message(body, seq)) for seq, at, body in rows]
     return found[::-1] if last else found
-
-
-def _compose_filter(only: SessionFilter) -> tuple[str, list[str]]:
-    tests, values = [f"s.archived = {int(only.archived)}"], []
-    for name in ("source", "state"):
-        if wanted := getattr(only, name):
-            tests.append(f"s.{name} = ?")
-            values.append(replace_invalid(wanted))
-    if only.title:
-        tests.append("instr(lower(s.title), lower(?))")
-        values.append(replace_invalid(only.title))
-    return " AND ".join(tests), values
-
-
-def _load_end(db: Connection, session_id: str) -> SessionEnd:
-    rows: Any = db.execute(
-        "SELECT (SELECT usd FROM spent WHERE scope = 'session:' || s.id), (SELECT body FROM"
-        " messages WHERE id >= s.n << 24 AND id < (s.n + 1) << 24 AND role <> 'tool'"
-        " ORDER BY id DESC LIMIT 1) FROM sessions s WHERE s.id = ?",
-        (session_id,),
-    ).fetchall()
-    if not rows:
-        return SessionEnd()
-    cost, body = rows[0]
-    text = codec.decode_message(body, 0).text if body else ""
-    return SessionEnd(cost or 0.0, " ".join(text[:_LONGEST_END].split()))
-
-
-def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
-    """Sessions with these columns, the most recently used first; of a compressed conversation
-    only the session it continues in."""
-    values = {name: replace_invalid(value) for name, value in wanted.items() if value is not None}
-    tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
-    where = f"WHERE {' AND '.join(tests)} ORDER BY s.used DESC, s.n DESC"
-    return where, list(values.values())
 
 
 class _Batch(Struct):

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.store.database import Database
-from hermes.store.facts import SqliteFacts
-from hermes.store.jobs import SqliteJobs
-from hermes.store.ledger import SqliteLedger
-from hermes.store.mailbox import SqliteMailbox, SqlitePairings
+from hermes.store.fact_search import SqliteFactTable
 from hermes.store.maintenance import SqliteMaintenance
-from hermes.store.objects import SqliteObjects
 from hermes.store.search import SqliteSearch
 from hermes.store.search_index import IndexBacklog
 from hermes.store.sessions import SqliteSessions
+from hermes.store.tables.facts import SqlFacts
+from hermes.store.tables.jobs import SqlJobs
+from hermes.store.tables.ledger import SqlLedger
+from hermes.store.tables.mailbox import SqlMailbox, SqlPairings
+from hermes.store.tables.objects import SqlObjects
 
 
 class SqliteStore:
@@ -35,14 +36,14 @@ class SqliteStore:
         self._database = database = Database(
             Path(path), backlog.index_pending, checked_size=checked_size, read_only=read_only
         )
-        self.ledger = SqliteLedger(database)
-        self.objects = SqliteObjects(database, clock)
-        self.mailbox = SqliteMailbox(database, clock)
-        self.pairings = SqlitePairings(database, clock)
+        self.ledger = SqlLedger(database)
+        self.objects = SqlObjects(database, clock)
+        self.mailbox = SqlMailbox(database, clock)
+        self.pairings = SqlPairings(database, clock)
         self.sessions = SqliteSessions(database, self.ledger, backlog, clock)
-        self.jobs = SqliteJobs(database)
+        self.jobs = SqlJobs(database)
         self.search = SqliteSearch(database)
-        self.facts = SqliteFacts(database, clock)
+        self.facts = SqlFacts(database, lambda db: SqliteFactTable(db, clock))
         self.maintenance = SqliteMaintenance(database)
 
     def open(self) -> None:

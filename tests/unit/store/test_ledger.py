@@ -79,7 +79,7 @@ async def test_settling_twice_counts_once(store: SqliteStore) -> None:
 async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
+    monkeypatch.setattr("hermes.store.tables.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
     store.ledger.settle_call(entry())
     with pytest.raises(StoreError):
@@ -100,7 +100,7 @@ async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: Sqlit
 async def test_a_short_call_is_never_written_as_running(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
+    monkeypatch.setattr("hermes.store.tables.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
     store.ledger.begin_call(entry())
     store.ledger.settle_call(entry(1, 0.5))

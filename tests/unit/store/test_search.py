@@ -18,7 +18,7 @@ from hermes.core.message import (
     user_message,
 )
 from hermes.core.store import SessionMeta
-from hermes.store import migrations, search, search_index
+from hermes.store import migrations, search, search_terms
 from hermes.store.sqlite import SqliteStore
 from tests.unit.store.stores import fill, find_sessions
 
@@ -110,10 +110,10 @@ def index() -> Iterator[apsw.Connection]:
 )
 def test_no_query_is_an_error_fuzzed(index: apsw.Connection, queries: list[str]) -> None:
     for query in queries:
-        terms = search.parse_terms(query)
+        terms = search_terms.parse_terms(query)
         if match := search.match_expression(terms):
             index.execute("SELECT rowid FROM search WHERE search MATCH ?", (match,)).fetchall()
-        search.make_snippet("some fox", search.compile_terms(terms or ["x"]))
+        search_terms.make_snippet("some fox", search_terms.compile_terms(terms or ["x"]))
 
 
 async def test_operators_are_words(store: SqliteStore) -> None:
@@ -144,7 +144,7 @@ async def test_search_sees_every_append_of_everybody(
 
 
 async def test_long_messages_are_searchable_up_to_a_bound(store: SqliteStore) -> None:
-    filler = "x" * (search_index.SEARCHABLE_LENGTH - 100)
+    filler = "x" * (search_terms.SEARCHABLE_LENGTH - 100)
     await fill(store, a=f"early {filler} late " + "y" * 200 + " beyond")
     assert await find_sessions(store, "early") == await find_sessions(store, "late") == {"a"}
     assert await find_sessions(store, "beyond") == set()

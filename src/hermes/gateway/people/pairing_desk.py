@@ -11,7 +11,7 @@ from msgspec import structs
 from hermes.core.errors import ConfigError
 from hermes.core.store import Pairing
 from hermes.gateway import texts
-from hermes.store.mailbox import SqlitePairings
+from hermes.store.tables.mailbox import SqlPairings
 
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
@@ -41,7 +41,7 @@ def matches_code(code: str, stored: str) -> bool:
 class PairingDesk:
     """Gives out codes and lets people in; a code is stored as a hash and nowhere else."""
 
-    def __init__(self, pairings: SqlitePairings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, pairings: SqlPairings, clock: Callable[[], float] = time.time) -> None:
         self._pairings = pairings
         self._clock = clock
 

@@ -6,21 +6,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from hermes.core.ledger import WARN_AT, By, Cap, CapLevel, CapWarning, Decide, Entry, UsageRow
 from hermes.core.text import replace_invalid
-from hermes.store.database import Database
 from hermes.store.db_thread import do_nothing
-from hermes.store.process_locks import ProcessLock
-
-if TYPE_CHECKING:
-    from apsw import Connection
+from hermes.store.tables.connection import Processes, SqlConnection, SqlDatabase
 
 T = TypeVar("T")
+C = TypeVar("C", bound=SqlConnection)
 PendingEntry: TypeAlias = tuple[Entry, bool]
 """A call, and whether it is still running."""
 log = logging.getLogger(__name__)
@@ -30,11 +27,11 @@ FLUSH_DELAY = 0.25
 written as running, so that it counts even if this process is killed meanwhile."""
 
 
-class SqliteLedger:
+class SqlLedger:
     """Implements `core.ledger.Ledger`. Entries nobody waits for are written in the transaction of
     the next message, or shortly afterwards by themselves; of each call only the latest waits."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase) -> None:
         self._writer = database.writer
         self._process = database.process
         self._pending: dict[int, PendingEntry] = {}
@@ -75,15 +72,13 @@ class SqliteLedger:
         self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
 
     async def sum_calls(self, by: By, since: float) -> list[UsageRow]:
-        def sum_settled(db: Connection) -> list[UsageRow]:
+        def sum_settled(db: SqlConnection) -> list[UsageRow]:
             _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, round(since * 1e9))
 
         return await self._submit(sum_settled)
 
-    def take_pending(
-        self, run: Callable[[Connection], T]
-    ) -> tuple[Callable[[Connection], T], list[PendingEntry]]:
+    def take_pending(self, run: Callable[[C], T]) -> tuple[Callable[[C], T], list[PendingEntry]]:
         """A job that writes the pending entries and then does `run`; and those entries."""
         if not self._pending:
             return run, []
@@ -91,7 +86,7 @@ class SqliteLedger:
         self._pending.clear()
         process = self._process
 
-        def write_both(db: Connection) -> T:
+        def write_both(db: C) -> T:
             _write_entries(db, process, entries)
             return run(db)
 
@@ -117,7 +112,7 @@ class SqliteLedger:
         if self._timer is None or self._timer.when() < loop.time() - FLUSH_DELAY:
             self._timer = loop.call_later(FLUSH_DELAY, self.flush)
 
-    def _submit(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
+    def _submit(self, run: Callable[[SqlConnection], T]) -> asyncio.Future[T]:
         both, entries = self.take_pending(run)
         job = self._writer.submit(both)
 
@@ -146,7 +141,7 @@ _entry_decoder = msgspec.json.Decoder(Entry)
 
 
 def _reserve_entry(
-    db: Connection, process: ProcessLock, caps: Sequence[Cap], decide: Decide
+    db: SqlConnection, process: Processes, caps: Sequence[Cap], decide: Decide
 ) -> tuple[Entry | None, list[CapLevel]]:
     """Calls of other processes count too: the transaction is an immediate one."""
     _settle_dead_calls(db, process)
@@ -157,18 +152,19 @@ def _reserve_entry(
     return entry, levels
 
 
-def _insert_reservation(db: Connection, process: ProcessLock, entry: Entry) -> None:
+def _insert_reservation(db: SqlConnection, process: Processes, entry: Entry) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO reservations (id, owner, entry) VALUES (?, ?, ?)",
+        "INSERT INTO reservations (id, owner, entry) VALUES (?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, entry = excluded.entry",
         (entry.id, process.acquire(), msgspec.json.encode(entry)),
     )
 
 
-def _delete_reservation(db: Connection, entry: Entry) -> None:
+def _delete_reservation(db: SqlConnection, entry: Entry) -> None:
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
 
 
-def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[CapLevel]:
+def _read_levels(db: SqlConnection, caps: Sequence[Cap]) -> list[CapLevel]:
     running: dict[str, tuple[float, int]] = {}
     for (body,) in db.execute("SELECT entry FROM reservations"):
         entry = _entry_decoder.decode(body)
@@ -183,23 +179,23 @@ def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[CapLevel]:
     return levels
 
 
-def _read_spent(db: Connection, scope: str) -> tuple[float, float]:
+def _read_spent(db: SqlConnection, scope: str) -> tuple[float, float]:
     """Dollars and tokens."""
     sql = "SELECT usd, tokens FROM spent WHERE scope = ?"
     found: list[Any] = db.execute(sql, (scope,)).fetchall()
     return found[0] if found else (0.0, 0)
 
 
-def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[CapWarning]:
+def _settle_entry(db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()) -> list[CapWarning]:
     """Record how a call ended; a second time changes nothing."""
     _delete_reservation(db, entry)
     account = entry.account
     who = (account.session, account.user, account.job, account.purpose)
     tokens = (entry.input, entry.output, entry.cache_read, entry.cache_write, entry.reasoning)
     db.execute(
-        "INSERT OR IGNORE INTO ledger (id, day, session, user, job, purpose, provider, model,"
+        'INSERT INTO ledger (id, day, session, "user", job, purpose, provider, model,'
         " input, output, cache_read, cache_write, reasoning, cost, estimated, seconds, outcome,"
-        " tools) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        " tools) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         (
             entry.id,
             entry.day,
@@ -214,20 +210,22 @@ def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> lis
     for scope in entry.scopes:
         db.execute(
             "INSERT INTO spent (scope, usd, tokens) VALUES (?, ?, ?) ON CONFLICT (scope)"
-            " DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+            " DO UPDATE SET usd = spent.usd + excluded.usd,"
+            " tokens = spent.tokens + excluded.tokens",
             (replace_invalid(scope), entry.cost or 0.0, entry.tokens),
         )
     return [warning for cap in caps if (warning := _record_warning(db, cap)) is not None]
 
 
-def _record_warning(db: Connection, cap: Cap) -> CapWarning | None:
+def _record_warning(db: SqlConnection, cap: Cap) -> CapWarning | None:
     """The highest mark passed for the first time."""
     spent = _read_spent(db, cap.scope)[0 if cap.unit == "usd" else 1]
     found = None
     for percent in WARN_AT:
         if cap.limit > 0 and spent >= cap.limit * percent / 100:
             db.execute(
-                "INSERT OR IGNORE INTO warned (scope, cap, level, percent) VALUES (?, ?, ?, ?)",
+                "INSERT INTO warned (scope, cap, level, percent) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
                 (replace_invalid(cap.scope), cap.name, cap.limit, percent),
             )
             if db.changes():
@@ -235,7 +233,7 @@ def _record_warning(db: Connection, cap: Cap) -> CapWarning | None:
     return found
 
 
-def _settle_dead_calls(db: Connection, process: ProcessLock) -> None:
+def _settle_dead_calls(db: SqlConnection, process: Processes) -> None:
     """Calls of processes that are gone count with the most they may have cost."""
     rows: list[Any] = db.execute(
         "SELECT owner, entry FROM reservations WHERE owner <> ?", (process.name,)
@@ -247,7 +245,7 @@ def _settle_dead_calls(db: Connection, process: ProcessLock) -> None:
             _settle_entry(db, lost)
 
 
-def _write_entries(db: Connection, process: ProcessLock, entries: Iterable[PendingEntry]) -> None:
+def _write_entries(db: SqlConnection, process: Processes, entries: Iterable[PendingEntry]) -> None:
     for entry, running in entries:
         if running:
             _insert_reservation(db, process, entry)
@@ -256,24 +254,25 @@ def _write_entries(db: Connection, process: ProcessLock, entries: Iterable[Pendi
 
 
 _SUMS = (
-    "sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning), total(cost),"
-    " sum(cost IS NULL), sum(estimated), total(seconds)"
+    "sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning),"
+    " coalesce(sum(cost), 0.0), count(*) FILTER (WHERE cost IS NULL), sum(estimated),"
+    " coalesce(sum(seconds), 0.0)"
 )
 
 
-def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:
+def _sum_calls(db: SqlConnection, by: By, since: int) -> list[UsageRow]:
     """`since`: in nanoseconds."""
     if by == "tool":
         return _sum_by_tool(db, since)
-    key = "provider || ':' || model" if by == "model" else by  # the others are columns
+    key = "provider || ':' || model" if by == "model" else f'"{by}"'  # the others are columns
     sql = (
-        f"SELECT {key}, count(*), sum(outcome <> ''), {_SUMS}"
+        f"SELECT {key}, count(*), count(*) FILTER (WHERE outcome <> ''), {_SUMS}"
         " FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
     )
     return [UsageRow(*row) for row in db.execute(sql, (since,))]
 
 
-def _sum_by_tool(db: Connection, since: int) -> list[UsageRow]:
+def _sum_by_tool(db: SqlConnection, since: int) -> list[UsageRow]:
     """A model call that made several tool calls is divided among their tools."""
     found: dict[str, list[float]] = {}
     where = "WHERE id >= ? AND tools <> '' GROUP BY tools"

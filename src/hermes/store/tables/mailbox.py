@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -16,25 +16,24 @@ from hermes.core.store import (
     OutboxEntry,
     Pairing,
 )
-from hermes.store.database import Database
-from hermes.store.mailbox_rows import (
+from hermes.store.codec import LAST_CHARACTER
+from hermes.store.tables.connection import SqlConnection, SqlDatabase
+from hermes.store.tables.mailbox_rows import (
     CONVERSATION_COLUMNS,
     OUTBOX_COLUMNS,
     apply_change,
     put_conversation,
     put_reply,
+    put_row,
 )
-
-if TYPE_CHECKING:
-    from apsw import Connection
 
 _INBOX_COLUMNS = "platform, chat, id, key, body, n, state, received, session"
 
 
-class SqliteMailbox:
+class SqlMailbox:
     """Whatever was written is on disk when the call returns."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: SqlDatabase, clock: Callable[[], float]) -> None:
         self._read = database.read
         self._write = database.writer.submit
         self._clock = clock
@@ -44,16 +43,16 @@ class SqliteMailbox:
         now = self._clock()
         values = (entry.platform, entry.chat, entry.id, entry.key, entry.body, entry.state, now)
 
-        def insert_message(db: Connection) -> int:
-            db.execute(_ADD_MESSAGE, values)
-            return int(db.last_insert_rowid()) if db.changes() else 0
+        def insert_message(db: SqlConnection) -> int:
+            found = db.execute(_ADD_MESSAGE, values).fetchall()
+            return int(found[0][0]) if found else 0
 
         return await self._write(insert_message)
 
     async def replace_waiting(self, platform: str, chat: str, id: str, body: bytes) -> int:
         """Replace the content of a message that still waits; its number, or 0."""
 
-        def update_body(db: Connection) -> int:
+        def update_body(db: SqlConnection) -> int:
             found: Any = db.execute(
                 "UPDATE inbox SET body = ? WHERE platform = ? AND chat = ? AND id = ?"
                 " AND state = 'waiting' RETURNING n",
@@ -93,7 +92,7 @@ class SqliteMailbox:
         return await self._read(lambda db: int(db.execute(sql).get))
 
     async def count_open(self) -> MailboxCounts:
-        def count_states(db: Connection) -> MailboxCounts:
+        def count_states(db: SqlConnection) -> MailboxCounts:
             rows: Any = db.execute(
                 "SELECT state, count(*) FROM inbox WHERE state <> 'done' GROUP BY state"
                 " UNION ALL SELECT state, count(*) FROM outbox WHERE state <> 'delivered'"
@@ -106,9 +105,9 @@ class SqliteMailbox:
     async def forget_before(self, time: float) -> None:
         """Delete finished messages and replies that are older."""
 
-        def delete_old(db: Connection) -> None:
+        def delete_old(db: SqlConnection) -> None:
             db.execute("DELETE FROM inbox WHERE state = 'done' AND received < ?", (time,))
-            db.execute("DELETE FROM chats WHERE NOT dead AND until < ?", (time,))
+            db.execute("DELETE FROM chats WHERE dead = 0 AND until < ?", (time,))
             sql = "DELETE FROM outbox WHERE state IN ('delivered', 'failed') AND created < ?"
             db.execute(sql, (time,))
 
@@ -117,7 +116,7 @@ class SqliteMailbox:
     async def get_conversation(self, key: str) -> Conversation:
         sql = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE key = ?"
 
-        def select_conversation(db: Connection) -> Conversation:
+        def select_conversation(db: SqlConnection) -> Conversation:
             row = db.execute(sql, (key,)).fetchone()
             return _decode_conversation(row) if row else Conversation(key)
 
@@ -133,21 +132,29 @@ class SqliteMailbox:
     async def move_chat(self, platform: str, old: str, new: str, keys: dict[str, str]) -> None:
         """Follow a chat whose id has changed. `keys`: the keys of its conversations, old to new."""
 
-        def rename_chat(db: Connection) -> None:
+        def rename_chat(db: SqlConnection) -> None:
+            for table, id in (("inbox", "id"), ("chats", "platform")):
+                theirs = f"SELECT {id} FROM {table} WHERE platform = ? AND chat = ?"
+                sql = f"DELETE FROM {table} WHERE platform = ? AND chat = ? AND {id} IN ({theirs})"
+                db.execute(sql, (platform, new, platform, old))
             for table in ("inbox", "outbox", "chats"):
-                sql = f"UPDATE OR REPLACE {table} SET chat = ? WHERE platform = ? AND chat = ?"
+                sql = f"UPDATE {table} SET chat = ? WHERE platform = ? AND chat = ?"
                 db.execute(sql, (new, platform, old))
             for before, after in keys.items():
+                theirs = "EXISTS (SELECT 1 FROM conversations WHERE key = ?)"
+                sql = f"DELETE FROM conversations WHERE key = ? AND {theirs}"
+                db.execute(sql, (after, before))
                 for table in ("inbox", "conversations", "sessions"):
-                    sql = f"UPDATE OR REPLACE {table} SET key = ? WHERE key = ?"
+                    sql = f"UPDATE {table} SET key = ? WHERE key = ?"
                     db.execute(sql, (after, before))
 
         await self._write(rename_chat)
 
     async def list_keys(self, prefix: str) -> list[str]:
         """The keys of the conversations that begin with this."""
-        sql = "SELECT key FROM conversations WHERE substr(key, 1, length(?1)) = ?1"
-        return await self._read(lambda db: [row[0] for row in db.execute(sql, (prefix,))])
+        sql = "SELECT key FROM conversations WHERE key >= ? AND key < ?"
+        values = (prefix, prefix + LAST_CHARACTER)
+        return await self._read(lambda db: [row[0] for row in db.execute(sql, values)])
 
     async def list_blocked_chats(self) -> list[tuple[str, str, bool, float]]:
         """Platform, chat, whether it is gone, and until when nothing may be sent to it."""
@@ -157,10 +164,9 @@ class SqliteMailbox:
         )
 
     async def block_chat(self, platform: str, chat: str, *, dead: bool, until: float) -> None:
-        sql = "INSERT OR REPLACE INTO chats (platform, chat, dead, until) VALUES (?, ?, ?, ?)"
-        await self._write(
-            lambda db: _do_nothing(db.execute(sql, (platform, chat, int(dead), until)))
-        )
+        values = (platform, chat, int(dead), until)
+        columns = "platform, chat, dead, until"
+        await self._write(lambda db: put_row(db, "chats", columns, values, keys=2))
 
     async def unblock_chat(self, platform: str, chat: str) -> None:
         sql = "DELETE FROM chats WHERE platform = ? AND chat = ?"
@@ -169,7 +175,7 @@ class SqliteMailbox:
 
 _ADD_MESSAGE = (
     "INSERT INTO inbox (platform, chat, id, key, body, state, received) VALUES (?,?,?,?,?,?,?)"
-    " ON CONFLICT DO NOTHING"
+    " ON CONFLICT DO NOTHING RETURNING n"
 )
 
 
@@ -189,44 +195,39 @@ def _decode_conversation(row: Any) -> Conversation:
     return Conversation(*values)
 
 
-_PAIRING_COLUMNS = "platform, user, name, chat, created, approved, code"
+_PAIRING_COLUMNS = 'platform, "user", name, chat, created, approved, code'
 
 
-class SqlitePairings:
+class SqlPairings:
     """Read by the running gateway and changed by `hermes pairing` in another process."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: SqlDatabase, clock: Callable[[], float]) -> None:
         self._read = database.read
         self._write = database.writer.submit
         self._clock = clock
 
     async def is_paired(self, platform: str, user: str) -> bool:
-        sql = "SELECT 1 FROM pairings WHERE platform = ? AND user = ? AND approved"
+        sql = 'SELECT 1 FROM pairings WHERE platform = ? AND "user" = ? AND approved = 1'
         return await self._read(lambda db: db.execute(sql, (platform, user)).fetchone() is not None)
 
     async def list_all(self, platform: str = "") -> list[Pairing]:
         """The oldest first."""
-        where = "WHERE ?1 = '' OR platform = ?1 ORDER BY created"
-        sql = f"SELECT {_PAIRING_COLUMNS} FROM pairings {where}"
+        where, values = ("WHERE platform = ?", [platform]) if platform else ("", [])
+        sql = f"SELECT {_PAIRING_COLUMNS} FROM pairings {where} ORDER BY created"
 
-        def select_pairings(db: Connection) -> list[Pairing]:
-            rows: Any = db.execute(sql, (platform,))
+        def select_pairings(db: SqlConnection) -> list[Pairing]:
+            rows: Any = db.execute(sql, values)
             return [_decode_pairing(*row) for row in rows]
 
         return await self._read(select_pairings)
 
     async def put(self, pairing: Pairing) -> None:
         values = structs.astuple(pairing)
-        sql = f"INSERT OR REPLACE INTO pairings ({_PAIRING_COLUMNS}) VALUES (?,?,?,?,?,?,?)"
-
-        def put_pairing(db: Connection) -> None:
-            db.execute(sql, values)
-
-        await self._write(put_pairing)
+        await self._write(lambda db: put_row(db, "pairings", _PAIRING_COLUMNS, values, keys=2))
 
     async def remove(self, platform: str, user: str) -> bool:
-        def delete_pairing(db: Connection) -> bool:
-            db.execute("DELETE FROM pairings WHERE platform = ? AND user = ?", (platform, user))
+        def delete_pairing(db: SqlConnection) -> bool:
+            db.execute('DELETE FROM pairings WHERE platform = ? AND "user" = ?', (platform, user))
             return bool(db.changes())
 
         return await self._write(delete_pairing)
@@ -237,13 +238,9 @@ class SqlitePairings:
         return await self._read(lambda db: db.execute(sql, (platform,)).fetchone() or (0, 0.0))
 
     async def set_failures(self, platform: str, failures: int) -> None:
-        now = self._clock()
-        sql = "INSERT OR REPLACE INTO pairing_failures (platform, failures, failed) VALUES (?,?,?)"
-
-        def set_count(db: Connection) -> None:
-            db.execute(sql, (platform, failures, now))
-
-        await self._write(set_count)
+        values = (platform, failures, self._clock())
+        columns = "platform, failures, failed"
+        await self._write(lambda db: put_row(db, "pairing_failures", columns, values))
 
 
 def _decode_pairing(*values: Any) -> Pairing:

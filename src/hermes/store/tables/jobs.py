@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -11,10 +11,7 @@ from msgspec import structs
 from hermes.core.store import JobRun, ScheduledJob
 from hermes.core.text import replace_invalid
 from hermes.store.codec import Column
-from hermes.store.database import Database
-
-if TYPE_CHECKING:
-    from apsw import Connection
+from hermes.store.tables.connection import SqlConnection, SqlDatabase
 
 MAX_RUNS = 1000
 """Ended runs that are kept of each job."""
@@ -28,10 +25,10 @@ DELETE FROM runs WHERE job = ?1 AND NOT {_OPEN} AND delivery <> 'pending' AND du
     (SELECT due FROM runs WHERE job = ?1 ORDER BY due DESC LIMIT 1 OFFSET {MAX_RUNS})"""
 
 
-class SqliteJobs:
+class SqlJobs:
     """Implements `core.store.JobStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase) -> None:
         self._read = database.read
         self._write = database.writer.submit
         self._process = database.process
@@ -42,7 +39,7 @@ class SqliteJobs:
     async def change_job(
         self, job_id: str, change: Callable[[ScheduledJob], ScheduledJob]
     ) -> ScheduledJob | None:
-        def change_row(db: Connection) -> ScheduledJob | None:
+        def change_row(db: SqlConnection) -> ScheduledJob | None:
             job = _get_job(db, job_id)
             if job is not None:
                 job = change(job)
@@ -52,7 +49,7 @@ class SqliteJobs:
         return await self._write(change_row)
 
     async def remove_job(self, job_id: str) -> bool:
-        def delete_rows(db: Connection) -> bool:
+        def delete_rows(db: SqlConnection) -> bool:
             db.execute("DELETE FROM runs WHERE job = ?", (job_id,))
             db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
             return bool(db.changes())
@@ -70,7 +67,7 @@ class SqliteJobs:
     async def claim_runs(
         self, job: ScheduledJob, advanced: ScheduledJob, runs: Sequence[JobRun]
     ) -> list[JobRun]:
-        def insert_runs(db: Connection) -> list[JobRun]:
+        def insert_runs(db: SqlConnection) -> list[JobRun]:
             current = _get_job(db, job.id)
             if current is None or _timing(current) != _timing(job):
                 return []
@@ -94,7 +91,7 @@ class SqliteJobs:
     async def start_run(self, run: JobRun, began: float) -> bool:
         sql = "UPDATE runs SET state = 'running', began = ? WHERE job = ? AND due = ?"
 
-        def mark_running(db: Connection) -> bool:
+        def mark_running(db: SqlConnection) -> bool:
             db.execute(f"{sql} AND state = 'claimed'", (began, run.job, run.due))
             return bool(db.changes())
 
@@ -105,7 +102,7 @@ class SqliteJobs:
         run: JobRun,
         settle: Callable[[ScheduledJob, JobRun], tuple[ScheduledJob, JobRun]],
     ) -> JobRun | None:
-        def store_end(db: Connection) -> JobRun | None:
+        def store_end(db: SqlConnection) -> JobRun | None:
             job, found = _get_job(db, run.job), _find_open_run(db, run)
             if job is None or found is None:
                 return None
@@ -120,20 +117,18 @@ class SqliteJobs:
         return await self._write(store_end)
 
     async def set_output(self, run: JobRun, output: str) -> None:
-        def update_row(db: Connection) -> None:
+        def update_row(db: SqlConnection) -> None:
             job = _get_job(db, run.job)
-            is_local = job is not None and job.deliver == ("local",)
-            db.execute(
-                "UPDATE runs SET output = ?1, delivery ="
-                " CASE WHEN delivery = 'pending' AND ?2 THEN 'delivered' ELSE delivery END"
-                " WHERE job = ?3 AND due = ?4",
-                (output, is_local, run.job, run.due),
-            )
+            key = (run.job, run.due)
+            db.execute("UPDATE runs SET output = ? WHERE job = ? AND due = ?", (output, *key))
+            if job is not None and job.deliver == ("local",):
+                sql = "UPDATE runs SET delivery = 'delivered' WHERE job = ? AND due = ?"
+                db.execute(f"{sql} AND delivery = 'pending'", key)
 
         await self._write(update_row)
 
     async def list_abandoned(self) -> list[JobRun]:
-        def select_runs(db: Connection) -> list[JobRun]:
+        def select_runs(db: SqlConnection) -> list[JobRun]:
             rows = db.execute(f"{_SELECT} WHERE {_UNWRITTEN} ORDER BY due").fetchall()
             dead = [row for row in rows if not self._process.is_alive(str(row[-1]))]
             return [_decode_run(row) for row in dead]
@@ -141,22 +136,23 @@ class SqliteJobs:
         return await self._read(select_runs)
 
     async def list_runs(self, job_id: str | None = None, *, limit: int = 50) -> list[JobRun]:
-        sql = f"{_SELECT} WHERE ?1 IS NULL OR job = ?1 ORDER BY due DESC, job LIMIT ?2"
+        where, values = ("", []) if job_id is None else ("WHERE job = ?", [job_id])
+        sql = f"{_SELECT} {where} ORDER BY due DESC, job LIMIT ?"
 
-        def select_runs(db: Connection) -> list[JobRun]:
-            return [_decode_run(row) for row in db.execute(sql, (job_id, limit)).fetchall()]
+        def select_runs(db: SqlConnection) -> list[JobRun]:
+            return [_decode_run(row) for row in db.execute(sql, (*values, limit)).fetchall()]
 
         return await self._read(select_runs)
 
     async def list_undelivered(self) -> list[JobRun]:
         sql = f"{_SELECT} WHERE delivery = 'pending' AND NOT {_OPEN} ORDER BY ended, due"
 
-        def select_runs(db: Connection) -> list[JobRun]:
+        def select_runs(db: SqlConnection) -> list[JobRun]:
             return [_decode_run(row) for row in db.execute(sql).fetchall()]
 
         return await self._read(select_runs)
 
-    def _has_living_run(self, db: Connection, job_id: str) -> bool:
+    def _has_living_run(self, db: SqlConnection, job_id: str) -> bool:
         rows = db.execute(f"SELECT owner FROM runs WHERE job = ? AND {_OPEN}", (job_id,)).fetchall()
         return any(self._process.is_alive(str(owner)) for (owner,) in rows)
 
@@ -166,7 +162,7 @@ def _timing(job: ScheduledJob) -> tuple[Column, ...]:
     return job.schedule, job.zone, job.anchor, job.next, job.paused
 
 
-def _put_job(db: Connection, job: ScheduledJob) -> None:
+def _put_job(db: SqlConnection, job: ScheduledJob) -> None:
     wake = None if job.paused else job.wake
     db.execute(
         "INSERT INTO jobs (id, created, wake, body) VALUES (?, ?, ?, ?)"
@@ -175,7 +171,7 @@ def _put_job(db: Connection, job: ScheduledJob) -> None:
     )
 
 
-def _get_job(db: Connection, job_id: str) -> ScheduledJob | None:
+def _get_job(db: SqlConnection, job_id: str) -> ScheduledJob | None:
     row = db.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
     return _decode_job(row[0]) if row else None
 
@@ -189,14 +185,14 @@ def _decode_run(row: Sequence[Any]) -> JobRun:
     return JobRun(*row[:-1])
 
 
-def _insert_run(db: Connection, run: JobRun, owner: str) -> bool:
+def _insert_run(db: SqlConnection, run: JobRun, owner: str) -> bool:
     marks = ", ".join("?" * (len(_FIELDS) + 1))
-    sql = f"INSERT OR IGNORE INTO runs ({_NAMES}, owner) VALUES ({marks})"
+    sql = f"INSERT INTO runs ({_NAMES}, owner) VALUES ({marks}) ON CONFLICT DO NOTHING"
     db.execute(sql, (*_run_columns(run), owner))
     return bool(db.changes())
 
 
-def _find_open_run(db: Connection, run: JobRun) -> JobRun | None:
+def _find_open_run(db: SqlConnection, run: JobRun) -> JobRun | None:
     sql = f"{_SELECT} WHERE job = ? AND due = ? AND {_OPEN}"
     row = db.execute(sql, (run.job, run.due)).fetchone()
     return _decode_run(row) if row else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from hermes.core.store import Conversation, MailboxChange, OutboxEntry
-
-if TYPE_CHECKING:
-    from apsw import Connection
+from hermes.store.codec import Column
+from hermes.store.tables.connection import SqlConnection
 
 OUTBOX_COLUMNS = (
     "n, platform, chat, body, state, draft, inbox, created, due, tries, error, progress"
@@ -17,7 +16,7 @@ OUTBOX_COLUMNS = (
 CONVERSATION_COLUMNS = "key, session, suspended, strikes, used, settings"
 
 
-def apply_change(db: Connection, change: MailboxChange) -> None:
+def apply_change(db: SqlConnection, change: MailboxChange) -> None:
     """Applying the same change again changes nothing."""
     for n in change.running:
         sql = "UPDATE inbox SET state = 'running', session = ? WHERE n = ? AND state <> 'done'"
@@ -35,13 +34,20 @@ def apply_change(db: Connection, change: MailboxChange) -> None:
         db.execute(sql, (run.state, run.job, run.due))
 
 
-def put_reply(db: Connection, reply: OutboxEntry) -> None:
-    marks = ", ".join("?" * len(reply.__struct_fields__))
-    sql = f"INSERT OR REPLACE INTO outbox ({OUTBOX_COLUMNS}) VALUES ({marks})"
-    db.execute(sql, structs.astuple(reply))
+def put_reply(db: SqlConnection, reply: OutboxEntry) -> None:
+    put_row(db, "outbox", OUTBOX_COLUMNS, structs.astuple(reply))
 
 
-def put_conversation(db: Connection, conversation: Conversation) -> None:
-    marks = ", ".join("?" * len(conversation.__struct_fields__))
-    sql = f"INSERT OR REPLACE INTO conversations ({CONVERSATION_COLUMNS}) VALUES ({marks})"
-    db.execute(sql, structs.astuple(conversation))
+def put_conversation(db: SqlConnection, conversation: Conversation) -> None:
+    put_row(db, "conversations", CONVERSATION_COLUMNS, structs.astuple(conversation))
+
+
+def put_row(
+    db: SqlConnection, table: str, columns: str, values: Sequence[Column], keys: int = 1
+) -> None:
+    """Add a row, or replace the one with the same key: the first `keys` columns."""
+    names = columns.split(", ")
+    marks = ", ".join("?" * len(names))
+    rest = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
+    conflict = f"ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {rest}"
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}", values)

@@ -1,0 +1,1 @@
+"""The tables that both databases have, in SQL that both understand."""
