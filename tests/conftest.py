@@ -154,6 +154,8 @@ _LONGEST = (
     "e2e/test_eval",
     "e2e/test_swe",
     "flow/test_faults_stream",
+    "unit/store/test_postgres",
+    "[postgres",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
     "gateway/test_turns",
@@ -224,6 +226,24 @@ def mark() -> Iterator[str]:
 
 
 _marks = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server, started by the first test that needs one."""
+    from tests.kit.postgres import provide_server
+
+    with provide_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """A database that tests share: each uses a tenant of its own."""
+    from tests.kit.postgres import create_database
+
+    with create_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture

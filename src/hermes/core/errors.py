@@ -102,7 +102,7 @@ class StoreError(HermesError):
     """The store could not read or write: what failed, whether anything was lost, what to do.
 
     `code`: busy, full, readonly, files, gone, damaged, newer, foreign, io, in_use, missing, exists,
-    closed.
+    closed, fenced, away.
     """
 
     def __init__(self, message: str, code: str = "io") -> None:

@@ -75,6 +75,18 @@ def session_missing_error(session_id: str) -> StoreError:
     return StoreError(f"There is no session {session_id}; nothing was saved.", "missing")
 
 
+def session_in_use_error(session_id: str) -> StoreError:
+    return StoreError(
+        f"Session {session_id} is in use by another process. Nothing was saved or lost. "
+        "Wait for its turn to end, or end that process.",
+        "in_use",
+    )
+
+
+def session_exists_error(session_id: str) -> StoreError:
+    return StoreError(f"Session {session_id} already exists; it was not changed.", "exists")
+
+
 def _is_writable(path: Path) -> bool:
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import (
     MailboxChange,
@@ -24,7 +23,7 @@ from hermes.store.process_locks import ProcessLock
 from hermes.store.search_index import IndexBacklog, IndexDamaged
 from hermes.store.tables.ledger import SqlLedger
 from hermes.store.tables.mailbox_rows import apply_change
-from hermes.store.tables.session_list import SqlSessionList
+from hermes.store.tables.session_list import CONVERSATION, SqlSessionList
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -258,11 +257,7 @@ def _claim_session(db: Connection, process: ProcessLock, session_id: str) -> int
     n, state, holder = found[0]
     if state == "running" and holder != process.name:
         if process.is_alive(holder):
-            raise StoreError(
-                f"Session {session_id} is in use by another process. Nothing was saved or lost. "
-                "Wait for its turn to end, or end that process.",
-                "in_use",
-            )
+            raise errors.session_in_use_error(session_id)
         db.execute("UPDATE sessions SET state = 'interrupted', owner = '' WHERE n = ?", (n,))
     return int(n)
 
@@ -278,8 +273,7 @@ def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
             codec.encode_session(meta, now),
         )
     except apsw.ConstraintError:
-        text = f"Session {meta.id} already exists; it was not changed."
-        raise StoreError(text, "exists") from None
+        raise errors.session_exists_error(meta.id) from None
     if meta.system:
         values = (db.last_insert_rowid(), replace_invalid(meta.system))
         db.execute("INSERT INTO systems (session, text) VALUES (?, ?)", values)
@@ -307,24 +301,10 @@ def _set_state(db: Connection, process: ProcessLock, session_id: str, state: Ses
 
 
 def _delete_conversation(process: ProcessLock, session_id: str, db: Connection) -> bool:
-    parts = [id for (id,) in db.execute(_CONVERSATION, (session_id, session_id))]
+    parts = [id for (id,) in db.execute(CONVERSATION, (session_id, session_id))]
     for n in [_claim_session(db, process, part) for part in parts]:
         search_index.remove_session(db, n)
         db.execute("DELETE FROM sessions WHERE n = ?", (n,))
     sql = "DELETE FROM objects WHERE kind = 'handoff' AND id = ?"
     db.executemany(sql, [(part,) for part in parts])
     return bool(parts)
-
-
-_CONVERSATION = """
-WITH RECURSIVE
-    later (id, next) AS (
-        SELECT id, next FROM sessions WHERE id = ?
-        UNION SELECT s.id, s.next FROM sessions s JOIN later ON s.id = later.next
-    ),
-    earlier (id) AS (
-        SELECT id FROM sessions WHERE id = ?
-        UNION SELECT s.id FROM sessions s JOIN earlier ON s.next = earlier.id AND s.next <> ''
-    )
-SELECT id FROM later UNION SELECT id FROM earlier"""
-"""A session, those it was compressed into, and those compressed into it."""

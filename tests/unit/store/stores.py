@@ -8,10 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pytest
+
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
+on_both_databases = pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
+"""For tests of what every store does."""
 Raw = Callable[[], AbstractContextManager[None]]
 """The fixture `raw_database`."""
 

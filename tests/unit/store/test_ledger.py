@@ -26,6 +26,8 @@ from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
 
 DAY = "2026-01-31"
 CAP = Cap(f"day:{DAY}", "daily_usd", "usd", 10.0)
@@ -44,20 +46,15 @@ def look(path: Path, sql: str) -> list[Any]:
         db.close()
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> Any:
-    made = SqliteStore(tmp_path / "hermes.db")
-    yield made
-    await made.close()
-
-
 async def spent(store: SqliteStore) -> dict[str, tuple[float, int]]:
     await store.ledger.sum_calls("day", 0)
-    return {
-        s: (u, t) for s, u, t in look(store._database.path, "SELECT scope, usd, tokens FROM spent")
-    }
+    rows = await store.sessions._records.read(
+        lambda db: db.execute("SELECT scope, usd, tokens FROM spent").fetchall()
+    )
+    return {scope: (usd, tokens) for scope, usd, tokens in rows}
 
 
+@on_both_databases
 async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore) -> None:
     store.ledger.settle_call(entry(1, user="ann", job="nightly"))
     store.ledger.settle_call(entry(2, None))
@@ -69,6 +66,7 @@ async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore)
     }
 
 
+@on_both_databases
 async def test_settling_twice_counts_once(store: SqliteStore) -> None:
     for _ in range(3):
         store.ledger.settle_call(entry())
@@ -108,8 +106,11 @@ async def test_a_short_call_is_never_written_as_running(
     assert look(store._database.path, "SELECT cost FROM ledger") == [(0.5,)]
 
 
-async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: Path) -> None:
-    one, two = (SqliteStore(tmp_path / "hermes.db") for _ in range(2))
+@on_both_databases
+async def test_reservations_are_seen_by_others_and_end_with_the_call(
+    make_store: MakeStore,
+) -> None:
+    one, two = make_store(), make_store()
     seen: list[CapLevel] = []
 
     def decide(levels: Any) -> Entry | None:
@@ -127,10 +128,9 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
     assert [(w.percent, w.spent) for w in warned] == [(75, 8.0)], "50 and 75 at once: the higher"
     _, levels = await two.ledger.reserve_call([CAP], lambda _: None)
     assert levels == [CapLevel(CAP, 8.0, 0.0)]
-    await one.close()
-    await two.close()
 
 
+@on_both_databases
 async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> None:
     await store.wait_until_open()
     waiting = asyncio.create_task(store.ledger.reserve_call([CAP], lambda _: entry()))
@@ -144,7 +144,7 @@ async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> N
 
 
 async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
-    store: SqliteStore, tmp_path: Path
+    store: SqliteStore, path: Path
 ) -> None:
     code = (
         "import asyncio, os, sys\n"
@@ -165,9 +165,10 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
     _, levels = await store.ledger.reserve_call([CAP], lambda _: None)
     assert levels == [CapLevel(CAP, 3.0, 2.0)]
     assert look(store._database.path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
-    assert os.listdir(tmp_path / "run"), "this process is alive"
+    assert os.listdir(path.parent / "run"), "this process is alive"
 
 
+@on_both_databases
 async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
     odd = "x\x00\ud800'; DROP TABLE ledger; --"
     base = entry(user=odd, job=odd)
@@ -177,18 +178,12 @@ async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
     assert sum(r.uses for r in await store.ledger.sum_calls("tool", 0)) >= 2
 
 
-def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
-    async def main() -> list[Any]:
-        store = SqliteStore(tmp_path / "hermes.db")
-        store.ledger.settle_call(entry(1, 3.0, tools=("read", "read", "write")))
-        store.ledger.settle_call(entry(2, 1.0, tools=("read",)))
-        store.ledger.settle_call(entry(3, 5.0))
-        try:
-            return await store.ledger.sum_calls("tool", 0)
-        finally:
-            await store.close()
-
-    read, write = asyncio.run(main())
+@on_both_databases
+async def test_a_mixed_answer_is_shared_among_its_tools(store: SqliteStore) -> None:
+    store.ledger.settle_call(entry(1, 3.0, tools=("read", "read", "write")))
+    store.ledger.settle_call(entry(2, 1.0, tools=("read",)))
+    store.ledger.settle_call(entry(3, 5.0))
+    read, write = await store.ledger.sum_calls("tool", 0)
     assert (read.key, read.uses, read.calls, read.cost) == ("read", 3, 2, pytest.approx(3.0))
     assert (write.key, write.uses, write.calls, write.cost) == ("write", 1, 1, pytest.approx(1.0))
 

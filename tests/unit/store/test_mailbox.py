@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,20 +18,21 @@ from hermes.core.store import (
     SessionMeta,
 )
 from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+def store(make_store: MakeStore) -> Any:
     now = iter(range(1, 10_000))
-    store = SqliteStore(tmp_path / "hermes.db", clock=lambda: float(next(now)))
-    yield store
-    await store.close()
+    return make_store(clock=lambda: float(next(now)))
 
 
 def entry(id: str, chat: str = "1") -> InboxEntry:
     return InboxEntry("tg", chat, id, f"agent:main:tg:dm:{chat}", b"body")
 
 
+@on_both_databases
 async def test_a_replayed_message_is_stored_once(store: SqliteStore) -> None:
     first = await store.mailbox.add_message(entry("5"))
     assert first and not await store.mailbox.add_message(entry("5"))
@@ -41,6 +41,7 @@ async def test_a_replayed_message_is_stored_once(store: SqliteStore) -> None:
     assert not await store.mailbox.add_message(entry("5")), "also when it is done"
 
 
+@on_both_databases
 async def test_an_edit_replaces_only_what_still_waits(store: SqliteStore) -> None:
     n = await store.mailbox.add_message(entry("5"))
     assert await store.mailbox.replace_waiting("tg", "1", "5", b"new") == n
@@ -49,6 +50,7 @@ async def test_an_edit_replaces_only_what_still_waits(store: SqliteStore) -> Non
     assert not await store.mailbox.replace_waiting("tg", "1", "5", b"late")
 
 
+@on_both_databases
 async def test_a_turns_end_its_reply_and_the_inbox_change_together(store: SqliteStore) -> None:
     n = await store.mailbox.add_message(entry("5"))
     meta = SessionMeta("s", source="tg", key="k")
@@ -67,6 +69,7 @@ async def test_a_turns_end_its_reply_and_the_inbox_change_together(store: Sqlite
     assert (await store.mailbox.get_conversation("k")).session == "s"
 
 
+@on_both_databases
 async def test_a_refused_append_changes_no_mailbox(store: SqliteStore) -> None:
     n = await store.mailbox.add_message(entry("5"))
     with pytest.raises(StoreError):
@@ -76,6 +79,7 @@ async def test_a_refused_append_changes_no_mailbox(store: SqliteStore) -> None:
     assert [m.state for m in await store.mailbox.list_open_messages()] == ["waiting"]
 
 
+@on_both_databases
 async def test_a_chat_that_moved_takes_everything_along(store: SqliteStore) -> None:
     old, new = "agent:main:tg:group:-1:9", "agent:main:tg:group:-100:9"
     await store.mailbox.add_message(InboxEntry("tg", "-1", "5", old, b""))
@@ -91,6 +95,7 @@ async def test_a_chat_that_moved_takes_everything_along(store: SqliteStore) -> N
     assert latest is not None and latest.id == "s"
 
 
+@on_both_databases
 async def test_done_messages_are_forgotten_and_open_ones_are_not(store: SqliteStore) -> None:
     done = await store.mailbox.add_message(entry("1"))
     await store.mailbox.add_message(entry("2"))

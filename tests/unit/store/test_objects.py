@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
+
+pytestmark = on_both_databases
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+def store(make_store: MakeStore) -> Any:
     now = iter(range(1, 10_000))
-    store = SqliteStore(tmp_path / "hermes.db", clock=lambda: float(next(now)))
-    yield store
-    await store.close()
+    return make_store(clock=lambda: float(next(now)))
 
 
 async def test_what_belongs_to_one_is_not_there_for_another(store: SqliteStore) -> None:
@@ -52,12 +53,12 @@ async def test_only_the_first_of_two_is_added(store: SqliteStore) -> None:
     assert found is not None and found.body == b"first"
 
 
-async def test_events_keep_their_numbers_and_their_bytes(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "hermes.db")
+async def test_events_keep_their_numbers_and_their_bytes(make_store: MakeStore) -> None:
+    store = make_store()
     await store.objects.append_events("run", 1, [b"a", b"b"])
     await store.objects.append_events("run", 2, [b"never", b"c"])
     await store.close()
-    again = SqliteStore(tmp_path / "hermes.db")
+    again = make_store()
     assert await again.objects.read_events("run") == [b"a", b"b", b"c"]
     assert await again.objects.read_events("run", after=1, limit=1) == [b"b"]
     assert await again.objects.read_events("other") == []

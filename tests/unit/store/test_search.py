@@ -20,9 +20,10 @@ from hermes.core.message import (
 from hermes.core.store import SessionMeta
 from hermes.store import migrations, search, search_terms
 from hermes.store.sqlite import SqliteStore
-from tests.unit.store.stores import fill, find_sessions
+from tests.unit.store.stores import fill, find_sessions, on_both_databases
 
 
+@on_both_databases
 async def test_search_finds_words_phrases_and_tool_output(store: SqliteStore) -> None:
     await fill(store, a="the quick brown fox", b="brown quick", c="Ünïcode café")
     await store.sessions.append(
@@ -43,6 +44,7 @@ async def test_search_finds_words_phrases_and_tool_output(store: SqliteStore) ->
     assert hit.snippet == "the quick brown fox"
 
 
+@on_both_databases
 async def test_search_inside_scripts_without_spaces(store: SqliteStore) -> None:
     await fill(store, a="输入超过最大长度限制", b="最大的长度", c="設定ファイルを読む")
     assert await find_sessions(store, "最大长度") == {"a"}
@@ -90,6 +92,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: repr(q[:20]))
+@on_both_databases
 async def test_no_query_is_an_error(store: SqliteStore, query: str) -> None:
     await fill(store, a="fox")
     for hit in await store.search.find_messages(query):
@@ -116,6 +119,7 @@ def test_no_query_is_an_error_fuzzed(index: apsw.Connection, queries: list[str])
         search_terms.make_snippet("some fox", search_terms.compile_terms(terms or ["x"]))
 
 
+@on_both_databases
 async def test_operators_are_words(store: SqliteStore) -> None:
     await fill(store, a="salt and pepper", b="salt pepper", c="near and far")
     assert await find_sessions(store, "salt AND pepper") == {"a"}
@@ -123,6 +127,7 @@ async def test_operators_are_words(store: SqliteStore) -> None:
     assert await find_sessions(store, "NEAR(") == {"c"}
 
 
+@on_both_databases
 async def test_snippets_show_the_place(store: SqliteStore) -> None:
     await fill(store, a="word " * 500 + "needle in\n\nhay " + "word " * 500)
     (hit,) = await store.search.find_messages("needle")
@@ -130,6 +135,7 @@ async def test_snippets_show_the_place(store: SqliteStore) -> None:
     assert hit.snippet.startswith("…") and hit.snippet.endswith("…") and len(hit.snippet) < 200
 
 
+@on_both_databases
 async def test_search_sees_every_append_of_everybody(
     store: SqliteStore, other: SqliteStore
 ) -> None:
@@ -143,6 +149,7 @@ async def test_search_sees_every_append_of_everybody(
     assert await store.search.find_messages("needle", limit=0) == []
 
 
+@on_both_databases
 async def test_long_messages_are_searchable_up_to_a_bound(store: SqliteStore) -> None:
     filler = "x" * (search_terms.SEARCHABLE_LENGTH - 100)
     await fill(store, a=f"early {filler} late " + "y" * 200 + " beyond")

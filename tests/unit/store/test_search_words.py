@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hermes.core.message import user_message
 from hermes.core.store import SearchFilter, SessionMeta
-from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
 
 TEXTS = {
     "a": "Der Zeppelinflug über Köln",
@@ -36,18 +35,19 @@ TEXTS = {
         ("flug flight", ""),
     ],
 )
-async def test_words_and_parts_of_them(tmp_path: Path, query: str, found: str) -> None:
-    store = SqliteStore(tmp_path / "x.db")
+@on_both_databases
+async def test_words_and_parts_of_them(make_store: MakeStore, query: str, found: str) -> None:
+    store = make_store()
     for name, text in TEXTS.items():
         await store.sessions.append(name, [user_message(text)], create=SessionMeta(name))
     hits = await store.search.find_messages(query)
     assert "".join(sorted(hit.session.id for hit in hits)) == found
-    await store.close()
 
 
-async def test_filters(tmp_path: Path) -> None:
+@on_both_databases
+async def test_filters(make_store: MakeStore) -> None:
     now = [1000.0]
-    store = SqliteStore(tmp_path / "x.db", clock=lambda: now[0])
+    store = make_store(clock=lambda: now[0])
     for n, (source, key) in enumerate([("cli", ""), ("telegram", "1"), ("telegram", "2")]):
         now[0] += 100
         meta = SessionMeta(f"s{n}", source=source, key=key)
@@ -63,4 +63,3 @@ async def test_filters(tmp_path: Path) -> None:
     assert await find(since=1250.0) == ["s2"]
     assert await find(role="assistant") == []
     assert await find(newest=True) == ["s2", "s1", "s0"]
-    await store.close()

@@ -14,8 +14,11 @@ from hermes.core.errors import StoreError
 from hermes.core.message import Message, Text, user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
 
 
+@on_both_databases
 async def test_first_append_creates_all_or_nothing(store: SqliteStore, other: SqliteStore) -> None:
     meta = SessionMeta("s", "api", "key", "/work", "title", "system", "model", "parent")
     await store.sessions.append(
@@ -33,6 +36,7 @@ async def test_first_append_creates_all_or_nothing(store: SqliteStore, other: Sq
     assert [m.text for m in await other.sessions.load_messages("s")] == ["one", "two"]
 
 
+@on_both_databases
 async def test_unknown_sessions(store: SqliteStore) -> None:
     for call in (
         store.sessions.append("nope", [user_message("x")]),
@@ -50,9 +54,10 @@ async def test_unknown_sessions(store: SqliteStore) -> None:
     assert [row async for row in store.sessions.stream_messages("nope")] == []
 
 
-async def test_lists_are_newest_first_and_by_place(path: Path) -> None:
+@on_both_databases
+async def test_lists_are_newest_first_and_by_place(make_store: MakeStore) -> None:
     now = iter(range(1000, 2000))
-    store = SqliteStore(path, clock=lambda: float(next(now)))
+    store = make_store(clock=lambda: float(next(now)))
     for name, cwd, source, key in (
         ("20260101-a", "/x", "cli", ""),
         ("20260102-b", "/y", "cli", ""),
@@ -83,6 +88,7 @@ async def test_lists_are_newest_first_and_by_place(path: Path) -> None:
     await store.close()
 
 
+@on_both_databases
 async def test_describe_changes_only_what_is_given(store: SqliteStore) -> None:
     await store.sessions.create(SessionMeta("s", title="old", model="m1"))
     await store.sessions.update_meta("s", title="new")
@@ -91,6 +97,7 @@ async def test_describe_changes_only_what_is_given(store: SqliteStore) -> None:
     assert found is not None and (found.title, found.model) == ("new", "m2")
 
 
+@on_both_databases
 async def test_long_sessions_are_exported_whole(store: SqliteStore) -> None:
     messages = [user_message(f"m{n}") for n in range(1203)]
     await store.sessions.append("s", messages, create=SessionMeta("s"))
@@ -100,6 +107,7 @@ async def test_long_sessions_are_exported_whole(store: SqliteStore) -> None:
     assert [row.message for row in rows_] == messages == await store.sessions.load_messages("s")
 
 
+@on_both_databases
 async def test_delete_removes_everything(store: SqliteStore, other: SqliteStore) -> None:
     await store.sessions.append(
         "s", [user_message("findme one")], create=SessionMeta("s", system="x")
@@ -127,6 +135,7 @@ async def test_messages_cannot_be_changed(path: Path, store: SqliteStore) -> Non
 # -- turns and their processes ---------------------------------------------------------------------
 
 
+@on_both_databases
 async def test_one_process_at_a_time_runs_a_session(store: SqliteStore, other: SqliteStore) -> None:
     await store.sessions.append("s", [user_message("hi")], state="running", create=SessionMeta("s"))
     for call in (
@@ -166,6 +175,8 @@ import asyncio, os, sys, pathlib
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
+from tests.unit.store.conftest import MakeStore
+from tests.unit.store.stores import on_both_databases
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
     await store.sessions.append("dead", [user_message("hi")], state="running",

@@ -156,3 +156,17 @@ def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
     tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
     where = f"WHERE {' AND '.join(tests)} ORDER BY s.used DESC, s.n DESC"
     return where, list(values.values())
+
+
+CONVERSATION = """
+WITH RECURSIVE
+    later (id, next) AS (
+        SELECT id, next FROM sessions WHERE id = ?
+        UNION SELECT s.id, s.next FROM sessions s JOIN later ON s.id = later.next
+    ),
+    earlier (id) AS (
+        SELECT id FROM sessions WHERE id = ?
+        UNION SELECT s.id FROM sessions s JOIN earlier ON s.next = earlier.id AND s.next <> ''
+    )
+SELECT id FROM later UNION SELECT id FROM earlier"""
+"""A session, those it was compressed into, and those compressed into it."""

@@ -1,0 +1,119 @@
+"""A connection to PostgreSQL that understands the SQL of the tables and sees one tenant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hermes.core.text import replace_invalid
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+_MARKS = re.compile(r"'[^']*'|\?(\d*)|%|ON CONFLICT \(")
+_SEARCH_PATH = "-c search_path=hermes,public -c application_name=hermes"
+CONNECT_SECONDS = 5
+
+
+class ResultRows:
+    """The rows of one statement, as the tables read them."""
+
+    def __init__(self, cursor: Cursor[Any]) -> None:
+        self._cursor = cursor
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._cursor.fetchall() if self._cursor.description else []
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._cursor.fetchone()
+
+    @property
+    def get(self) -> Any:
+        """The only value, or None."""
+        row = self._cursor.fetchone()
+        return row[0] if row else None
+
+
+class PostgresConnection:
+    """Implements `tables.connection.SqlConnection`: `?` is a parameter, and every key begins with
+    the tenant, which the views in the schema `hermes` add."""
+
+    def __init__(self, db: Connection[Any]) -> None:
+        self.db = db
+        self._tenant: int | None = None
+        self._changes = 0
+
+    def use_tenant(self, tenant: int) -> PostgresConnection:
+        """See the rows of this tenant and no others from now on."""
+        if tenant != self._tenant:
+            self.db.execute("SELECT set_config('hermes.tenant', %s, false)", (str(tenant),))
+            self._tenant = tenant
+        return self
+
+    def forget_tenant(self) -> None:
+        """After a rollback it is not known which one the server has in mind."""
+        self._tenant = None
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
+        cursor = self.db.execute(_translate_sql(sql), _bind_values(sql, values))
+        self._changes = max(0, cursor.rowcount)
+        return ResultRows(cursor)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+        cursor = self.db.cursor()
+        cursor.executemany(_translate_sql(sql), [_bind_values(sql, row) for row in rows])
+        self._changes = max(0, cursor.rowcount)
+
+    def changes(self) -> int:
+        return self._changes
+
+
+def open_connection(url: str, *, autocommit: bool = True) -> Connection[Any]:
+    """A connection that finds the tables of Hermes."""
+    import psycopg
+    from psycopg.adapt import Loader
+
+    class WholeNumbers(Loader):
+        """Sums of whole numbers are whole numbers."""
+
+        def load(self, data: Any) -> int | float:
+            text = bytes(data).decode()
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+
+    db = psycopg.connect(
+        url, autocommit=autocommit, connect_timeout=CONNECT_SECONDS, options=_SEARCH_PATH
+    )
+    db.adapters.register_loader("numeric", WholeNumbers)
+    return db
+
+
+Connect = Callable[[], "Connection[Any]"]
+
+
+@cache
+def _translate_sql(sql: str) -> Any:
+    def translate(mark: re.Match[str]) -> str:
+        text = mark[0]
+        if text == "%":
+            return "%%"
+        if text.startswith("?"):
+            return f"%(p{mark[1]})s" if mark[1] else "%s"
+        if text.startswith("ON"):
+            return "ON CONFLICT (tenant, "
+        return text.replace("%", "%%")
+
+    return _MARKS.sub(translate, sql)
+
+
+def _bind_values(sql: str, values: Sequence[Any]) -> Any:
+    """The values as PostgreSQL takes them: no truth values, no text that it refuses."""
+    found = [
+        replace_invalid(v) if isinstance(v, str) else int(v) if isinstance(v, bool) else v
+        for v in values
+    ]
+    return {f"p{n}": v for n, v in enumerate(found, 1)} if "?1" in sql else found

@@ -1,0 +1,280 @@
+"""The connections of one node to PostgreSQL: one writes, the others read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from hermes.core.errors import StoreError
+from hermes.store.db_thread import Job, JobThread, do_nothing
+from hermes.store.postgres.connection import Connect, PostgresConnection, open_connection
+from hermes.store.postgres.errors import translate_error
+from hermes.store.postgres.lease import NodeLease
+from hermes.store.postgres.schema import check_version
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+READERS = 3
+PATIENCE = 30.0
+_RETRY_SECONDS = 0.2
+_MAX_CONFLICTS = 10
+
+
+class PostgresThread(JobThread[PostgresConnection]):
+    """Opens its connection again when it breaks; jobs wait for it as long as `patience`."""
+
+    def __init__(self, connect: Connect, patience: float) -> None:
+        super().__init__()
+        self._connect = connect
+        self._patience = patience
+        self._db: PostgresConnection | None = None
+
+    def get_connection(self) -> PostgresConnection:
+        if self._db is None:
+            import psycopg
+
+            try:
+                self._db = PostgresConnection(self._connect())
+            except psycopg.Error as error:
+                self.failure = translate_error(error)
+                raise self.failure from error
+            except StoreError as error:
+                self.failure = error
+                raise
+        return self._db
+
+    def close_connection(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(Exception):
+                db.db.close()
+
+    def wait_for_database(self, failure: StoreError, deadline: float) -> bool:
+        """Whether there is time for another attempt, after a pause."""
+        self.failure = failure
+        if failure.code != "away" or time.monotonic() >= deadline:
+            return False
+        self.close_connection()
+        time.sleep(_RETRY_SECONDS)
+        return True
+
+    def run_jobs(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if not job.future.cancelled():
+                self._run_read(job)
+
+    def _run_read(self, job: Job) -> None:
+        import psycopg
+
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                job.result = job.run(self.get_connection())
+                self.failure = None
+                return
+            except (psycopg.Error, StoreError) as error:
+                failure = error if isinstance(error, StoreError) else translate_error(error)
+                if not self.wait_for_database(failure, deadline):
+                    job.error = failure
+                    return
+            except Exception as error:  # noqa: BLE001 - the caller gets it; the thread continues
+                job.error = error
+                return
+
+
+class PostgresWriter(PostgresThread):
+    """All jobs waiting at one moment become one transaction; callers get their results only after
+    the commit. A job that fails undoes its own changes and no others."""
+
+    def __init__(self, connect: Connect, patience: float) -> None:
+        super().__init__(connect, patience)
+        self.groups = self.jobs_written = 0
+        self.seconds = 0.0
+        """Spent in transactions."""
+        self._id = os.urandom(16).hex()
+        self._number = 0
+
+    def run_jobs(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        failure = self._run_group(jobs)
+        if failure is not None and len(jobs) > 1 and failure.code != "away":
+            for job in jobs:
+                job.error = self._run_group([job]) or job.error
+        elif failure is not None:
+            for job in jobs:
+                job.error = failure
+
+    def _run_group(self, jobs: list[Job]) -> StoreError | None:
+        """The failure of all of them, or None: then each job has its own result or error."""
+        import psycopg
+
+        deadline, conflicts = time.monotonic() + self._patience, 0
+        while True:
+            self._number += 1
+            began = time.monotonic()
+            try:
+                self._run_transaction(jobs)
+                self.groups += 1
+                self.jobs_written += len(jobs)
+                self.seconds += time.monotonic() - began
+                self.failure = None
+                return None
+            except psycopg.Error as error:
+                failure = translate_error(error)
+                if failure.code == "busy" and conflicts < _MAX_CONFLICTS:
+                    conflicts += 1
+                    continue
+                if failure.code != "away":
+                    self.failure = failure
+                    return failure
+            except StoreError as error:
+                failure = error
+            while self.wait_for_database(failure, deadline):
+                with suppress(psycopg.Error, StoreError):
+                    if self._has_committed():
+                        return None
+                    break
+            else:
+                return failure
+
+    def _run_transaction(self, jobs: list[Job]) -> None:
+        """The number of the group is part of it: after a lost connection it tells whether the
+        group has arrived."""
+        db = self.get_connection()
+        for job in jobs:
+            job.error = job.result = None
+        try:
+            with db.db.transaction():
+                for job in jobs:
+                    self._run_in_transaction(db, job, nested=len(jobs) > 1)
+                db.db.execute(_NUMBER_GROUP, (self._id, self._number))
+        except _Undone:
+            db.forget_tenant()
+        except BaseException:
+            db.forget_tenant()
+            raise
+
+    def _run_in_transaction(self, db: PostgresConnection, job: Job, *, nested: bool) -> None:
+        import psycopg
+
+        try:
+            if nested:
+                with db.db.transaction():
+                    job.result = job.run(db)
+            else:
+                job.result = job.run(db)
+        except psycopg.Error as error:
+            job.error = translate_error(error)
+            if job.error.code in ("away", "busy", "full", "readonly") or db.db.closed:
+                raise
+            db.forget_tenant()
+            if not nested:
+                raise _Undone from error
+        except Exception as error:
+            job.error = error
+            db.forget_tenant()
+            if not nested:
+                raise _Undone from error
+
+    def _has_committed(self) -> bool:
+        sql = "SELECT number FROM public.write_groups WHERE writer = %s"
+        row = self.get_connection().db.execute(sql, (self._id,)).fetchone()
+        return bool(row and row[0] == self._number)
+
+    def do_upkeep(self, *, closing: bool) -> None:
+        if closing and self._db is not None:
+            with suppress(Exception):
+                sql = "DELETE FROM public.write_groups WHERE writer = %s"
+                self._db.db.execute(sql, (self._id,))
+
+
+class _Undone(Exception):
+    """The only job of a transaction failed: nothing is left to commit."""
+
+
+_NUMBER_GROUP = (
+    "INSERT INTO public.write_groups (writer, number) VALUES (%s, %s) ON CONFLICT (writer)"
+    " DO UPDATE SET number = excluded.number, written = now()"
+)
+
+
+class PostgresDatabase:
+    """Nothing is opened before the first call."""
+
+    def __init__(
+        self, url: str, *, node: str, lease_seconds: float, patience: float = PATIENCE
+    ) -> None:
+        def connect() -> Any:
+            db = open_connection(url)
+            try:
+                check_version(db)
+            except Exception:
+                db.close()
+                raise
+            return db
+
+        self.writer = PostgresWriter(connect, patience)
+        self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
+        self.lease = NodeLease(connect, node, lease_seconds)
+        self._turn = 0
+
+    async def wait_until_open(self) -> None:
+        await self.writer.submit(do_nothing)
+
+    async def read(self, run: Callable[[PostgresConnection], T]) -> T:
+        self._turn = (self._turn + 1) % READERS
+        return await self.readers[self._turn].submit(run)
+
+    async def close(self) -> None:
+        for thread in (*self.readers, self.writer):
+            await thread.close()
+        await asyncio.to_thread(self.lease.release)
+
+    def find_problem(self) -> StoreError | None:
+        return self.writer.failure
+
+
+class TenantWriter:
+    """Implements `tables.connection.SqlWriter` for the rows of one tenant."""
+
+    def __init__(self, database: PostgresDatabase, tenant: int, lock: str = "") -> None:
+        """`lock`: its jobs exclude those of every other writer with the same lock."""
+        self._writer = database.writer
+        self._tenant = tenant
+        self._lock = lock
+
+    def submit(self, run: Callable[[PostgresConnection], T]) -> asyncio.Future[T]:
+        tenant, lock = self._tenant, self._lock
+
+        def run_for_tenant(db: PostgresConnection) -> T:
+            db.use_tenant(tenant)
+            if lock:
+                sql = "SELECT pg_advisory_xact_lock(%s, hashtext(%s))"
+                db.db.execute(sql, (tenant, lock))
+            return run(db)
+
+        return self._writer.submit(run_for_tenant)
+
+
+class TenantDatabase:
+    """Implements `tables.connection.SqlDatabase` for the rows of one tenant."""
+
+    def __init__(self, database: PostgresDatabase, tenant: int, lock: str = "") -> None:
+        self.writer = TenantWriter(database, tenant, lock)
+        self.process = database.lease
+        self.tenant = tenant
+        self._database = database
+
+    async def read(self, run: Callable[[PostgresConnection], T]) -> T:
+        tenant = self.tenant
+        return await self._database.read(lambda db: run(db.use_tenant(tenant)))
+
+    def make_exclusive(self, lock: str) -> TenantDatabase:
+        """The same, for a table whose changes must not meet."""
+        return TenantDatabase(self._database, self.tenant, lock)

@@ -1,0 +1,132 @@
+"""The lease of a node: while it is renewed, what the node runs belongs to it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hermes.store.postgres.connection import Connect
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+_LONGEST_WAIT = 0.5
+"""Seconds between two looks at the clock: a node that was stopped notices it so soon."""
+
+
+class NodeLease:
+    """Implements `tables.connection.Processes`. The name of an owner is that of its node with a
+    random part, so that a node that starts again does not own what it ran before."""
+
+    def __init__(self, connect: Connect, node: str, seconds: float) -> None:
+        self.node = node
+        self.name = ""
+        self.seconds = seconds
+        self.on_late: Callable[[], None] = lambda: None
+        """Called on the lease's thread when this process has slept for longer than the lease."""
+        self._connect = connect
+        self._db: Connection[Any] | None = None
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> str:
+        with self._lock:
+            if not self.name:
+                name = f"{self.node}#{os.urandom(8).hex()}"
+                self._run(lambda db: _insert_node(db, self.node, name, self.seconds))
+                self.name = name
+                self._thread = threading.Thread(
+                    target=self._renew_until_stopped, name="hermes-lease", daemon=True
+                )
+                self._thread.start()
+            return self.name
+
+    def is_alive(self, name: str) -> bool:
+        if not name or name == self.name:
+            return bool(name)
+        sql = "SELECT public.is_alive(%s)"
+        row = self._run(lambda db: db.execute(sql, (name,)).fetchone())
+        return bool(row and row[0])
+
+    def describe_node(self, values: dict[str, Any]) -> None:
+        """Set columns of this node's row."""
+        self.acquire()
+        columns = ", ".join(f"{column} = %s" for column in values)
+        sql: Any = f"UPDATE public.nodes SET {columns} WHERE owner = %s"
+        self._run(lambda db: db.execute(sql, (*values.values(), self.name)))
+
+    def release(self) -> None:
+        """Give up everything at once instead of letting the lease end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            if self.name:
+                with suppress(Exception):  # the database is away: the lease ends by itself
+                    sql = "DELETE FROM public.nodes WHERE owner = %s"
+                    self._run(lambda db: db.execute(sql, (self.name,)))
+            self._close()
+
+    def _renew_until_stopped(self) -> None:
+        last = time.monotonic()
+        every = self.seconds / 5
+        due = last + every
+        while not self._stop.wait(min(_LONGEST_WAIT, every)):
+            now = time.monotonic()
+            if now - last > self.seconds:
+                self.on_late()
+            last = now
+            if now >= due:
+                due = now + every
+                with suppress(Exception):  # the database is away; the next attempt is due soon
+                    self._run(lambda db: _insert_node(db, self.node, self.name, self.seconds))
+
+    def _run(self, use: Callable[[Connection[Any]], T]) -> T:
+        """Use the connection; once more with a new one when the old one is broken."""
+        import psycopg
+
+        with self._lock:
+            for attempt in range(2):
+                try:
+                    if self._db is None:
+                        self._db = self._connect()
+                    return use(self._db)
+                except psycopg.OperationalError:
+                    self._close()
+                    if attempt:
+                        raise
+            raise AssertionError
+
+    def _close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(Exception):
+                db.close()
+
+
+def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> None:
+    """Renew the row of this node. One of the same name that has ended is replaced."""
+    found = db.execute(
+        "INSERT INTO public.nodes AS n (name, owner, lease) VALUES (%s, %s, %s)"
+        " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease = excluded.lease,"
+        " beat = clock_timestamp(), started = CASE WHEN n.owner = excluded.owner"
+        " THEN n.started ELSE clock_timestamp() END"
+        " WHERE n.owner = excluded.owner OR NOT public.is_alive(n.owner) RETURNING 1",
+        (node, owner, lease),
+    ).fetchone()
+    if found is None:
+        from hermes.core.errors import StoreError
+
+        raise StoreError(
+            f"Another node named {node} is running. Nothing was changed or lost. Give this one "
+            "another name (cluster.node), or end the other.",
+            "in_use",
+        )

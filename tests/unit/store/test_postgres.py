@@ -1,0 +1,191 @@
+"""What only the store on PostgreSQL does: epochs, leases, tenants, a server that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes.core.errors import StoreError
+from hermes.core.message import user_message
+from hermes.core.store import SessionMeta
+from hermes.store.postgres.connection import open_connection
+from hermes.store.postgres.database import PostgresDatabase
+from hermes.store.postgres.schema import SCHEMA_VERSION, migrate_database
+from hermes.store.postgres.store import PostgresStore
+from tests.kit.postgres import create_database, run_postgres
+from tests.unit.store.stores import run_python
+
+Open = Callable[..., PostgresStore]
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Open]:
+    stores: list[PostgresStore] = []
+
+    def make(node: str, tenant: int = 0, **options: Any) -> PostgresStore:
+        database = PostgresDatabase(url, node=node, **{"lease_seconds": 36_000, **options})
+        stores.append(PostgresStore(database, tenant=tenant))
+        return stores[-1]
+
+    try:
+        yield make
+    finally:
+        for store in stores:
+            await store.close()
+
+
+@pytest.fixture
+def url(postgres_server: str) -> Any:
+    with create_database(postgres_server) as made:
+        yield made
+
+
+def end_lease(url: str, node: str) -> None:
+    """As if the node had not been heard of for longer than its lease."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE nodes SET owner = 'gone#' || name, lease = 0 WHERE name = %s", (node,))
+
+
+async def test_a_stale_owner_writes_nothing(url: str) -> None:
+    async with opened(url) as make:
+        old, new = make("old"), make("new")
+        await old.sessions.append(
+            "s", [user_message("1")], state="running", create=SessionMeta("s")
+        )
+        with pytest.raises(StoreError) as refused:
+            await new.sessions.append("s", [user_message("x")], state="running")
+        assert refused.value.code == "in_use"
+        end_lease(url, "old")
+        meta = await new.sessions.get_meta("s")
+        assert meta is not None and meta.state == "interrupted"
+        await new.sessions.append("s", [user_message("2")], state="running")
+        for change in (
+            old.sessions.append("s", [user_message("stale")]),
+            old.sessions.set_state("s", "running"),
+        ):
+            with pytest.raises(StoreError) as refused:
+                await change
+            assert refused.value.code in ("fenced", "in_use")
+        await new.sessions.append("s", [user_message("3")], state="idle")
+        assert [m.text for m in await old.sessions.load_messages("s")] == ["1", "2", "3"]
+        with psycopg.connect(url) as db:
+            row = db.execute("SELECT owner, epoch FROM sessions WHERE id = 's'").fetchone()
+        assert row == ("", 3)
+
+
+async def test_a_stale_owner_is_told_that_it_was_fenced(url: str) -> None:
+    async with opened(url) as make:
+        old, new = make("old"), make("new")
+        await old.sessions.append("s", [], state="running", create=SessionMeta("s"))
+        end_lease(url, "old")
+        await new.sessions.append("s", [user_message("taken")], state="running")
+        await new.sessions.set_state("s", "idle")
+        with pytest.raises(StoreError) as refused:
+            await old.sessions.append("s", [user_message("stale")])
+        assert refused.value.code == "fenced"
+        assert "taken over by another node" in str(refused.value)
+        assert old.sessions.fenced_writes == 1
+
+
+async def test_no_tenant_sees_anything_of_another(url: str) -> None:
+    async with opened(url) as make:
+        one, two = make("one", 1), make("two", 2)
+        for store, word in ((one, "apple"), (two, "pear")):
+            await store.sessions.append("s", [user_message(word)], create=SessionMeta("s"))
+            await store.objects.put("run", "r", word.encode(), owner="o")
+        assert [m.text for m in await one.sessions.load_messages("s")] == ["apple"]
+        assert [m.text for m in await two.sessions.load_messages("s")] == ["pear"]
+        assert await two.search.find_messages("apple") == []
+        assert len(await two.search.find_messages("pear")) == 1
+        found = await two.objects.get("run", "r", owner="o")
+        assert found is not None and found.body == b"pear"
+        await one.sessions.delete("s")
+        assert await one.sessions.get_meta("s") is None
+        assert await two.sessions.get_meta("s") is not None
+
+
+async def test_two_nodes_of_one_name_do_not_run_at_once(url: str) -> None:
+    async with opened(url) as make:
+        first, second = make("same"), make("same")
+        await first.sessions.append("a", [], state="running", create=SessionMeta("a"))
+        with pytest.raises(StoreError) as refused:
+            await second.sessions.append("b", [], state="running", create=SessionMeta("b"))
+        assert "Another node named same" in str(refused.value)
+
+
+async def test_what_was_acknowledged_survives_crashes_of_the_server_once() -> None:
+    with run_postgres() as server, create_database(server.url()) as url:
+        async with opened(url) as make:
+            store = make("node", patience=90)
+            await store.sessions.create(SessionMeta("s"))
+            acknowledged: list[str] = []
+            crashes = 3
+
+            async def append_until_done(writer: int) -> None:
+                number = 0
+                while crashes or number == 0:
+                    text = f"{writer}-{number}"
+                    await store.sessions.append("s", [user_message(text)])
+                    acknowledged.append(text)
+                    number += 1
+
+            writers = [asyncio.create_task(append_until_done(n)) for n in range(4)]
+            while crashes:
+                before = len(acknowledged)
+                while len(acknowledged) < before + 20:
+                    assert not any(writer.done() for writer in writers)
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(server.stop)
+                await asyncio.to_thread(server.start)
+                crashes -= 1
+            await asyncio.gather(*writers)
+            stored = [m.text for m in await store.sessions.load_messages("s")]
+            assert sorted(stored) == sorted(acknowledged)
+
+
+async def test_a_server_that_is_away_is_said_to_be(tmp_path: Path) -> None:
+    async with opened(f"postgresql://x@/y?host={tmp_path}") as make:
+        store = make("node", patience=0)
+        with pytest.raises(StoreError) as refused:
+            await store.sessions.create(SessionMeta("s"))
+        assert refused.value.code == "away" and "was not saved" in str(refused.value)
+        problem = store.maintenance.find_problem()
+        assert problem is not None and problem.code == "away"
+
+
+async def test_a_node_refuses_tables_that_do_not_fit(postgres_server: str) -> None:
+    with create_database(postgres_server, tables=False) as url:
+        async with opened(url) as make:
+            with pytest.raises(StoreError, match="hermes cluster init"):
+                await make("a").wait_until_open()
+            with open_connection(url) as db:
+                assert migrate_database(db) == 0
+                assert migrate_database(db) == SCHEMA_VERSION
+            await make("b").wait_until_open()
+            with psycopg.connect(url, autocommit=True) as db:
+                db.execute("UPDATE schema SET version = 99, oldest_reader = 99")
+            with pytest.raises(StoreError, match="Update Hermes"):
+                await make("c").wait_until_open()
+
+
+def test_one_machine_imports_nothing_of_it(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, pathlib, sys\n"
+        "from hermes.store.sqlite import SqliteStore\n"
+        "import hermes.app.runtime, hermes.server.app\n"
+        "async def main():\n"
+        "    store = SqliteStore(pathlib.Path(sys.argv[1]) / 'x.db')\n"
+        "    await store.wait_until_open()\n"
+        "    await store.close()\n"
+        "asyncio.run(main())\n"
+        "bad = ('psycopg', 'procrastinate', 'hermes.store.postgres', 'hermes.cluster')\n"
+        "print([n for n in sys.modules if n.startswith(bad)])\n"
+    )
+    done = run_python(code, tmp_path)
+    assert done.stdout.strip() == "[]", done.stderr
