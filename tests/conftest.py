@@ -155,6 +155,7 @@ _LONGEST = (
     "e2e/test_swe",
     "flow/test_faults_stream",
     "unit/store/test_postgres",
+    "server/test_cluster",
     "[postgres",
     "e2e/test_oneshot",
     "unit/exec/command_policy",

@@ -31,6 +31,7 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /health": (None, OPEN),
     "GET /v1/health": (None, OPEN),
     "GET /health/detailed": (None, OPEN),
+    "GET /health/ready": (None, OPEN),
     "GET /": (None, OPEN),
     "GET /v1/models": (None, LISTED),
     "GET /v1/models/{id}": (None, LISTED),

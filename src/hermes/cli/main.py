@@ -48,6 +48,7 @@ GROUPS = {
     },
     "maintenance": {
         "doctor": "check this installation and repair it",
+        "cluster": "run the agent on several machines",
         "backup": "save everything to a file",
         "import": "restore a backup",
         "update": "show the update command",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError
+from typing import NamedTuple
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
 
+    from hermes.app.cluster.node import ClusterNode
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
@@ -74,8 +76,13 @@ async def _start_server(
     settings = structs.replace(settings, max_connections=most)
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
-    store = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
-    store.open()  # on its own thread
+    node = _find_node(setup)
+    store: Store
+    if node is not None:
+        store = node.store
+    else:
+        store = own = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
+        own.open()  # on its own thread
     from hermes.config.instances import announce_instance
     from hermes.server.http.listener import open_listener
     from hermes.server.http.principals import load_keys
@@ -84,16 +91,36 @@ async def _start_server(
         load_keys(settings, setup.secrets)
         for notice in await store.wait_until_open():
             print_stderr(notice)
+        if node is not None:
+            await node.join_cluster(stop.set)
         async with open_listener(settings) as listener:
             with announce_instance(setup.home, "serve", listener.address):
                 print(f"listening on {listener.address}", file=sys.stderr, flush=True)
                 if on_listening is not None:
                     await on_listening(listener.address, setup, store)
                 await asyncio.to_thread(_import_server)
-                await _serve_until(stop, setup, settings, store=store, listener=listener)
+                await _serve_until(stop, setup, settings, _Parts(store, listener, node))
     finally:
         await store.close()
     return 0
+
+
+class _Parts(NamedTuple):
+    """What is open before the server is."""
+
+    store: Store
+    listener: EarlyListener
+    node: ClusterNode | None
+
+
+def _find_node(setup: Setup) -> ClusterNode | None:
+    """This process as a node; None where no cluster is configured."""
+    cluster = setup.config.cluster
+    if not (cluster.database or setup.secrets.get(cluster.database_env)):
+        return None
+    from hermes.app.cluster.node import ClusterNode
+
+    return ClusterNode(setup)
 
 
 def _load_settings(args: Namespace) -> tuple[Setup, ApiServer]:
@@ -131,14 +158,14 @@ def _import_server() -> None:
 
 
 async def _serve_until(
-    stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, listener: EarlyListener
+    stop: asyncio.Event, setup: Setup, settings: ApiServer, parts: _Parts
 ) -> None:
     from hermes.app.runtime import Runtime
     from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
 
-    async with Runtime.open(setup, store=store) as runtime:
-        server = Server(runtime, settings)
+    async with Runtime.open(setup, store=parts.store) as runtime:
+        server = Server(runtime, settings, node=parts.node)
         tune_garbage_collection()
-        async with server.listen(listener):
+        async with server.listen(parts.listener):
             await stop.wait()

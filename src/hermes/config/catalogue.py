@@ -26,11 +26,12 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     "Schedule": ("cron", "batch"),
     "Platforms": ("gateway", "platforms"),
     "Dashboard": ("dashboard",),
+    "Cluster": ("cluster",),
 }
 """Category -> its sections. Every section of the schema is in exactly one."""
 SENSITIVE = (
     *("approvals", "sandbox", "tools", "platforms", "mcp_servers", "plugins", "hooks"),
-    "dashboard",
+    *("dashboard", "cluster"),
 )
 """Sections whose changes are shown and confirmed before they are written."""
 

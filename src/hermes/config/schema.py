@@ -332,6 +332,26 @@ class BatchSection(Section, frozen=True):
     """Further distributions: the chance of each toolset in per cent."""
 
 
+class ClusterSection(Section, frozen=True):
+    """Several nodes that share a PostgreSQL database."""
+
+    database_env: EnvName = "HERMES_DATABASE_URL"
+    """The variable with the address of the database: postgresql://user:password@host/name."""
+    database: str = ""
+    """The address itself, without a password; it comes before the variable."""
+    roles: tuple[Literal["api", "worker"], ...] = ("api", "worker")
+    """What a node does: it answers requests; it continues the runs of nodes that died."""
+    node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
+    """The name of this node, which no other may have; empty: the host's with a random part."""
+    address: Address = ""
+    """How other nodes and people reach this one; it is shown by `hermes cluster nodes`."""
+    lease_seconds: Annotated[float, Meta(ge=3, le=120)] = 10.0
+    """After how long without a sign of life a node counts as dead; it renews five times as
+    often."""
+    patience_seconds: Seconds = 30.0
+    """How long turns wait for a database that is away."""
+
+
 class CronSection(Section, frozen=True):
     """The schedule."""
 
@@ -444,6 +464,7 @@ class Config(Section, frozen=True):
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
     batch: BatchSection = BatchSection()
+    cluster: ClusterSection = ClusterSection()
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()
@@ -461,6 +482,7 @@ class Config(Section, frozen=True):
 def list_key_variables(config: Config) -> frozenset[str]:
     """The variables this configuration takes keys from."""
     named = [config.model.api_key_env, config.web.search.api_key_env]
+    named.append(config.cluster.database_env)
     for provider in config.providers.values():
         named += [provider.api_key_env, *provider.api_key_envs]
     named += [job.api_key_env for job in config.auxiliary.values()]

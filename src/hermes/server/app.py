@@ -16,11 +16,12 @@ from hermes.server.middleware import Middleware
 from hermes.server.route import Router, RouteServices
 from hermes.server.routes import list_routes
 from hermes.server.turns.runs import RunRegistry
-from hermes.server.turns.server_instance import ServerInstance
+from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
 
 if TYPE_CHECKING:
+    from hermes.app.cluster.node import ClusterNode
     from hermes.server.dashboard.dashboard import Dashboard
 
 LAST_SECONDS = 5.0
@@ -35,7 +36,9 @@ class Server:
         runtime: Runtime,
         settings: ApiServer,
         describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None,
+        node: "ClusterNode | None" = None,
     ) -> None:
+        """`node`: this server as one of a cluster."""
         keys = load_keys(settings, runtime.setup.secrets)
         secrets = {*runtime.setup.secrets.redactable_values(), *keys.values()}
         self.runtime = runtime
@@ -44,6 +47,9 @@ class Server:
         self.metrics = Metrics()
         self._clean = Redactor(secrets).redact
         self._instance = ServerInstance(runtime.setup.home)
+        if node is not None:
+            lease = node.lease
+            self._instance = NodeInstance(runtime.setup.home, lease.acquire(), lease.is_alive)
         self._acceptor: Acceptor | None = None
         self.turns = TurnRunner(runtime, settings, self.metrics, self._instance, self._redact_error)
         objects, profile = runtime.store.objects, runtime.setup.profile
@@ -61,7 +67,11 @@ class Server:
             routes=list_routes(dashboard=dashboard is not None),
             describe_gateway=describe_gateway,
             dashboard=dashboard,
+            find_obstacle=self._find_obstacle,
         )
+        self._node = node
+        if node is not None:
+            add_node_gauges(self.metrics, node)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
         self.metrics.add_gauge("connections", lambda: self.connection_count)
@@ -129,6 +139,21 @@ class Server:
 
         return Dashboard(self.runtime, settings, self.principals)
 
+    def _find_obstacle(self) -> str:
+        """Why clients should turn to another server; empty: nothing is in the way."""
+        if self.turns.slots.closed:
+            return "draining"
+        return self._node.find_obstacle() if self._node is not None else ""
+
     def _redact_error(self, error: str) -> str:
         """Remove secrets and the path of the home from an error message for clients."""
         return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
+
+
+def add_node_gauges(metrics: Metrics, node: "ClusterNode") -> None:
+    """What is measured of the database of a cluster."""
+    writer, sessions = node.store.database.writer, node.store.sessions
+    metrics.add_gauge("cluster_fenced_writes", lambda: sessions.fenced_writes)
+    metrics.add_gauge("cluster_write_groups", lambda: writer.groups)
+    metrics.add_gauge("cluster_written_jobs", lambda: writer.jobs_written)
+    metrics.add_gauge("cluster_write_seconds", lambda: writer.seconds)

@@ -41,6 +41,8 @@ class RouteServices(Struct, frozen=True):
     """The state of the gateway that the server is part of; None: it is part of none."""
     dashboard: "Dashboard | None" = None
     """None: it is off."""
+    find_obstacle: Callable[[], str] = lambda: ""
+    """Why clients should turn to another server; empty: nothing is in the way."""
 
 
 def require_dashboard(services: RouteServices) -> "Dashboard":

@@ -25,6 +25,11 @@ class HealthAnswer(Struct):
     platform: str
 
 
+class Readiness(Struct):
+    status: Literal["ready", "draining", "cut_off"]
+    """`draining`: the server is about to end; `cut_off`: it cannot reach its database."""
+
+
 class DetailedHealth(Struct):
     status: Literal["ok", "degraded"]
     platform: str
@@ -87,6 +92,12 @@ class Capabilities(Struct):
 async def get_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Check that the server is alive."""
     return json_response(HEALTH)
+
+
+async def get_readiness(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Check whether the server takes new work; 503 if clients should turn to another one."""
+    obstacle = services.find_obstacle()
+    return json_response({"status": obstacle or "ready"}, 503 if obstacle else 200)
 
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -184,6 +195,15 @@ _FEATURES = {
 ROUTES = (
     Route("GET", "/health", get_health, "health", HealthAnswer, public=True),
     Route("GET", "/v1/health", get_health, "health_v1", HealthAnswer, public=True),
+    Route(
+        "GET",
+        "/health/ready",
+        get_readiness,
+        "health_ready",
+        Readiness,
+        public=True,
+        errors=(503,),
+    ),
     Route(
         "GET",
         "/health/detailed",

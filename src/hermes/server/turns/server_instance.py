@@ -1,7 +1,8 @@
 """Tells the unfinished work of this server from that of other servers of the same home."""
 
 import secrets
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from hermes.config.instances import is_in_progress, mark_in_progress
@@ -22,3 +23,19 @@ class ServerInstance:
     def is_other_running(self, token: str) -> bool:
         """Whether the token belongs to another server that is still running."""
         return token != self.token and is_in_progress(self._home, token)
+
+
+class NodeInstance(ServerInstance):
+    """One run of the server as a node of a cluster, known to the others by the name of its
+    lease."""
+
+    def __init__(self, home: Path, token: str, is_alive: Callable[[str], bool]) -> None:
+        super().__init__(home)
+        self.token = token
+        self._is_alive = is_alive
+
+    def mark_running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def is_other_running(self, token: str) -> bool:
+        return token != self.token and self._is_alive(token)

@@ -31,6 +31,10 @@ class NodeLease:
         self.seconds = seconds
         self.on_late: Callable[[], None] = lambda: None
         """Called on the lease's thread when this process has slept for longer than the lease."""
+        self.on_drain: Callable[[], None] = lambda: None
+        """Called on the lease's thread when somebody wants this node to end."""
+        self.draining = False
+        self._renewed = time.monotonic()
         self._connect = connect
         self._db: Connection[Any] | None = None
         self._lock = threading.RLock()
@@ -41,7 +45,7 @@ class NodeLease:
         with self._lock:
             if not self.name:
                 name = f"{self.node}#{os.urandom(8).hex()}"
-                self._run(lambda db: _insert_node(db, self.node, name, self.seconds))
+                self._renew(name)
                 self.name = name
                 self._thread = threading.Thread(
                     target=self._renew_until_stopped, name="hermes-lease", daemon=True
@@ -55,6 +59,11 @@ class NodeLease:
         sql = "SELECT public.is_alive(%s)"
         row = self._run(lambda db: db.execute(sql, (name,)).fetchone())
         return bool(row and row[0])
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the lease may be over: the database has not been reached for so long."""
+        return bool(self.name) and time.monotonic() - self._renewed > self.seconds
 
     def describe_node(self, values: dict[str, Any]) -> None:
         """Set columns of this node's row."""
@@ -87,7 +96,15 @@ class NodeLease:
             if now >= due:
                 due = now + every
                 with suppress(Exception):  # the database is away; the next attempt is due soon
-                    self._run(lambda db: _insert_node(db, self.node, self.name, self.seconds))
+                    self._renew(self.name)
+
+    def _renew(self, name: str) -> None:
+        began = time.monotonic()
+        wanted = self._run(lambda db: _insert_node(db, self.node, name, self.seconds))
+        self._renewed = began
+        if wanted and not self.draining:
+            self.draining = True
+            self.on_drain()
 
     def _run(self, use: Callable[[Connection[Any]], T]) -> T:
         """Use the connection; once more with a new one when the old one is broken."""
@@ -112,14 +129,16 @@ class NodeLease:
                 db.close()
 
 
-def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> None:
-    """Renew the row of this node. One of the same name that has ended is replaced."""
+def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> bool:
+    """Renew the row of this node; whether it is to end. One of the same name that has ended is
+    replaced."""
     found = db.execute(
         "INSERT INTO public.nodes AS n (name, owner, lease) VALUES (%s, %s, %s)"
         " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease = excluded.lease,"
         " beat = clock_timestamp(), started = CASE WHEN n.owner = excluded.owner"
-        " THEN n.started ELSE clock_timestamp() END"
-        " WHERE n.owner = excluded.owner OR NOT public.is_alive(n.owner) RETURNING 1",
+        " THEN n.started ELSE clock_timestamp() END, draining = n.draining AND"
+        " n.owner = excluded.owner"
+        " WHERE n.owner = excluded.owner OR NOT public.is_alive(n.owner) RETURNING n.draining",
         (node, owner, lease),
     ).fetchone()
     if found is None:
@@ -130,3 +149,4 @@ def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> No
             "another name (cluster.node), or end the other.",
             "in_use",
         )
+    return bool(found[0])

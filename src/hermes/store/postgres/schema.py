@@ -75,6 +75,7 @@ CREATE INDEX sessions_cwd ON sessions (tenant, cwd);
 CREATE INDEX sessions_key ON sessions (tenant, source, key) WHERE key <> '';
 CREATE INDEX sessions_next ON sessions (tenant, next) WHERE next <> '';
 CREATE INDEX sessions_used ON sessions (tenant, used);
+CREATE INDEX sessions_running ON sessions (owner) WHERE state = 'running';
 CREATE TABLE systems (
     {_TENANT}, session bigint NOT NULL, text text NOT NULL, PRIMARY KEY (tenant, session)
 );

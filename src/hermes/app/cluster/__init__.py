@@ -1,0 +1,1 @@
+"""Nodes that share a database; imported only where one is configured."""

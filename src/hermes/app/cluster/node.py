@@ -1,0 +1,96 @@
+"""One node of a cluster: its store, its lease, and what other nodes see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import json
+
+from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
+from hermes.version import VERSION
+
+if TYPE_CHECKING:
+    from hermes.store.postgres.store import PostgresStore
+
+EXIT_LATE = 75
+"""The exit status of a node that was stopped for longer than its lease: it may be started again."""
+log = logging.getLogger(__name__)
+
+
+def find_database(setup: Setup) -> str:
+    """The address of the cluster's database; empty: this home has its own."""
+    cluster = setup.config.cluster
+    return cluster.database or setup.secrets.get(cluster.database_env) or ""
+
+
+def require_database(setup: Setup) -> str:
+    """The same; ConfigError without one, or without the driver."""
+    url = find_database(setup)
+    if not url:
+        raise ConfigError(
+            "There is no cluster: its database is not configured. Nothing was changed. Set "
+            f"{setup.config.cluster.database_env or 'cluster.database'}, for example to "
+            "postgresql://user:password@host/name."
+        )
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "A cluster needs the extra `cluster`, which is not installed. Nothing was changed. "
+            "Run: pip install 'hermes-runtime[cluster]'"
+        ) from None
+    return url
+
+
+class ClusterNode:
+    """This process as one of the nodes. Its row is written when it starts and deleted when it
+    ends; a killed node's lease ends by itself."""
+
+    def __init__(self, setup: Setup) -> None:
+        from hermes.store.postgres.store import open_postgres
+
+        self.settings = cluster = setup.config.cluster
+        self.store: PostgresStore = open_postgres(
+            require_database(setup),
+            node=cluster.node,
+            lease_seconds=cluster.lease_seconds,
+            patience=cluster.patience_seconds,
+        )
+        self.lease = self.store.database.lease
+        self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
+
+    async def join_cluster(self, on_drain: Callable[[], None]) -> None:
+        """Show this node to the others. `on_drain` is called when somebody wants it to end."""
+        loop = asyncio.get_running_loop()
+        self.lease.on_late = _exit_late
+
+        def tell_loop() -> None:
+            loop.call_soon_threadsafe(on_drain)
+
+        self.lease.on_drain = tell_loop
+        cluster = self.settings
+        described = {
+            "address": cluster.address,
+            "roles": ",".join(cluster.roles),
+            "version": VERSION,
+            "digest": self._digest,
+        }
+        await asyncio.to_thread(self.lease.describe_node, described)
+
+    def find_obstacle(self) -> str:
+        """Why requests should go to other nodes; empty: nothing is in the way."""
+        if self.lease.draining:
+            return "draining"
+        return "cut_off" if self.lease.is_late else ""
+
+
+def _exit_late() -> None:
+    """What this process runs belongs to other nodes by now: it must not do anything more."""
+    log.error("this node was stopped for longer than its lease; it ends")
+    os._exit(EXIT_LATE)

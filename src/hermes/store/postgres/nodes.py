@@ -1,0 +1,71 @@
+"""What is known of the nodes of a cluster and of its database."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hermes.store.postgres.schema import read_version
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+class NodeRecord(Struct, frozen=True):
+    name: str
+    address: str
+    roles: tuple[str, ...]
+    version: str
+    digest: str
+    """Of its configuration: nodes that differ here may behave differently."""
+    turns: int
+    """Sessions that it runs at this moment."""
+    lease_age: float
+    """Seconds since its last sign of life."""
+    alive: bool
+    draining: bool
+
+
+class ClusterRecord(Struct, frozen=True):
+    nodes: tuple[NodeRecord, ...]
+    running: int
+    """Turns that run anywhere."""
+    stalled: int
+    """Turns whose node is dead and that nobody has taken over."""
+    database_ms: float
+    """How long one question to the database takes."""
+    schema: int
+
+
+def list_nodes(db: Connection[Any]) -> tuple[NodeRecord, ...]:
+    rows = db.execute(
+        "SELECT n.name, n.address, n.roles, n.version, n.digest, (SELECT count(*)"
+        " FROM public.sessions s WHERE s.owner = n.owner AND s.state = 'running'),"
+        " extract(epoch FROM clock_timestamp() - n.beat)::float8, public.is_alive(n.owner),"
+        " n.draining FROM public.nodes n WHERE n.roles <> '' ORDER BY n.name"
+    ).fetchall()
+    return tuple(
+        NodeRecord(name, address, tuple(roles.split(",")), *rest)
+        for name, address, roles, *rest in rows
+    )
+
+
+def describe_cluster(db: Connection[Any]) -> ClusterRecord:
+    began = time.perf_counter()
+    db.execute("SELECT 1").fetchone()
+    latency = (time.perf_counter() - began) * 1000
+    row = db.execute(
+        "SELECT count(*) FILTER (WHERE public.is_alive(owner)),"
+        " count(*) FILTER (WHERE NOT public.is_alive(owner))"
+        " FROM public.sessions WHERE state = 'running'"
+    ).fetchone()
+    running, stalled = row if row else (0, 0)
+    return ClusterRecord(list_nodes(db), running, stalled, round(latency, 2), read_version(db)[0])
+
+
+def request_drain(db: Connection[Any], name: str) -> bool:
+    """Ask a node to finish its turns and end; whether there is such a node."""
+    sql = "UPDATE public.nodes SET draining = true WHERE name = %s AND public.is_alive(owner)"
+    return db.execute(sql, (name,)).rowcount > 0

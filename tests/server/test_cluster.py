@@ -1,0 +1,105 @@
+"""Several nodes on one PostgreSQL: what one does, all of them know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import Home, run_hermes, say
+from tests.kit.postgres import create_database
+from tests.kit.server import Provider
+from tests.server.serve_process import ServeProcess, serve
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def url(postgres_server: str) -> Any:
+    with create_database(postgres_server, tables=False) as made:
+        yield made
+
+
+def make_home(root: Path, provider: Provider, url: str, **cluster: Any) -> Home:
+    root.mkdir()
+    home = Home.of(root, provider)
+    home.env["HERMES_DATABASE_URL"] = url
+    home.configure(terminal={"cwd": str(home.work)}, cluster={"node": root.name, **cluster})
+    return home
+
+
+@asynccontextmanager
+async def run_nodes(
+    root: Path, provider: Provider, url: str, *names: str, **cluster: Any
+) -> AsyncIterator[list[ServeProcess]]:
+    homes = [make_home(root / name, provider, url, **cluster) for name in names]
+    made = await run_hermes(["cluster", "init"], homes[0])
+    assert made.rc == 0 and "The database is ready (schema " in made.stdout, made.stderr
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(serve(home)) for home in homes]
+
+
+async def ask(node: ServeProcess, text: str, **body: Any) -> str:
+    said = [{"role": "user", "content": text}]
+    status, answer = await node.call("POST", "/v1/chat/completions", {"messages": said, **body})
+    assert status == 200, answer
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def read_frames(stream: bytes) -> list[tuple[str, Any]]:
+    """The name and the data of every event."""
+    found = []
+    for frame in stream.decode().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in frame.splitlines() if ": " in line)
+        if "data" in lines:
+            found.append((lines.get("event", ""), json.loads(lines["data"])))
+    return found
+
+
+async def test_nodes_share_what_they_store(tmp_path: Path, url: str) -> None:
+    async with (
+        Provider(then=lambda request: say("Hello.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b") as (a, b),
+    ):
+        assert await ask(a, "Hi") == "Hello."
+        _, seen = await b.call("GET", "/api/sessions")
+        assert len(seen["data"]) == 1, seen
+        assert await a.call("GET", "/health/ready") == (200, {"status": "ready"})
+        status, started = await a.call("POST", "/v1/runs", {"input": "Do it."})
+        assert status == 202
+        path = f"/v1/runs/{started['run_id']}"
+        followed = await asyncio.gather(*(node.read(f"{path}/events") for node in (a, b)))
+        assert followed[0] == followed[1]
+        assert read_frames(followed[0])[-1][0] == "run.completed"
+        assert (await b.call("GET", path))[1]["output"] == "Hello."
+        home = Home(tmp_path / "a")
+        home.env["HERMES_DATABASE_URL"] = url
+        listed = await run_hermes(["cluster", "nodes", "--json"], home)
+        nodes = json.loads(listed.stdout)["nodes"]
+        assert [(n["name"], n["alive"], n["turns"]) for n in nodes] == [
+            ("a", True, 0),
+            ("b", True, 0),
+        ]
+        drained = await run_hermes(["cluster", "drain", "b"], home)
+        assert drained.rc == 0, drained.stderr
+        assert await b.wait() == 0
+        shown = await run_hermes(["cluster", "status"], home)
+        assert "a  alive" in shown.stdout and "b  " not in shown.stdout
+        assert "0 running, 0 stalled" in shown.stdout
+
+
+async def test_a_node_that_does_not_fit_says_why(tmp_path: Path, url: str) -> None:
+    async with Provider(then=lambda request: say("Hello.")) as provider:
+        home = make_home(tmp_path / "a", provider, url)
+        refused = await run_hermes(["serve", "--port", "0"], home)
+        assert refused.rc != 0 and "hermes cluster init" in refused.stderr
+        nobody = await run_hermes(["cluster", "drain", "x"], home)
+        assert nobody.rc != 0
+        del home.env["HERMES_DATABASE_URL"]
+        alone = await run_hermes(["cluster", "status"], home)
+        assert alone.rc == 2 and "Set HERMES_DATABASE_URL" in alone.stderr
