@@ -72,6 +72,9 @@ class PostgresConnection:
     def changes(self) -> int:
         return self._changes
 
+    def readonly(self, name: str, /) -> bool:
+        return self.db.read_only is True
+
 
 def open_connection(url: str, *, autocommit: bool = True) -> Connection[Any]:
     """A connection that finds the tables of Hermes."""

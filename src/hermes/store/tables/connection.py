@@ -20,6 +20,9 @@ class SqlConnection(Protocol):
     def changes(self) -> int:
         """How many rows the last statement changed."""
 
+    def readonly(self, name: str, /) -> bool:
+        """Whether the database of this name, `main`, cannot be written."""
+
 
 class SqlWriter(Protocol):
     def submit(self, run: Callable[[SqlConnection], T], /) -> asyncio.Future[T]:
