@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit import Home, run_hermes, say
+from tests.kit import Gate, Home, call, run_hermes, say
 from tests.kit.postgres import create_database
-from tests.kit.server import Provider
+from tests.kit.server import Provider, Received
 from tests.server.serve_process import ServeProcess, serve
 
 pytestmark = pytest.mark.e2e
@@ -103,3 +104,75 @@ async def test_a_node_that_does_not_fit_says_why(tmp_path: Path, url: str) -> No
         del home.env["HERMES_DATABASE_URL"]
         alone = await run_hermes(["cluster", "status"], home)
         assert alone.rc == 2 and "Set HERMES_DATABASE_URL" in alone.stderr
+
+
+async def wait_for_lines(file: Path, count: int) -> None:
+    async with asyncio.timeout(90):
+        while not file.exists() or len(file.read_text().split()) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: str) -> None:
+    effects, go = tmp_path / "a" / "work" / "effects.log", tmp_path / "a" / "work" / "go"
+    command = "echo done >> effects.log; while [ ! -e go ]; do sleep 0.1; done"
+
+    def answer(request: Received) -> Any:
+        if request.json["messages"][-1]["role"] == "tool":
+            return say("Carried on.")
+        return call(("c1", "terminal", {"command": command}))
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=3) as (a, b),
+    ):
+        _, started = await a.call("POST", "/v1/runs", {"input": "Do it once."})
+        path = f"/v1/runs/{started['run_id']}"
+        await wait_for_lines(effects, 1)
+        a.process.kill()
+        await a.wait()
+        async with asyncio.timeout(90):
+            frames = await b.read(f"{path}/events")
+        go.touch()
+        events = read_frames(frames)
+        (resumed,) = [data for name, data in events if name == "run.resumed"]
+        assert (resumed["attempt"], len(resumed["unknown"])) == (1, 1)
+        name, end = events[-1]
+        assert name == "run.completed" and end["output"] == "Carried on."
+        numbers = [line for line in frames.decode().splitlines() if line.startswith("id: ")]
+        assert numbers == [f"id: {n}" for n in range(1, len(numbers) + 1)]
+        assert effects.read_text().split() == ["done"]
+        told = json.dumps(provider.requests[-1].json["messages"])
+        assert "The node that ran this died while it ran" in told
+        _, state = await b.call("GET", path)
+        assert state["status"] == "completed"
+
+
+async def test_a_node_that_was_stopped_for_too_long_writes_nothing(
+    tmp_path: Path, url: str
+) -> None:
+    gate = Gate()
+    asked = asyncio.Event()
+
+    def answer(request: Received) -> Any:
+        if not asked.is_set():
+            asked.set()
+            return say("Too", " late.").hold(gate, n=1)
+        return say("In time.")
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b", lease_seconds=3) as (a, b),
+    ):
+        _, started = await a.call("POST", "/v1/runs", {"input": "Say it."})
+        path = f"/v1/runs/{started['run_id']}"
+        await gate.reached()
+        a.process.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(90):
+            frames = await b.read(f"{path}/events")
+        gate.open()
+        a.process.send_signal(signal.SIGCONT)
+        assert await a.wait() == 75
+        assert read_frames(frames)[-1][1]["output"] == "In time."
+        assert await b.read(f"{path}/events") == frames
+        _, state = await b.call("GET", path)
+        assert state["output"] == "In time."

@@ -29,15 +29,21 @@ PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tool
 
 
 async def run_turn(
-    agent: Agent, turn: Turn, prompt: Message | None, *, recorded: bool = False
+    agent: Agent,
+    turn: Turn,
+    prompt: Message | None,
+    *,
+    recorded: bool = False,
+    lost: str = OUTCOME_UNKNOWN,
 ) -> TurnResult:
     """Drive one user prompt to its end; None: the prompt that ends the history, whose turn was cut
     off. Cancel the task to interrupt: it still returns. `recorded`: the history already ends with
-    the prompt, which an earlier turn failed to answer."""
+    the prompt, which an earlier turn failed to answer. `lost`: what the model is told of calls
+    that were cut off."""
     try:
         if prompt is None:
             await turn.record_state("running")
-            await _close_lost_calls(turn)
+            await _close_lost_calls(turn, lost)
         elif recorded:
             turn.added.append(prompt)
             await turn.record_state("running")
@@ -58,11 +64,11 @@ async def run_turn(
     return result
 
 
-async def _close_lost_calls(turn: Turn) -> None:
+async def _close_lost_calls(turn: Turn, lost: str) -> None:
     """Record a result for each call that a dead process left without one. None of them runs again:
     nobody knows how far it came."""
     for call in find_open_calls(turn.history.messages):
-        result = ToolReturn(call.id, call.name, (Text(OUTCOME_UNKNOWN),), error=True)
+        result = ToolReturn(call.id, call.name, (Text(lost),), error=True)
         await turn.append(Message("tool", (result,)))
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
-from hermes.agent.loop import run_turn
+from hermes.agent.loop import OUTCOME_UNKNOWN, run_turn
 from hermes.agent.turn import Agent
 from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
@@ -35,6 +35,7 @@ class Session:
         "_closed",
         "_events",
         "_interrupted",
+        "_lost",
         "_queue",
         "_spawn",
         "_turn",
@@ -73,6 +74,7 @@ class Session:
         self._unread_guidance: list[str] = []
         """Guidance that the last turn had not read when it was interrupted."""
         self._closed = False
+        self._lost = OUTCOME_UNKNOWN
 
     @property
     def id(self) -> str:
@@ -106,9 +108,10 @@ class Session:
             self.interrupt()
         return self._enqueue(message)
 
-    def continue_turn(self) -> asyncio.Future[TurnResult]:
+    def continue_turn(self, lost: str = OUTCOME_UNKNOWN) -> asyncio.Future[TurnResult]:
         """Run the turn again that the end of a process cut off, from its last user message. Tools
-        whose outcome is unknown do not run again."""
+        whose outcome is unknown do not run again; `lost` is what the model is told of them."""
+        self._lost = lost
         return self._enqueue(None)
 
     def _enqueue(self, message: Message | None) -> asyncio.Future[TurnResult]:
@@ -209,7 +212,7 @@ class Session:
         recorded = message is not None and self.transcript.ends_with(message)
         if message is None or recorded:
             turn = self.host.begin_turn(message)
-            return await run_turn(self.agent, turn, message, recorded=recorded)
+            return await run_turn(self.agent, turn, message, recorded=recorded, lost=self._lost)
         news, hooks = self.host.news, self.host.hooks
         hooked = None
         if hooks is not None:

@@ -71,6 +71,7 @@ class Server:
         )
         self._node = node
         if node is not None:
+            self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
@@ -88,7 +89,7 @@ class Server:
             if listener is None:
                 listener = await stack.enter_async_context(open_listener(self.settings))
             stack.enter_context(self._instance.mark_running())
-            await self.runs.end_abandoned_runs()
+            await self._attend_to_dead(stack)
             await self.turns.failures.load_failures()
             router, names = Router(self.services.routes), listener.host_names
             dashboard = self.services.dashboard
@@ -117,6 +118,15 @@ class Server:
                 await self._drain_turns()
                 self._acceptor.close_all_idle()
                 await self._acceptor.shutdown(1.0)
+
+    async def _attend_to_dead(self, stack: AsyncExitStack) -> None:
+        """End the runs of servers that have died, or continue them in a cluster."""
+        if self._node is None:
+            await self.runs.end_abandoned_runs()
+        elif "worker" in self._node.settings.roles:
+            find = self.principals.find_by_name
+            work = self._node.take_over_from_dead(lambda: self.runs.take_over_runs(find))
+            stack.callback(self.runtime.spawn_task(work, "takeovers").cancel)
 
     async def _drain_turns(self) -> None:
         """Wait for running turns to end; interrupt those that take longer than `drain_seconds`."""

@@ -6,13 +6,14 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import json
 
 from hermes.config.load import Setup
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
+_RETRY_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +83,32 @@ class ClusterNode:
             "version": VERSION,
             "digest": self._digest,
         }
-        await asyncio.to_thread(self.lease.describe_node, described)
+        deadline = loop.time() + 2 * cluster.lease_seconds
+        while True:
+            try:
+                return await asyncio.to_thread(self.lease.describe_node, described)
+            except StoreError as error:
+                # This node may have been killed, and its lease not be over yet.
+                if error.code != "in_use" or loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def take_over_from_dead(self, take_over: Callable[[], Awaitable[bool]]) -> None:
+        """Look for dead nodes as often as the lease is renewed. `take_over` continues what they
+        ran; whether nothing is left."""
+        from hermes.store.postgres.nodes import list_dead_owners, remove_dead_owners
+
+        ask = self.lease.run_query
+        is_first = True
+        while True:
+            try:
+                dead = await asyncio.to_thread(ask, list_dead_owners)
+                if (dead or is_first) and await take_over():
+                    is_first = False
+                    await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
+            except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
+                log.warning("dead nodes could not be looked for: %s", error)
+            await asyncio.sleep(self.lease.seconds / 5)
 
     def find_obstacle(self) -> str:
         """Why requests should go to other nodes; empty: nothing is in the way."""

@@ -84,6 +84,12 @@ class Principals:
         """The owner of a key; None when nobody has it."""
         return self.find_owner_by_digest(_hash_key(key.strip()))
 
+    def find_by_name(self, name: str) -> Principal | None:
+        """The principal of this name; None: its key is gone."""
+        if not self._all and not name:
+            return self._operator
+        return next((principal for principal in self._all if principal.name == name), None)
+
     def find_owner_by_digest(self, digest: bytes) -> Principal | None:
         found = None
         for principal in self._all:  # no early exit: timing must not reveal a match

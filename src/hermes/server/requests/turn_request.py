@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from hermes.core.message import Message
 from hermes.core.provider import Effort
@@ -36,6 +37,26 @@ class TurnRequest(Struct, frozen=True):
     """Whether the client limits the length of the answer; it then ends there."""
     ignored: tuple[str, ...] = ()
     """What of the request had no effect."""
+
+
+class _StoredRequest(Struct, frozen=True, omit_defaults=True):
+    """What of a request without client tools another server needs to continue its turn."""
+
+    prompt: Message
+    past: tuple[Message, ...] = ()
+    instructions: str = ""
+    session: str = ""
+    session_key: str = ""
+    new_session: str = ""
+
+
+def encode_request(request: TurnRequest) -> bytes:
+    names = _StoredRequest.__struct_fields__
+    return msgspec.msgpack.encode(_StoredRequest(*(getattr(request, name) for name in names)))
+
+
+def decode_request(body: bytes) -> TurnRequest:
+    return TurnRequest(*structs.astuple(msgspec.msgpack.decode(body, type=_StoredRequest)))
 
 
 def split_prompt(

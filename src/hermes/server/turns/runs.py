@@ -4,13 +4,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
+from hermes.agent.loop import find_open_calls
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
 from hermes.core import events
@@ -21,7 +22,7 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
-from hermes.server.requests.turn_request import TurnRequest
+from hermes.server.requests.turn_request import TurnRequest, decode_request, encode_request
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
@@ -38,6 +39,14 @@ _KEPT = (
 )
 LOST = f"The server stopped during this run. {_KEPT}"
 UNSTORED = f"The end of this run could not be stored. {_KEPT}"
+SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {_KEPT}"
+MAX_TAKEOVERS = 3
+SUSPENSION_SECONDS = 600.0
+TAKEOVER_KIND = "takeover"
+CALL_LOST = (
+    "The node that ran this died while it ran; whether it took effect is not known. It was not "
+    "repeated."
+)
 POLL_SECONDS = 0.5
 """How often a run of another server of this home is checked for news."""
 
@@ -78,14 +87,20 @@ class StoredRun(Struct):
     error: str | None = None
     server: str = ""
     """The token of the server that works on it."""
+    request: bytes = b""
+    """What was asked, where other servers could have to continue it."""
+    place: int = -1
+    """How many messages its session had when it began; -1: it has not begun."""
+    attempts: tuple[float, ...] = ()
+    """When it was taken over."""
 
     @property
     def has_ended(self) -> bool:
         return self.status in ENDED
 
     def build_run_object(self) -> RunObject:
-        *fields, _server = structs.astuple(self)
-        return RunObject("hermes.run", *fields)
+        names = RunObject.__struct_fields__[1:]
+        return RunObject("hermes.run", *(getattr(self, name) for name in names))
 
 
 class Run:
@@ -108,12 +123,17 @@ class Run:
         self._principal = principal
         self._request = request
         self._frames = 0
+        self._continued = False
         self._session: Session | None = None
         self._events: ClientEvents | None = None
         self._cancelled = False
         self._started_calls: set[str] = set()
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
+
+    def continue_after(self, frames: int, *, begun: bool) -> None:
+        """Go on after so many frames of another server; `begun`: it has begun the turn."""
+        self._frames, self._continued = frames, begun
 
     async def cancel(self) -> None:
         if self.state.has_ended:
@@ -165,6 +185,10 @@ class Run:
                 session.interactions.user_present = True
                 self.state.session_id = session.id
                 self.state.status = "running"
+                if self.state.request and self.state.place < 0:
+                    self.state.place = await self._turns.sessions.count_messages(session.id)
+                if self.state.attempts:
+                    await self._tell_resumption(session)
                 await self._save_state()
                 await self._run_turn(session)
         except (ApiError, HermesError) as error:
@@ -179,9 +203,17 @@ class Run:
         news, self.news = self.news, asyncio.Event()
         news.set()
 
+    async def _tell_resumption(self, session: Session) -> None:
+        calls = find_open_calls(session.transcript.history.messages) if self._continued else []
+        data = {"attempt": len(self.state.attempts), "unknown": [call.id for call in calls]}
+        await self._record_frames([self._encode_frame("run.resumed", data)])
+
     async def _run_turn(self, session: Session) -> None:
         events = self._events = self._turns.follow_events(session)
-        session.submit(self._request.prompt)
+        if self._continued:
+            session.continue_turn(CALL_LOST)
+        else:
+            session.submit(self._request.prompt)
         if self._cancelled:
             events.stop_turn()
         async for first in events:
@@ -282,6 +314,7 @@ class RunRegistry:
     def __init__(
         self, turns: TurnRunner, objects: Objects, spawn: SpawnTask, instance: ServerInstance
     ) -> None:
+        self.takeovers = 0
         self._turns = turns
         self._objects = objects
         self._spawn = spawn
@@ -303,6 +336,7 @@ class RunRegistry:
             now,
             now,
             server=self._instance.token,
+            request=encode_request(request) if self._instance.takes_over else b"",
         )
         run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
@@ -331,7 +365,7 @@ class RunRegistry:
         if found is None:
             return None
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
-        if self._is_abandoned(state):
+        if self._is_abandoned(state) and not self._instance.takes_over:
             with suppress(StoreError):  # the next request will try again
                 await self._end_abandoned_run(owner, state, UNSTORED)
         return state
@@ -366,12 +400,82 @@ class RunRegistry:
     def _is_abandoned(self, state: StoredRun) -> bool:
         return not state.has_ended and not self._instance.is_other_running(state.server)
 
+    async def take_over_runs(self, find_principal: Callable[[str], Principal | None]) -> bool:
+        """Continue the runs of servers that have died; whether none is left."""
+        done = True
+        for found in await self._objects.list_all(KIND):
+            state = msgspec.msgpack.decode(found.body, type=StoredRun)
+            if state.run_id not in self.active and self._is_abandoned(state):
+                try:
+                    await self._take_over_run(find_principal(found.owner), found.owner, state)
+                except ApiError:  # no free slot
+                    done = False
+        return done
+
+    async def _take_over_run(
+        self, principal: Principal | None, owner: str, state: StoredRun
+    ) -> None:
+        now = time.time()
+        recent = [when for when in state.attempts if when > now - SUSPENSION_SECONDS]
+        if principal is None or not state.request or len(recent) >= MAX_TAKEOVERS:
+            reason = SUSPENDED if len(recent) >= MAX_TAKEOVERS else LOST
+            await self._end_abandoned_run(owner, state, reason)
+            return
+        async with AsyncExitStack() as slot:
+            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            if not await self._claim_run(owner, state):
+                return
+            state.server, state.attempts = self._instance.token, (*state.attempts, now)
+            frames = await self._count_frames(state.run_id)
+            begun = decode_request(state.request)
+            request = await self._turns.sessions.find_begun_turn(
+                begun, state.session_id, state.place
+            )
+            if request is None:
+                await self._finish_run(owner, state, frames)
+                return
+            run = Run(self._turns, self._objects, principal, request, state)
+            run.continue_after(frames, begun=request is not begun)
+            await _save_run(self._objects, owner, state)
+            self.takeovers += 1
+            self.active[state.run_id] = run
+            self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
+
+    async def _claim_run(self, owner: str, state: StoredRun) -> bool:
+        """Whether this server is the one that continues the run. A server that died after it
+        claimed the run has lost its claim."""
+        attempt, token = len(state.attempts) + 1, self._instance.token
+        while True:
+            id = f"{state.run_id}/{attempt}"
+            if await self._objects.add(TAKEOVER_KIND, id, token.encode(), owner=owner):
+                return True
+            found = await self._objects.get(TAKEOVER_KIND, id, owner=owner)
+            holder = found.body.decode() if found is not None else ""
+            if holder == token or self._instance.is_other_running(holder):
+                return False
+            attempt += 1
+
+    async def _finish_run(self, owner: str, state: StoredRun, frames: int) -> None:
+        """Tell the end of a run whose turn had ended when its server died."""
+        text = await self._turns.sessions.find_last_answer(state.session_id)
+        state.status, state.last_event, state.output = "completed", "run.completed", text
+        state.updated_at = time.time()
+        run, data = {"run_id": state.run_id}, {"output": text, "usage": state.usage}
+        last = turn_events.encode_event("run.completed", run, data, str(frames + 1))
+        await self._objects.append_events(state.run_id, frames + 1, [last])
+        await _save_run(self._objects, owner, state)
+
+    async def _count_frames(self, run_id: str) -> int:
+        number = 0
+        while page := await self._objects.read_events(run_id, after=number, limit=_PAGE_FRAMES):
+            number += len(page)
+        return number
+
     async def _end_abandoned_run(self, owner: str, state: StoredRun, error: str) -> None:
         state.status, state.error, state.last_event = "failed", error, "run.failed"
         state.updated_at = time.time()
-        run_id, number = state.run_id, 1
-        while page := await self._objects.read_events(run_id, after=number - 1, limit=_PAGE_FRAMES):
-            number += len(page)
+        run_id = state.run_id
+        number = await self._count_frames(run_id) + 1
         run, data = {"run_id": run_id}, {"error": error}
         last = turn_events.encode_event("run.failed", run, data, str(number))
         await self._objects.append_events(run_id, number, [last])

@@ -11,6 +11,9 @@ from hermes.config.instances import is_in_progress, mark_in_progress
 class ServerInstance:
     """One run of the server, known to other processes by its token."""
 
+    takes_over = False
+    """Whether servers continue the runs of others that died."""
+
     def __init__(self, home: Path) -> None:
         self._home = home
         self.token = secrets.token_hex(8)
@@ -28,6 +31,8 @@ class ServerInstance:
 class NodeInstance(ServerInstance):
     """One run of the server as a node of a cluster, known to the others by the name of its
     lease."""
+
+    takes_over = True
 
     def __init__(self, home: Path, token: str, is_alive: Callable[[str], bool]) -> None:
         super().__init__(home)

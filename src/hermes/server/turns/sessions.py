@@ -88,6 +88,30 @@ class ClientSessions:
         except StoreError:
             return ()
 
+    async def count_messages(self, session_id: str) -> int:
+        """How many messages of the session are stored."""
+        meta = await self._runtime.store.sessions.get_meta(session_id)
+        return meta.messages if meta is not None else 0
+
+    async def find_begun_turn(
+        self, request: TurnRequest, session_id: str, place: int
+    ) -> TurnRequest | None:
+        """What is to be run of a turn whose server died: the request itself when its prompt was not
+        stored, else one that continues its session; None: the turn has ended."""
+        stored = self._runtime.store.sessions
+        meta = await stored.get_meta(session_id) if session_id and place >= 0 else None
+        if meta is None or meta.messages <= place:
+            return request
+        while meta.next and (child := await stored.get_meta(meta.next)) is not None:
+            meta = child
+        if meta.state not in ("interrupted", "running"):
+            return None
+        return structs.replace(request, session=meta.id, past=())
+
+    async def find_last_answer(self, session_id: str) -> str:
+        messages = await self._runtime.store.sessions.load_messages(session_id)
+        return next((m.text for m in reversed(messages) if m.role == "assistant"), "")
+
     async def _prepare_session(self, principal: Principal, request: TurnRequest) -> Session:
         past, session_id = request.past, request.session
         if session_id:

@@ -91,8 +91,11 @@ class PostgresWriter(PostgresThread):
     """All jobs waiting at one moment become one transaction; callers get their results only after
     the commit. A job that fails undoes its own changes and no others."""
 
-    def __init__(self, connect: Connect, patience: float) -> None:
+    def __init__(
+        self, connect: Connect, patience: float, before_writing: Callable[[], None]
+    ) -> None:
         super().__init__(connect, patience)
+        self._before_writing = before_writing
         self.groups = self.jobs_written = 0
         self.seconds = 0.0
         """Spent in transactions."""
@@ -146,6 +149,7 @@ class PostgresWriter(PostgresThread):
     def _run_transaction(self, jobs: list[Job]) -> None:
         """The number of the group is part of it: after a lost connection it tells whether the
         group has arrived."""
+        self._before_writing()
         db = self.get_connection()
         for job in jobs:
             job.error = job.result = None
@@ -154,6 +158,7 @@ class PostgresWriter(PostgresThread):
                 for job in jobs:
                     self._run_in_transaction(db, job, nested=len(jobs) > 1)
                 db.db.execute(_NUMBER_GROUP, (self._id, self._number))
+                self._before_writing()
         except _Undone:
             db.forget_tenant()
         except BaseException:
@@ -219,9 +224,18 @@ class PostgresDatabase:
                 raise
             return db
 
-        self.writer = PostgresWriter(connect, patience)
-        self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
+        def connect_writer() -> Any:
+            db = connect()
+            # What a stopped process left open would keep others from its sessions.
+            limit = str(round(lease_seconds * 1000))
+            db.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (limit,)
+            )
+            return db
+
         self.lease = NodeLease(connect, node, lease_seconds)
+        self.writer = PostgresWriter(connect_writer, patience, self.lease.check_time)
+        self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
         self._turn = 0
 
     async def wait_until_open(self) -> None:

@@ -34,7 +34,8 @@ class NodeLease:
         self.on_drain: Callable[[], None] = lambda: None
         """Called on the lease's thread when somebody wants this node to end."""
         self.draining = False
-        self._renewed = time.monotonic()
+        self._renewed = self._ticked = time.monotonic()
+        """When the lease was last renewed, and when its thread last ran."""
         self._connect = connect
         self._db: Connection[Any] | None = None
         self._lock = threading.RLock()
@@ -57,7 +58,7 @@ class NodeLease:
         if not name or name == self.name:
             return bool(name)
         sql = "SELECT public.is_alive(%s)"
-        row = self._run(lambda db: db.execute(sql, (name,)).fetchone())
+        row = self.run_query(lambda db: db.execute(sql, (name,)).fetchone())
         return bool(row and row[0])
 
     @property
@@ -65,12 +66,18 @@ class NodeLease:
         """Whether the lease may be over: the database has not been reached for so long."""
         return bool(self.name) and time.monotonic() - self._renewed > self.seconds
 
+    def check_time(self) -> None:
+        """To be called before anything is written: a process that was stopped for longer than its
+        lease owns nothing any more."""
+        if self.name and time.monotonic() - self._ticked > self.seconds:
+            self.on_late()
+
     def describe_node(self, values: dict[str, Any]) -> None:
         """Set columns of this node's row."""
         self.acquire()
         columns = ", ".join(f"{column} = %s" for column in values)
         sql: Any = f"UPDATE public.nodes SET {columns} WHERE owner = %s"
-        self._run(lambda db: db.execute(sql, (*values.values(), self.name)))
+        self.run_query(lambda db: db.execute(sql, (*values.values(), self.name)))
 
     def release(self) -> None:
         """Give up everything at once instead of letting the lease end."""
@@ -81,18 +88,16 @@ class NodeLease:
             if self.name:
                 with suppress(Exception):  # the database is away: the lease ends by itself
                     sql = "DELETE FROM public.nodes WHERE owner = %s"
-                    self._run(lambda db: db.execute(sql, (self.name,)))
+                    self.run_query(lambda db: db.execute(sql, (self.name,)))
             self._close()
 
     def _renew_until_stopped(self) -> None:
-        last = time.monotonic()
         every = self.seconds / 5
-        due = last + every
+        self._ticked = time.monotonic()
+        due = self._ticked + every
         while not self._stop.wait(min(_LONGEST_WAIT, every)):
-            now = time.monotonic()
-            if now - last > self.seconds:
-                self.on_late()
-            last = now
+            self.check_time()
+            self._ticked = now = time.monotonic()
             if now >= due:
                 due = now + every
                 with suppress(Exception):  # the database is away; the next attempt is due soon
@@ -100,13 +105,13 @@ class NodeLease:
 
     def _renew(self, name: str) -> None:
         began = time.monotonic()
-        wanted = self._run(lambda db: _insert_node(db, self.node, name, self.seconds))
+        wanted = self.run_query(lambda db: _insert_node(db, self.node, name, self.seconds))
         self._renewed = began
         if wanted and not self.draining:
             self.draining = True
             self.on_drain()
 
-    def _run(self, use: Callable[[Connection[Any]], T]) -> T:
+    def run_query(self, use: Callable[[Connection[Any]], T]) -> T:
         """Use the connection; once more with a new one when the old one is broken."""
         import psycopg
 

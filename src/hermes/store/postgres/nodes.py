@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -63,6 +64,23 @@ def describe_cluster(db: Connection[Any]) -> ClusterRecord:
     ).fetchone()
     running, stalled = row if row else (0, 0)
     return ClusterRecord(list_nodes(db), running, stalled, round(latency, 2), read_version(db)[0])
+
+
+def list_dead_owners(db: Connection[Any]) -> list[str]:
+    """The owners of nodes whose lease is over and whose work nobody has taken care of yet."""
+    rows = db.execute("SELECT owner FROM public.nodes WHERE NOT public.is_alive(owner)")
+    return [owner for (owner,) in rows]
+
+
+def remove_dead_owners(db: Connection[Any], owners: Sequence[str]) -> None:
+    """Forget dead nodes; turns of the dead that nobody continues are interrupted."""
+    with db.transaction():
+        sql = "DELETE FROM public.nodes WHERE owner = ANY(%s) AND NOT public.is_alive(owner)"
+        db.execute(sql, (list(owners),))
+        db.execute(
+            "UPDATE public.sessions SET state = 'interrupted', owner = '', epoch = epoch + 1"
+            " WHERE state = 'running' AND NOT public.is_alive(owner)"
+        )
 
 
 def request_drain(db: Connection[Any], name: str) -> bool:
