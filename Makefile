@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test e2e test-local check check-format check-lint check-types check-layers check-shape check-names bench screens format lock model-data provider-index clean
+.PHONY: help run install test e2e cluster-test test-local check check-format check-lint check-types check-layers check-shape check-names bench screens format lock model-data provider-index clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,11 @@ test: $(VENV)/.dev ## run the tests
 e2e: $(VENV)/.dev ## run the heavy tests: kills, fuzzing, a browser, toolchains, Docker
 	@HERMES_TEST_COMPLETE=1 sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) -m heavy $(ARGS)
+
+cluster-test: $(VENV)/.dev ## nodes on PostgreSQL: the tests of the API, kills, pauses, crashes
+	HERMES_TEST_STORE=postgres HERMES_KILLS=$${HERMES_KILLS:-40} $(BIN)/python -m tests.kit.postgres \
+		$(BIN)/python -m pytest -n $(WORKERS) tests/unit/store tests/server/test_api_*.py \
+		tests/server/test_cluster*.py $(ARGS)
 
 test-programs: $(VENV)/.dev ## other vendors' coding agents through our server; downloads them
 	HERMES_TEST_PROGRAMS=1 $(BIN)/python -m pytest tests/e2e/clients/test_agent_programs.py $(ARGS)

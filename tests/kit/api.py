@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -13,11 +14,13 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from hermes.app.cluster.node import ClusterNode, find_database
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import read_settings
-from hermes.config.load import load_setup
+from hermes.config.load import Setup, load_setup
 from hermes.server.app import Server
 from tests.kit.home import Home
+from tests.kit.postgres import STORE, provide_database
 from tests.kit.server import Provider, Step
 
 API_KEY = "kit-server-key-0123456789abcdef"
@@ -162,6 +165,20 @@ class Api:
 
 
 @asynccontextmanager
+async def join_cluster(setup: Setup) -> AsyncIterator[ClusterNode | None]:
+    """The server as a node, where a database is configured."""
+    if not find_database(setup):
+        yield None
+        return
+    node = ClusterNode(setup)
+    await node.join_cluster(lambda: None)
+    try:
+        yield node
+    finally:
+        await node.store.close()
+
+
+@asynccontextmanager
 async def api(
     root: Path,
     steps: Iterable[Step] | Provider = (),
@@ -183,9 +200,14 @@ async def api(
         home.env.update(env or {})
         if key:
             home.env["API_SERVER_KEY"] = key
+        if os.environ.get(STORE) == "postgres":
+            home.env["HERMES_DATABASE_URL"] = provide_database(str(root))
         setup = load_setup("", home.env)
-        async with Runtime.open(setup) as runtime:
-            server = Server(runtime, read_settings(setup.config, home.env)[0])
+        async with (
+            join_cluster(setup) as node,
+            Runtime.open(setup, store=node and node.store) as runtime,
+        ):
+            server = Server(runtime, read_settings(setup.config, home.env)[0], node=node)
             async with server.listen() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http

@@ -6,16 +6,20 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 NAMED = "HERMES_TEST_DATABASE"
 """The URL of a server whose user may create databases; it is used instead of the wheel's."""
+STORE = "HERMES_TEST_STORE"
+"""`postgres`: the servers of the tests are nodes of a cluster."""
 _SETTINGS = "fsync=off synchronous_commit=on full_page_writes=off max_connections=200".split()
 
 
@@ -128,6 +132,19 @@ def provide_server() -> Iterator[str]:
             yield server.url()
 
 
+@cache
+def provide_database(name: str) -> str:
+    """The database of this name, on the server that the environment names."""
+    server = os.environ[NAMED]
+    made = create_database(server)
+    _kept.append(made)
+    return made.__enter__()
+
+
+_kept: list[AbstractContextManager[str]] = []
+"""Not left before the process ends."""
+
+
 @contextmanager
 def create_database(server: str, *, tables: bool = True) -> Iterator[str]:
     """The URL of a fresh database, with the tables of Hermes."""
@@ -157,3 +174,13 @@ def _replace_database(server: str, parts: Any, name: str) -> str:
         return f"postgresql://{user}@/{name}?host={host}"
     login = f"{user}:{parts['password']}" if parts.get("password") else user
     return f"postgresql://{login}@{host}:{parts.get('port', 5432)}/{name}"
+
+
+def run_with_server(command: list[str]) -> int:
+    """The exit status of a program that finds a server in its environment."""
+    with provide_server() as url:
+        return subprocess.run(command, env={**os.environ, NAMED: url}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(run_with_server(sys.argv[1:]))

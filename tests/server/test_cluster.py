@@ -176,3 +176,42 @@ async def test_a_node_that_was_stopped_for_too_long_writes_nothing(
         assert await b.read(f"{path}/events") == frames
         _, state = await b.call("GET", path)
         assert state["output"] == "In time."
+
+
+async def test_any_node_steers_approves_and_stops(tmp_path: Path, url: str) -> None:
+    gate = Gate()
+
+    def answer(request: Received) -> Any:
+        text = json.dumps(request.json["messages"])
+        if "write it" in text and request.json["messages"][-1]["role"] == "user":
+            return call(("c1", "write_file", {"path": "../out.txt", "content": "x"}))
+        if "write it" in text:
+            return say("Written.")
+        return say("One", " two.").hold(gate, n=1)
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b") as (a, b),
+    ):
+        _, started = await a.call("POST", "/v1/runs", {"input": "write it"})
+        path = f"/v1/runs/{started['run_id']}"
+        async with asyncio.timeout(90):
+            while (await b.call("GET", path))[1]["status"] != "waiting_for_approval":
+                await asyncio.sleep(0.05)
+        status, approved = await b.call("POST", f"{path}/approval", {"choice": "once"})
+        assert (status, approved["choice"]) == (200, "once"), approved
+        assert read_frames(await b.read(f"{path}/events"))[-1][0] == "run.completed"
+        status, refused = await b.call("POST", f"{path}/steer", {"text": "Hurry."})
+        assert status == 409, refused
+
+        _, started = await a.call("POST", "/v1/runs", {"input": "count"})
+        path = f"/v1/runs/{started['run_id']}"
+        await gate.reached()
+        status, steered = await b.call("POST", f"{path}/steer", {"text": "Faster."})
+        assert (status, steered["status"]) == (200, "running"), steered
+        status, refused = await b.call("POST", f"{path}/approval", {"choice": "once"})
+        assert (status, refused["error"]["code"]) == (409, "nothing_to_approve"), refused
+        status, stopped = await b.call("POST", f"{path}/stop")
+        assert status == 200 and stopped["status"] in ("stopping", "cancelled"), stopped
+        assert read_frames(await b.read(f"{path}/events"))[-1][0] == "run.cancelled"
+        gate.open()

@@ -15,6 +15,7 @@ from hermes.server.http.principals import Principals, load_keys
 from hermes.server.middleware import Middleware
 from hermes.server.route import Router, RouteServices
 from hermes.server.routes import list_routes
+from hermes.server.turns.run_orders import RunOrders
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
@@ -67,6 +68,7 @@ class Server:
             routes=list_routes(dashboard=dashboard is not None),
             describe_gateway=describe_gateway,
             dashboard=dashboard,
+            run_orders=RunOrders(objects, self.runs) if node is not None else None,
             find_obstacle=self._find_obstacle,
         )
         self._node = node
@@ -120,7 +122,11 @@ class Server:
                 await self._acceptor.shutdown(1.0)
 
     async def _attend_to_dead(self, stack: AsyncExitStack) -> None:
-        """End the runs of servers that have died, or continue them in a cluster."""
+        """End the runs of servers that have died, or continue them in a cluster, whose nodes also
+        take orders for runs from each other."""
+        if self.services.run_orders is not None:
+            work = self.services.run_orders.serve_orders()
+            stack.callback(self.runtime.spawn_task(work, "orders").cancel)
         if self._node is None:
             await self.runs.end_abandoned_runs()
         elif "worker" in self._node.settings.roles:

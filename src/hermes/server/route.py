@@ -13,6 +13,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
 from hermes.server.http.metrics import Metrics
+from hermes.server.turns.run_orders import RunOrders
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
@@ -41,6 +42,8 @@ class RouteServices(Struct, frozen=True):
     """The state of the gateway that the server is part of; None: it is part of none."""
     dashboard: "Dashboard | None" = None
     """None: it is off."""
+    run_orders: RunOrders | None = None
+    """None: no other node works on runs of this store."""
     find_obstacle: Callable[[], str] = lambda: ""
     """Why clients should turn to another server; empty: nothing is in the way."""
 

@@ -16,6 +16,7 @@ from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.idempotency import read_key_header
 from hermes.server.turns.repeats import hash_request
+from hermes.server.turns.run_orders import OrderResult, RunOrder
 from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, RunRegistry, StoredRun
 from hermes.server.turns.sse import send_frames
 
@@ -113,6 +114,8 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Stop a run."""
     state = await _find_run(call, services.runs)
+    if result := await _send_order(call, services, state, RunOrder(state.run_id, "stop")):
+        return json_response(RunStatusAnswer(state.run_id, result.run_status))
     if run := _find_active(services.runs, state):
         await run.cancel()
         state = run.saved
@@ -126,15 +129,21 @@ async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamR
     choice = next((c for c in _CHOICES if c == body.choice), None)
     if choice is None:
         raise bad_request(f"choice must be one of {', '.join(_CHOICES)}.", "choice")
+    saves, approval_id = call.principal.may_save_rules, body.approval_id or ""
+    order = RunOrder(state.run_id, "approve", choice=choice, approval_id=approval_id, saves=saves)
+    if result := await _send_order(call, services, state, order):
+        return json_response(result.approval)
     run = _require_active(services.runs, state, "nothing_to_approve")
-    saves = call.principal.may_save_rules
-    return json_response(await run.answer_approval(choice, body.approval_id or "", saves=saves))
+    return json_response(await run.answer_approval(choice, approval_id, saves=saves))
 
 
 async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a run guidance while it is running."""
     body = call.decode_body(SteerRequest)
     state = await _find_run(call, services.runs)
+    order = RunOrder(state.run_id, "steer", text=body.text)
+    if result := await _send_order(call, services, state, order):
+        return json_response(RunStatusAnswer(state.run_id, result.run_status))
     await _require_active(services.runs, state, "not_running").steer(body.text)
     return json_response(RunStatusAnswer(state.run_id, state.status))
 
@@ -145,6 +154,17 @@ async def _find_run(call: ApiCall, runs: RunRegistry) -> StoredRun:
     if state is None:
         raise not_found("run", run_id)
     return state
+
+
+async def _send_order(
+    call: ApiCall, services: RouteServices, state: StoredRun, order: RunOrder
+) -> OrderResult | None:
+    """Have the order carried out by the node that works on the run; None: that is this one, or the
+    run has ended."""
+    orders, is_ours = services.run_orders, state.run_id in services.runs.active
+    if orders is None or is_ours or state.has_ended:
+        return None
+    return await orders.send_order(call.principal.name, order)
 
 
 def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:
