@@ -5,7 +5,7 @@ import { T } from "./text.js";
 
 const TOKEN = "hermes-page";
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
-  sessions: new Map(), sessionsLoaded: false, conversations: new Map(), toast: null };
+  sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
 
 /** Re-renders when the topic changes. */
@@ -159,9 +159,11 @@ export async function openConversation(id) {
   return conv;
 }
 
-export async function loadSessions() {
-  const page = await get("api/sessions?limit=100");
+/** Loads sessions: the first ones, those after `cursor`, or the archived ones. */
+export async function loadSessions({ cursor = "", archived = false } = {}) {
+  const page = await get(`api/sessions?limit=100${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
   for (const session of page.data) state.sessions.set(session.id, session);
+  if (!archived && (cursor || !state.sessionsLoaded)) state.nextSessions = page.next_cursor;
   state.sessionsLoaded = true;
   changed("sessions");
 }
