@@ -38,10 +38,9 @@ export function changed(topic) {
 }
 
 export class Failure extends Error {
-  constructor(status, message, code) {
+  constructor(status, message, error = {}) {
     super(message);
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { status, code: error.code, param: error.param, details: error.details });
   }
 }
 
@@ -57,13 +56,13 @@ export async function request(method, path, body, extra = {}) {
   try {
     response = await fetch(path, { method, headers, body: extra.raw ? body : body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Failure(0, "The server cannot be reached. Nothing was changed.", "offline");
+    throw new Failure(0, "The server cannot be reached. Nothing was changed.", { code: "offline" });
   }
   if (response.ok) return extra.blob ? response.blob() : response.json();
   let error = {};
   try { error = (await response.json()).error; } catch { /* not ours */ }
   if (response.status === 401 && state.user) { state.user = null; changed("app"); }
-  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error.code);
+  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error);
 }
 
 export const get = path => request("GET", path);

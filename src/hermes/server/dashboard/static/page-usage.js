@@ -1,7 +1,7 @@
 /** The page Usage: cost and tokens per day, and split by model, purpose, person, tool or session. */
 import { useState } from "./vendor-preact-hooks.js";
 import { get } from "./data.js";
-import { count, html, money, Pending, useRequest } from "./ui.js";
+import { count, html, money, Pending, Segments, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
 const WIDTH = 900;
@@ -34,19 +34,14 @@ function saveCsv(rows) {
   link.click();
 }
 
-function Choice({ label, options, value, onChange }) {
-  return html`<div class="segments" role="group" aria-label=${label}>${Object.entries(options).map(([key, text]) =>
-    html`<button aria-pressed=${String(value) === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
-}
-
 export function Page() {
   const [days, setDays] = useState("30");
   const [by, setBy] = useState("model");
   const found = useRequest(() => get(`api/usage?by=${by}&days=${days}`), [by, days]);
   const { data } = found;
   const caps = data ? Object.entries(data.budget).filter(([, cap]) => cap !== null) : [];
-  return html`<div class="row wrap"><${Choice} label=${T.period} options=${T.daysOption} value=${days} onChange=${setDays} />
-    <${Choice} label=${T.split} options=${T.usageBy} value=${by} onChange=${setBy} /><span class="space"></span>
+  return html`<div class="row wrap"><${Segments} label=${T.period} options=${T.daysOption} value=${days} onChange=${setDays} />
+    <${Segments} label=${T.split} options=${T.usageBy} value=${by} onChange=${setBy} /><span class="space"></span>
     ${data && html`<button onClick=${() => saveCsv(data.groups)}>${T.csv}</button>`}</div>
     <${Pending} of=${found}>${data && html`<section class="card"><h2>${T.costPerDay}</h2>${data.days.length ? html`<${Chart} days=${data.days} cap=${data.budget.daily_usd} />` : html`<p class="dim">${T.noUsage}</p>`}</section>
       <div class="grid"><section class="card"><h2>${T.cost}</h2><p class="big">${money(data.total.cost_usd)}</p></section>

@@ -125,6 +125,12 @@ export function Dialog({ title, onClose, children, kind = "" }) {
     <div class="dialog"><h2>${title}</h2>${children}</div></dialog>`;
 }
 
+/** A few choices side by side, one of them pressed. */
+export function Segments({ label, options, value, onChange }) {
+  return html`<div class="segments" role="group" aria-label=${label}>${Object.entries(options).map(([key, text]) =>
+    html`<button type="button" aria-pressed=${String(value) === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
+}
+
 /** A button that opens a list of actions; Escape, a choice and a click elsewhere close it. */
 export function Menu({ label, name, kind = "quiet", children }) {
   const [open, setOpen] = useState(false);
