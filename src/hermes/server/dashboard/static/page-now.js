@@ -34,7 +34,7 @@ export function Page() {
   return html`<${Pending} of=${found}>${found.data && html`<div class="grid"><section class="card"><h2>${T.nowRunning}</h2><${Running} rows=${data.running} again=${found.again} /></section>
     <${Waiting} rows=${data.waiting} again=${found.again} /></div>
     <div class="grid"><section class="card"><h2>${T.todayTitle}</h2><p class="big">${money(data.today.cost_usd)}</p>
-      <p class="dim">${data.today.daily_usd ? `${T.of}${money(data.today.daily_usd)}, ` : ""}${T.calls(data.today.calls)}${data.today.input ? `, ${Math.round(100 * data.today.cache_read / data.today.input)} % ${T.fromCache}` : ""}</p>
+      <p class="dim">${data.today.daily_usd ? `${T.of} ${money(data.today.daily_usd)}, ` : ""}${T.calls(data.today.calls)}${data.today.input ? `, ${Math.round(100 * data.today.cache_read / data.today.input)} % ${T.fromCache}` : ""}</p>
       ${data.today.daily_usd > 0 && html`<progress class="bar" max="100" value=${Math.min(100, 100 * data.today.cost_usd / data.today.daily_usd)} aria-label=${T.todayTitle}></progress>`}</section>
     <section class="card"><h2>${T.servers}</h2>${data.servers.map(server => html`<div class="fact"><span><${State} kind="done" label=${T.running} /> ${server.kind}</span><span class="dim">${server.address || server.pid}</span></div>`)}
       <div class="fact dim"><span>Hermes</span><span>${data.version}</span></div></section></div>

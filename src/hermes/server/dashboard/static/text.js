@@ -51,7 +51,7 @@ export const T = {
   nowRunning: "Running", nothingRuns: "Nothing runs.", waitingForYou: "Waiting for you", nothingWaits: "Nothing waits for you.",
   wantsToRun: "wants to run", todayTitle: "Today", servers: "Servers", lastFailures: "Last failures", noFailures: "Nothing failed in the last week.",
   columns: { session: "session", where: "where", doing: "doing", when: "when", state: "state", calls: "Calls", in: "in", cached: "cached", out: "out", cost: "cost", failed: "failed" },
-  calls: n => n === 1 ? "1 call" : `${n} calls`, of: " of ", open: "Open",
+  calls: n => n === 1 ? "1 call" : `${n} calls`, of: "of", open: "Open",
   costPerDay: "Cost per day", cap: "cap", tokensInOut: "Tokens in / out", budgets: "Budgets", noBudget: "No caps are set. Settings, Budget sets them.",
   usageBy: { model: "Model", purpose: "Purpose", user: "Person", tool: "Tool", session: "Session" }, daysOption: { 7: "7 days", 30: "30 days", 365: "12 months" },
   split: "Split", period: "Period", csv: "CSV", noUsage: "No model was called in this time.",
@@ -94,6 +94,8 @@ export const T = {
   plugins: "Plugins", pluginsHelp: "Plugins run inside Hermes with all of its permissions. Changes take effect at the next start.", noPlugins: "No plugins.", pluginSource: "Install a plugin from a folder or address", look: "Look at it", install: "Install", update: "Update",
   installTitle: name => `Install ${name}?`, scanBlocked: "The scan found it dangerous. It cannot be installed.", scanFound: "The scan found:", scanClean: "The scan found nothing.", bytes: n => `${n} bytes`,
   skills: "Skills", findSkill: "Find a skill", noSkills: "No skills.", skillSource: "Install a skill from a folder or address", installedFrom: source => `installed from ${source}`, changedHere: files => `changed here: ${files}`,
+  modelCall: "model", spanTokens: (a, b, c) => `${a} tokens in (${b} cached), ${c} out`, thisTurn: "This turn", turnOf: (n, all) => `Turn ${n} of ${all}`, turnBefore: "Earlier turn", turnAfter: "Later turn",
+  changedFiles: "Changed files", download: "Download", restoreCheckpoint: "Restore a checkpoint…", checkpointHelp: "Files go back to their state at that time, including changes made by others since.", noCheckpoints: "No checkpoints in this conversation.", restored: "The files are restored.",
   announceDone: "Hermes has answered.", announceApproval: "Hermes needs your approval.",
   announceLost: "Connection lost.",
 };
