@@ -145,4 +145,14 @@ class Ledger(Protocol):
     ) -> None:
         """Note how a call ended. Written at the latest with the next message; never waits."""
 
-    async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...
+    async def sum_calls(
+        self, by: By, since: float, until: float | None = None
+    ) -> list[UsageRow]: ...
+
+    async def split_calls(
+        self, by: By, split: By, since: float, until: float | None = None
+    ) -> list[tuple[str, UsageRow]]:
+        """The totals of each group, divided by another property: key and part."""
+
+    async def find_last_calls(self) -> dict[str, tuple[float, str]]:
+        """By provider: when it was last called, and why that call failed (empty: it did not)."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from hermes.app.control.messengers import Messengers
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
 from hermes.config.instances import announce_instance
@@ -35,6 +36,7 @@ class Server:
         runtime: Runtime,
         settings: ApiServer,
         describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None,
+        open_messengers: Callable[[], Messengers] | None = None,
     ) -> None:
         keys = load_keys(settings, runtime.setup.secrets)
         secrets = {*runtime.setup.secrets.redactable_values(), *keys.values()}
@@ -60,6 +62,7 @@ class Server:
             runs=self.runs,
             routes=list_routes(dashboard=dashboard is not None),
             describe_gateway=describe_gateway,
+            open_messengers=open_messengers,
             dashboard=dashboard,
         )
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)

@@ -123,7 +123,7 @@ async def open_gateway(
     if needs_job and not await has_active_jobs(store.jobs):
         raise ConfigError(_NOTHING_ON)
     runtime = await stack.enter_async_context(Runtime.open(home.setup, store=store))
-    hosted = () if home.server is None else (host_api_server(runtime, home.server),)
+    hosted = () if home.server is None else (host_api_server(runtime, store, home.server),)
     gateway = Gateway(runtime, store, home.platforms, hosted)
     stack.enter_context(announce_instance(home.setup.home, "gateway"))
     return gateway, notice
