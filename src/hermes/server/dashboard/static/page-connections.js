@@ -14,7 +14,7 @@ function useVerbs(path, again) {
   }, error => { toast(error.message); again(); return null; });
 }
 
-const KINDS = { ok: "done", connected: "done", running: "done", loaded: "done", changed: "warn", disabled: "idle", off: "idle", "not started": "idle" };
+const KINDS = { ok: "done", connected: "done", loaded: "done", changed: "warn", disabled: "idle", off: "idle", stopped: "idle", "not started": "idle" };
 const kindOf = state => KINDS[state] || (/^(failed|fatal|error|revoked)/.test(state) ? "failed" : "warn");
 
 function Card({ title, of, empty, help, children, foot }) {
@@ -26,7 +26,7 @@ function Platforms({ found }) {
   const foot = gateway ? html`<p class="dim">${T.gatewayState(gateway.state)}</p>` : html`<p class="dim">${T.noGateway}</p>`;
   return html`<${Card} title=${T.platforms} of=${found} empty=${T.noPlatforms} foot=${foot}>${found.data && found.data.data.map(row =>
     html`<li key=${row.name} class="fact"><span><${State} kind=${row.enabled ? kindOf(row.state) : "idle"} label=${row.state || T.off} /> ${row.name}</span>
-      <span class="dim">${row.enabled ? row.error || row.state : T.off}</span></li>`)}<//>`;
+      <span class=${row.error_message || row.problem ? "bad" : "dim"}>${row.error_message || row.problem || (row.enabled ? row.state : T.off)}</span></li>`)}<//>`;
 }
 
 function People({ found }) {
@@ -38,9 +38,9 @@ function People({ found }) {
   };
   const form = html`<form class="row wrap" onSubmit=${approve}><input name="platform" aria-label=${T.platform} placeholder=${T.platform} required /><input name="code" aria-label=${T.pairingCode} placeholder=${T.pairingCode} required /><button>${T.letIn}</button></form>`;
   return html`<${Card} title=${T.people} help=${T.pairingHelp} of=${found} empty=${T.nobody} foot=${form}>${found.data && found.data.data.map(row =>
-    html`<li key=${`${row.platform} ${row.user || row.code}`} class="row"><span><${State} kind=${row.state === "waiting" || row.state === "pending" ? "warn" : "done"} label=${row.state} /> ${revealed(row.name || row.user || "–")}
+    html`<li key=${`${row.platform} ${row.user}`} class="row"><span><${State} kind=${row.state === "waiting" ? "warn" : "done"} label=${row.state} /> ${revealed(row.name || row.user || "–")}
       <span class="dim"> ${row.platform}${row.name && row.user ? `, ${revealed(row.user)}` : ""}, ${row.state}${row.created ? `, ${timeAgo(row.created)}` : ""}</span></span><span class="space"></span>
-      ${row.user && row.state !== "waiting" && row.state !== "pending" && html`<button class="danger" aria-label=${`${T.revoke}: ${row.name || row.user}`} onClick=${() => change({ verb: "revoke", platform: row.platform, user: row.user })}>${T.revoke}</button>`}</li>`)}<//>`;
+      ${row.state === "paired" && html`<button class="danger" aria-label=${`${T.revoke}: ${row.name || row.user}`} onClick=${() => change({ verb: "revoke", platform: row.platform, user: row.user })}>${T.revoke}</button>`}</li>`)}<//>`;
 }
 
 /** What a server offers that nobody has agreed to, with its words before. */

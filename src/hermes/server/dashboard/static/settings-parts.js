@@ -21,19 +21,34 @@ function Trial({ trial }) {
     ${" "}${failure || `${T.works}${trial.seconds ? `, ${duration(trial.seconds)}` : ""}${trial.cost_usd ? `, ${money(trial.cost_usd)}` : ""}`}</p>`;
 }
 
-/** The model that answers now, what it can do, and a test of it. */
+function Embedded({ rows }) {
+  if (!rows || !rows.length) return null;
+  return html`<div class="field"><div><h3>${T.localModels}</h3><p>${T.localHelp}</p></div><ul>${rows.map(row => html`<li class="fact"><span class="ellipsis">${row.title || row.name}</span><span class="dim">${row.downloaded ? T.downloaded : T.megabytes(Math.round(row.bytes / 1e6))}</span></li>`)}</ul></div>`;
+}
+
+function Chooser({ rows, again }) {
+  const choose = event => {
+    event.preventDefault();
+    post("api/models/set", { model: event.target.elements.model.value.trim() }).then(done => { toast(done.lines.join(" ")); again(); }, fail);
+  };
+  return html`<div class="field"><div><h3>${T.chooseModel}</h3><p>${T.chooseHelp}</p></div><form class="row" onSubmit=${choose}><input name="model" list="model-names" aria-label=${T.chooseModel} placeholder="provider:model" required />
+    <datalist id="model-names">${rows.map(row => html`<option value=${row.model}>${row.about}</option>`)}</datalist><button>${T.set}</button></form></div>`;
+}
+
+/** The model that answers now, what it can do, a test of it, and the choice of another. */
 export function Models() {
   const found = useRequest(() => get("api/models"), []);
   const [trial, run] = useTrial("api/models/test");
-  const model = found.data;
+  const model = found.data && found.data.current;
   const can = model ? ["tools", "images", "reasoning"].filter(name => model[name]) : [];
   return html`<${Pending} of=${found}>${model && html`<div class="field"><div><h3>${T.model}</h3>
       ${model.error ? html`<p class="bad">${model.error}</p>` : html`<p>${model.model} (${model.provider})${model.base_url ? `, ${model.base_url}` : ""}</p>
         <p>${model.context_length ? T.contextOf(count(model.context_length)) : ""}${can.length ? `, ${can.join(", ")}` : ""}${model.prices && model.prices.input !== null ? `, ${T.prices(model.prices.input, model.prices.output)}` : ""}</p>`}
       ${model.note && html`<p>${model.note}</p>`}
-      ${(model.fallbacks || []).map(row => html`<p>${T.fallback}: ${row.entry}${row.usable ? "" : ` (${T.notUsable})`}</p>`)}
-      ${Object.entries(model.auxiliary || {}).map(([job, name]) => html`<p>${job}: ${name}</p>`)}</div>
-    <div><button onClick=${run} disabled=${trial && trial.runs}>${T.test}</button><${Trial} trial=${trial} /></div></div>`}<//>`;
+      ${model.fallbacks.map(row => html`<p>${T.fallback}: ${row.entry}${row.usable ? "" : ` (${T.notUsable})`}</p>`)}
+      ${Object.entries(model.auxiliary).map(([job, name]) => html`<p>${job}: ${name}</p>`)}</div>
+    <div><button onClick=${run} disabled=${trial && trial.runs}>${T.test}</button><${Trial} trial=${trial} /></div></div>
+    <${Chooser} rows=${found.data.data} again=${found.again} /><${Embedded} rows=${found.data.embedded} />`}<//>`;
 }
 
 function Key({ row, again }) {
@@ -46,7 +61,7 @@ function Key({ row, again }) {
     input.value = "";
     if (value) store(value);
   };
-  return html`<div class="field"><div><h3>${row.name}</h3><p>${row.set ? T.keySet(row.from) : T.keyUnset}${row.used_at ? `, ${T.usedAt(timeAgo(row.used_at))}` : ""}${row.failed ? html`, <span class="bad">${T.keyFailed}</span>` : ""}</p><${Trial} trial=${trial} /></div>
+  return html`<div class="field"><div><h3>${row.name}</h3><p>${row.set ? T.keySet(row.from) : T.keyUnset}${row.used_at ? `, ${T.usedAt(timeAgo(row.used_at))}` : ""}${row.failed ? html`, <span class="bad">${row.failed === true ? T.keyFailed : row.failed}</span>` : ""}</p><${Trial} trial=${trial} /></div>
     <form class="row wrap" onSubmit=${submit}><input name="value" type="password" autocomplete="off" aria-label=${`${T.newValue}: ${row.name}`} placeholder=${T.newValue} /><button>${T.set}</button>
     ${row.set && html`<button type="button" class="quiet" onClick=${run}>${T.test}</button>`}
     ${row.from === ".env" && html`<button type="button" class="quiet" onClick=${() => store("")}>${T.remove}</button>`}</form></div>`;
@@ -65,7 +80,7 @@ function TryCommand() {
     ${answer && html`<p role="status" class=${answer.decision}><b>${T.decisions[answer.decision] || answer.decision}</b>${answer.reasons.length ? `: ${answer.reasons.join("; ")}` : ""}</p>`}</form></div>`;
 }
 
-const describeRule = rule => typeof rule === "string" ? rule : rule.text || [rule.decision, ...(rule.prefix || [])].join(" ");
+const describeRule = row => [].concat(row.rule.prefix).map(word => Array.isArray(word) ? word.join("|") : word).join(" ");
 
 /** The rules about commands: those of the file, a new one, and what they say about a command. */
 export function Rules() {
@@ -73,12 +88,12 @@ export function Rules() {
   const add = event => {
     event.preventDefault();
     const { decision, prefix } = event.target.elements;
-    post("api/approvals/rules", { decision: decision.value, prefix: prefix.value.trim().split(/\s+/) }).then(() => { prefix.value = ""; found.again(); }, fail);
+    post("api/approvals/rules", { decision: decision.value, prefix: prefix.value.trim() }).then(() => { prefix.value = ""; found.again(); }, fail);
   };
   const remove = id => request("DELETE", `api/approvals/rules?id=${encodeURIComponent(id)}`).then(found.again, fail);
   return html`<${TryCommand} /><div class="field"><div><h3>${T.rules}</h3><p>${T.rulesHelp}</p></div><div>
-    <${Pending} of=${found}>${found.data && html`<ul class="rules-list">${found.data.data.map(rule => html`<li key=${rule.id} class="row"><span class="chip">${T.decisions[rule.decision] || rule.decision}</span><code class="ellipsis">${revealed(describeRule(rule))}</code><span class="space"></span>
-      ${rule.id !== undefined && html`<button class="quiet" aria-label=${`${T.remove}: ${describeRule(rule)}`} onClick=${() => remove(rule.id)}>${T.remove}</button>`}</li>`)}</ul>
+    <${Pending} of=${found}>${found.data && html`<ul class="rules-list">${found.data.data.map(rule => html`<li key=${rule.id} class="row"><span class="chip">${T.decisions[rule.rule.decision] || rule.rule.decision}</span><code class="ellipsis" title=${rule.text}>${revealed(describeRule(rule))}</code><span class="space"></span>
+      <button class="quiet" aria-label=${`${T.remove}: ${describeRule(rule)}`} onClick=${() => remove(rule.id)}>${T.remove}</button></li>`)}</ul>
       ${!found.data.data.length && html`<p>${T.noRules}</p>`}`}<//>
     <form class="row wrap" onSubmit=${add}><select name="decision" aria-label=${T.decision}>${Object.entries(T.ruleVerbs).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select>
       <input name="prefix" class="mono" aria-label=${T.ruleBegins} placeholder=${T.ruleBegins} required /><button>${T.add}</button></form></div></div>`;

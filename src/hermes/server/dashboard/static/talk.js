@@ -73,7 +73,7 @@ function Queued({ conv, turn }) {
 function useUploads() {
   const [files, setFiles] = useState([]);
   const add = async list => {
-    for (const file of list) {
+    for (const file of [...list]) { // a copy: the list empties when the field does
       try {
         const saved = await request("POST", "api/uploads", file, { raw: true,
           headers: { "X-File-Name": encodeURIComponent(file.name), "Content-Type": file.type || "application/octet-stream" } });
@@ -203,7 +203,7 @@ function Pickers({ conv, session }) {
   };
   return html`<span class="pickers" onPointerEnter=${load} onFocusIn=${load}>
     <${Menu} kind="chip" label=${session.model || T.model} name=${`${T.model}: ${session.model || "–"}`}>
-      ${(models || []).slice(0, 12).map(model => html`<button class="quiet" aria-pressed=${model.id === session.model} onClick=${() => act("model", conv, model.id)}>${model.id}</button>`)}
+      ${(models || []).slice(0, 12).map(row => html`<button class="quiet ellipsis" aria-pressed=${row.model.endsWith(`:${session.model}`)} title=${row.about} onClick=${() => act("model", conv, row.model)}>${row.model}</button>`)}
       <form onSubmit=${other}><input name="name" aria-label=${T.otherModel} placeholder=${T.otherModel} /></form><//>
     <${Menu} kind="chip" label=${`${T.effort} ${session.effort || T.defaultEffort}`} name=${`${T.effort}: ${session.effort || T.defaultEffort}`}>
       ${T.efforts.map(level => html`<button class="quiet" aria-pressed=${level === session.effort} onClick=${() => act("reasoning", conv, level)}>${level}</button>`)}<//></span>`;
