@@ -249,6 +249,14 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /api/sessions/{id}/results/{call}": (None, (401, 403, 404, 404)),
     "GET /api/sessions/{id}/outline": (None, (401, 403, 404, 200)),
     "GET /api/sessions/{id}/export": (None, (401, 403, 404, 200)),
+    "POST /api/sessions/{id}/retry": ({}, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/undo": ({}, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/compress": ({}, (401, 403, 404, 200)),
+    "GET /api/sessions/{id}/changes": (None, (401, 403, 404, 200)),
+    "GET /api/sessions/{id}/file": ("?path=nothing.txt", (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/checkpoints": (None, (401, 403, 404, 200)),
+    "POST /api/sessions/{id}/checkpoints/{checkpoint}/restore": (None, (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/trace": (None, (401, 403, 404, 200)),
     "GET /api/overview": (None, ADMIN),
     "GET /api/usage": (None, ADMIN),
     "GET /api/config": (None, ADMIN),
@@ -311,7 +319,18 @@ async def test_every_route_with_every_caller(server: Api, operator: Browser, ent
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in ("hash", "name", "turn", "asked", "seq", "part", "call", "job", "check"):
+    for name in (
+        "hash",
+        "name",
+        "turn",
+        "asked",
+        "seq",
+        "part",
+        "call",
+        "job",
+        "check",
+        "checkpoint",
+    ):
         path = path.replace(f"{{{name}}}", "1")
     body = given
     if isinstance(given, str):

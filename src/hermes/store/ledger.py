@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from hermes.core.ledger import WARN_AT, By, Cap, CapLevel, CapWarning, Decide, Entry, UsageRow
+from hermes.core.ledger import (
+    WARN_AT,
+    By,
+    CallRecord,
+    Cap,
+    CapLevel,
+    CapWarning,
+    Decide,
+    Entry,
+    UsageRow,
+)
 from hermes.core.text import replace_invalid
 from hermes.store.database import Database
 from hermes.store.db_thread import do_nothing
@@ -92,6 +102,15 @@ class SqliteLedger:
             return _sum_calls(db, by, split, span)
 
         return await self._submit(sum_settled)
+
+    async def list_calls(self, session: str, since: float) -> list[CallRecord]:
+        sql = (
+            "SELECT id / 1e9, provider, model, purpose, input, cache_read, output, cost, seconds,"
+            " outcome FROM ledger WHERE id >= ? AND session = ? ORDER BY id"
+        )
+        given = (round(since * 1e9), replace_invalid(session))
+        rows: list[Any] = await self._submit(lambda db: db.execute(sql, given).fetchall())
+        return [CallRecord(*row) for row in rows]
 
     async def find_last_calls(self) -> dict[str, tuple[float, str]]:
         sql = "SELECT provider, max(id), outcome FROM ledger GROUP BY provider"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.app.agents import Options
 from hermes.app.live.live_session import LiveSession
+from hermes.app.live.session_choice import load_choice, save_choice
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.transcript import take_first_words
@@ -19,6 +20,7 @@ from hermes.config.schema import BusyMode
 from hermes.core.errors import HermesError
 from hermes.core.message import Message
 from hermes.core.store import WEB_SOURCE, SessionMeta
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 TurnState: TypeAlias = Literal["running", "queued", "steered"]
 _OWN_SOURCES = ("api", WEB_SOURCE)
@@ -47,6 +49,8 @@ class LiveConversation:
         self.session: Session = live.session
         self._runtime = runtime
         self._on_idle = on_idle
+        self.starting = asyncio.Lock()
+        """Held by whoever is about to start a turn."""
         self._queue: deque[QueuedMessage] = deque()
         self._running: QueuedMessage | None = None
         self._resources: AsyncExitStack | None = None
@@ -148,8 +152,11 @@ class LiveConversations:
                     return found
                 await self._close_conversation(found)  # it went on elsewhere meanwhile
             self._refuse_foreign(meta)
+            choice = await load_choice(self._runtime.store, meta)
             session = await self._runtime.open_session(
-                resume=meta.id, source=meta.source, options=options
+                resume=meta.id,
+                source=meta.source,
+                options=choice.apply_to(options or Options()),
             )
             session.interactions.user_present = True
             self._runtime.claims.claim_session(session.id)
@@ -159,6 +166,21 @@ class LiveConversations:
             self._open.append(conversation)
             self.keep_briefly(conversation)
             return conversation
+
+    async def change_choice(self, meta: SessionMeta, changes: Mapping[str, Any]) -> str:
+        """Choose `model` or `effort` for a session, from its next model call on; the name of its
+        model. ConfigError: the model is not known, and nothing was changed."""
+        runtime = self._runtime
+        choice = structs.replace(await load_choice(runtime.store, meta), **changes)
+        open_one = self.find_conversation(meta.id)
+        options = open_one.session.options if open_one is not None else Options()
+        options = choice.apply_to(structs.replace(options, choice=ModelChoice()))
+        options = await runtime.agents.choose_model(options)
+        agent = runtime.agents.get_agent(options, meta.source)
+        if open_one is not None:
+            runtime.adapt_session(open_one.session, options)
+        await save_choice(runtime.store, meta.id, choice)
+        return agent.providers[0].target.model
 
     def _refuse_foreign(self, meta: SessionMeta) -> None:
         if meta.key and meta.source not in _OWN_SOURCES:

@@ -143,10 +143,14 @@ class LiveSession:
         self.is_closed = True
         self.on_close(self)
 
-    def put(self, event: TurnEvent) -> None:
+    def follow_session(self) -> None:
+        """Tell the watchers when the conversation goes on in another session."""
         if self.session.id != self._id:
             self.publish("moved", {"to": self.session.id})
             self._id = self.session.id
+
+    def put(self, event: TurnEvent) -> None:
+        self.follow_session()
         match event:
             case events.TextDelta(text):
                 self._text.append(text)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.app.agents import Options
-from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRefused
+from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnState
 from hermes.app.live.live_session import LiveSession
-from hermes.app.session_records import find_current_session
 from hermes.core.message import Media, Message, Text, clean_message, user_message
 from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
@@ -24,7 +21,8 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.turns.sessions import apply_limits, is_owner
+from hermes.server.session_access import find_current, find_owned, hold_conversation
+from hermes.server.turns.sessions import is_owner
 from hermes.server.turns.sse import send_frames
 from hermes.version import VERSION
 
@@ -108,7 +106,7 @@ def _parse_watched(text: str) -> dict[str, int]:
 async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a message to a session; repeated with the same client_id it is the same turn."""
     body = call.decode_body(TurnBody)
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
     answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
     server = require_dashboard(services).token
@@ -143,26 +141,11 @@ async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer |
 
 async def _submit(
     call: ApiCall, services: RouteServices, meta: SessionMeta, item: QueuedMessage, body: TurnBody
-) -> Literal["running", "queued", "steered"]:
-    conversations = require_dashboard(services).live.conversations
-    turns = services.turns
-    found = conversations.find_conversation(meta.id)
-    if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
-        raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
-    async with AsyncExitStack() as stack:
-        options = Options(toolsets=services.settings.toolsets) if call.principal.name else None
-        try:
-            conversation = await conversations.open_conversation(meta, options)
-        except TurnRefused as error:
-            raise ApiError(409, str(error), code="in_use") from None
-        apply_limits(conversation.session, call.principal)
-        starts = not conversation.is_running
-        if starts:
-            stack.enter_context(turns.slots.reserve_slot(call.principal))
-            await stack.enter_async_context(turns.sessions.lock_session(meta.id))
+) -> TurnState:
+    async with hold_conversation(call, services, meta) as (conversation, resources):
         state = conversation.submit(item, body.busy)
-        if starts:
-            conversation.hold_resources(stack.pop_all())
+        if resources is not None:
+            conversation.hold_resources(resources)
         return state
 
 
@@ -221,7 +204,7 @@ async def remove_turn(call: ApiCall, services: RouteServices) -> web.StreamRespo
 async def _change_queue(
     call: ApiCall, services: RouteServices, message: Message | None
 ) -> web.StreamResponse:
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     conversations = require_dashboard(services).live.conversations
     found: LiveConversation | None = conversations.find_conversation(meta.id)
     if found is None or not found.change_message(call.path_params["turn"], message):
@@ -231,7 +214,7 @@ async def _change_queue(
 
 async def stop_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Stop the running turn; what it has written is kept."""
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     live = require_dashboard(services).live.find_session(meta.id)
     if live is None or not live.session.is_busy:
         raise ApiError(409, "No turn of this session runs here.", code="not_running")
@@ -262,25 +245,16 @@ async def answer_question(call: ApiCall, services: RouteServices) -> web.StreamR
 
 
 async def _find_live(call: ApiCall, services: RouteServices) -> LiveSession:
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     live = require_dashboard(services).live.find_session(meta.id)
     if live is None:
         raise ApiError(409, "Nothing of this session waits here.", code="not_open")
     return live
 
 
-async def _find_current(call: ApiCall, services: RouteServices) -> SessionMeta:
-    """The session of the path, or the one that continues it; 404 when it is another's."""
-    session_id = call.path_params["id"]
-    meta = await find_current_session(services.runtime.store, session_id)
-    if meta is None or not is_owner(call.principal, meta):
-        raise not_found("session", session_id)
-    return meta
-
-
 async def get_media(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a picture or file of a message."""
-    meta = await _find_owned(call, services)
+    meta = await find_owned(call, services)
     part = await _find_part(call, services, meta.id)
     if not isinstance(part, Media) or not part.data:
         raise not_found("file", call.path_params["part"])
@@ -303,7 +277,7 @@ async def _find_part(call: ApiCall, services: RouteServices, session_id: str) ->
 
 async def get_result(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get the whole result of a tool call, as text."""
-    meta, wanted = await _find_owned(call, services), call.path_params["call"]
+    meta, wanted = await find_owned(call, services), call.path_params["call"]
     async for stored in services.runtime.store.sessions.stream_messages(meta.id):
         for part in stored.message.parts:
             if getattr(part, "call_id", "") == wanted:
@@ -314,21 +288,13 @@ async def get_result(call: ApiCall, services: RouteServices) -> web.StreamRespon
 
 async def get_outline(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the messages of the user, shortened, with their places."""
-    meta = await _find_owned(call, services)
+    meta = await find_owned(call, services)
     rows = [
         {"seq": s.seq, "text": " ".join(s.message.text.split())[:120], "created_at": s.created}
         async for s in services.runtime.store.sessions.stream_messages(meta.id)
         if s.message.role == "user" and s.message.kind == "normal"
     ]
     return json_response({"object": "list", "data": rows})
-
-
-async def _find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
-    session_id = call.path_params["id"]
-    meta = await services.runtime.store.sessions.get_meta(session_id)
-    if meta is None or not is_owner(call.principal, meta):
-        raise not_found("session", session_id)
-    return meta
 
 
 async def export_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -339,12 +305,12 @@ async def export_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     chosen = call.request.query.get("format", "markdown")
     if chosen not in _EXPORTS:
         raise bad_request(f"format must be one of {', '.join(_EXPORTS)}.", "format")
-    meta, runtime = await _find_owned(call, services), services.runtime
+    meta, runtime = await find_owned(call, services), services.runtime
     redactor = Redactor(runtime.setup.secrets.redactable_values())
     lines = [line async for line in export_lines(runtime.store, meta, redactor, chosen)]
     ending, mime = _EXPORTS[chosen]
     name = f'attachment; filename="hermes-{meta.id}.{ending}"'
-    headers = {**_ATTACHMENT, "Content-Disposition": name}
+    headers = {**_ATTACHMENT, "Content-Disposition": name, "Content-Security-Policy": _INERT}
     return web.Response(text="\n".join(lines), content_type=mime, headers=headers)
 
 
@@ -363,7 +329,13 @@ async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamRespo
     return json_response(data, 201)
 
 
-_EXPORTS = {"markdown": ("md", "text/markdown"), "jsonl": ("jsonl", "application/x-ndjson")}
+_EXPORTS = {
+    "markdown": ("md", "text/markdown"),
+    "json": ("json", "application/json"),
+    "jsonl": ("jsonl", "application/x-ndjson"),
+    "html": ("html", "text/html"),
+}
+_INERT = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _ATTACHMENT = {"Content-Disposition": "attachment", "Cache-Control": "no-store"}
 _ONE = "/api/sessions/{id}"
 _post = partial(Route, "POST", scope="sessions", errors=(404, 409))
