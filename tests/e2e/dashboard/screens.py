@@ -26,6 +26,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 async def take_picture(v: Visit, look: str, name: str) -> None:
+    await v.page.locator(".skeleton").first.wait_for(state="detached")
     await v.page.wait_for_timeout(600)
     await v.page.screenshot(path=OUT / f"{name}-{look}.png")
 
@@ -87,7 +88,7 @@ async def take_talk(v: Visit, look: str) -> None:
 async def take_settings(v: Visit, look: str) -> None:
     page = v.page
     await page.goto(f"{v.api.url}/#/settings/Safety")
-    await page.get_by_role("heading", name="Rules").wait_for()
+    await page.get_by_role("heading", name="Rules", exact=True).wait_for()
     await take_picture(v, look, "safety")
     await page.goto(f"{v.api.url}/#/settings/Budget")
     await page.get_by_role("spinbutton", name="budget.daily_usd").fill("7")

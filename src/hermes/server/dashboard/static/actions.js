@@ -8,14 +8,14 @@ import { T } from "./text.js";
 /** Goes on where the server says that the conversation is now. */
 async function follow(conv, work, done) {
   const found = await work;
-  const target = found && (found.to || found.session || found.id);
-  if (typeof target === "string" && target !== conv.id && state.sessions.has(conv.id)) location.hash = `#/c/${target}`;
-  if (done) toast(found && found.text ? found.text : done);
+  if (found.session !== conv.id) location.hash = `#/c/${found.session}`;
+  if (done) toast(found.text || done);
 }
 
 async function change(conv, body, done) {
   const found = await request("PATCH", `api/sessions/${conv.id}`, body);
   state.sessions.set(conv.id, { ...state.sessions.get(conv.id), ...found });
+  if (body.effort) conv.effort = body.effort;
   changed("sessions");
   changed(conv.id);
   if (done) toast(done);

@@ -1,6 +1,6 @@
 /** The right panel of a conversation: plan, trace of a turn, cost, context, changed files, checkpoints, outline. */
 import { useEffect, useState } from "./vendor-preact-hooks.js";
-import { download, get, post, state, toast, useTopic } from "./data.js";
+import { download, get, may, post, state, toast, useTopic } from "./data.js";
 import { count, Dialog, duration, html, money, State, timeAgo, useRequest } from "./ui.js";
 import { Diff, loadOutline, showMessage } from "./log.js";
 import { T } from "./text.js";
@@ -35,7 +35,7 @@ function Span({ row, whole }) {
 function Trace({ conv }) {
   const found = useRequest(() => get(`api/sessions/${conv.id}/trace`), [conv.id, conv.total, conv.live.busy]);
   const [chosen, setChosen] = useState(-1);
-  const turns = found.data ? found.data.data : [];
+  const turns = found.data ? found.data.turns : [];
   const turn = turns[chosen >= 0 ? chosen : turns.length - 1];
   if (!turn || !turn.spans.length) return null;
   const first = Math.min(...turn.spans.map(span => span.start));
@@ -48,16 +48,19 @@ function Trace({ conv }) {
     ${turns.length > 1 && html`<div class="row"><button class="quiet" disabled=${at === 0} onClick=${() => setChosen(at - 1)}>${T.turnBefore}</button><button class="quiet" disabled=${at === last} onClick=${() => setChosen(at + 1 === last ? -1 : at + 1)}>${T.turnAfter}</button></div>`}</section>`;
 }
 
+/** The part of a difference that is about one file; the server lists the files in its order. */
+const cutDiff = (diff, number) => diff.split(/^(?=diff --git )/m).filter(part => part.startsWith("diff --git "))[number] || "";
+
 function Changes({ conv }) {
   const found = useRequest(() => get(`api/sessions/${conv.id}/changes`), [conv.id, conv.total]);
   const [shown, setShown] = useState(null);
   const files = found.data ? found.data.files : [];
   if (!files.length) return null;
   const save = path => download(`api/sessions/${conv.id}/file?path=${encodeURIComponent(path)}`).catch(error => toast(error.message));
-  return html`<section><h2>${T.changedFiles}</h2><ul>${files.map(file => html`<li key=${file.path} class="fact"><button class="quiet ellipsis" onClick=${() => setShown(file)}>${file.path}</button>
+  return html`<section><h2>${T.changedFiles}</h2><ul>${files.map((file, n) => html`<li key=${file.path} class="fact"><button class="quiet ellipsis" onClick=${() => setShown({ ...file, diff: cutDiff(found.data.diff, n) })}>${file.path}</button>
       <span><span class="plus">+${file.added}</span> <span class="minus">-${file.removed}</span></span></li>`)}</ul>
-    ${shown && html`<${Dialog} title=${shown.path} onClose=${() => setShown(null)}><${Diff} lines=${(shown.diff || "").split("\n")} label=${shown.path} />
-      <div class="row"><button onClick=${() => save(shown.path)}>${T.download}</button><span class="space"></span><button onClick=${() => setShown(null)}>${T.close}</button></div><//>`}</section>`;
+    ${shown && html`<${Dialog} title=${shown.path} onClose=${() => setShown(null)}><${Diff} lines=${shown.diff.trimEnd().split("\n")} label=${shown.path} />
+      <div class="row">${shown.state !== "removed" && html`<button onClick=${() => save(shown.path)}>${T.download}</button>`}<span class="space"></span><button onClick=${() => setShown(null)}>${T.close}</button></div><//>`}</section>`;
 }
 
 function Checkpoints({ conv }) {
@@ -67,7 +70,7 @@ function Checkpoints({ conv }) {
   const restore = row => post(`api/sessions/${conv.id}/checkpoints/${encodeURIComponent(row.id)}/restore`).then(() => { setOpen(false); toast(T.restored); }, error => { setOpen(false); toast(error.message); });
   return html`<button onClick=${() => setOpen(true)}>${T.restoreCheckpoint}</button>
     ${open && list && html`<${Dialog} title=${T.restoreCheckpoint} onClose=${() => setOpen(false)}><p class="dim">${T.checkpointHelp}</p>
-      ${list.length ? html`<ul class="list">${list.map(row => html`<li key=${row.id} class="row"><span>${timeAgo(row.created_at)}</span><span class="dim ellipsis">${row.label || row.reason || ""}</span><span class="space"></span><button onClick=${() => restore(row)}>${T.restore}</button></li>`)}</ul>` : html`<p>${T.noCheckpoints}</p>`}
+      ${list.length ? html`<ul class="list">${list.map(row => html`<li key=${row.id} class="row"><span>${timeAgo(row.created)}</span><span class="dim ellipsis">${row.label}, ${T.files(row.files)}</span><span class="space"></span><button onClick=${() => restore(row)}>${T.restore}</button></li>`)}</ul>` : html`<p>${T.noCheckpoints}</p>`}
       <div class="row"><span class="space"></span><button onClick=${() => setOpen(false)}>${T.close}</button></div><//>`}`;
 }
 
@@ -91,7 +94,7 @@ export function Panel({ conv, onClose }) {
   return html`<aside class="panel" aria-label=${T.panel}>
     <button class="quiet panel-close" onClick=${onClose}>${T.close}</button>
     <${Plan} todo=${conv.live.todo} /><${Trace} conv=${conv} /><${Cost} usage=${conv.live.usage} session=${state.sessions.get(conv.id)} />
-    <${Changes} conv=${conv} /><section><${Checkpoints} conv=${conv} /></section>
+    <${Changes} conv=${conv} />${may("admin") && html`<section><${Checkpoints} conv=${conv} /></section>`}
     ${outline.data && outline.data.data.length > 1 && html`<section><h2>${T.outline}</h2><ul class="outline">${outline.data.data.map(row =>
       html`<li><button class="quiet ellipsis" onClick=${() => showMessage(conv, row.seq)}>${row.text || "…"}</button></li>`)}</ul></section>`}</aside>`;
 }

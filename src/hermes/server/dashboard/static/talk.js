@@ -205,8 +205,8 @@ function Pickers({ conv, session }) {
     <${Menu} kind="chip" label=${session.model || T.model} name=${`${T.model}: ${session.model || "–"}`}>
       ${(models || []).slice(0, 12).map(row => html`<button class="quiet ellipsis" aria-pressed=${row.model.endsWith(`:${session.model}`)} title=${row.about} onClick=${() => act("model", conv, row.model)}>${row.model}</button>`)}
       <form onSubmit=${other}><input name="name" aria-label=${T.otherModel} placeholder=${T.otherModel} /></form><//>
-    <${Menu} kind="chip" label=${`${T.effort} ${session.effort || T.defaultEffort}`} name=${`${T.effort}: ${session.effort || T.defaultEffort}`}>
-      ${T.efforts.map(level => html`<button class="quiet" aria-pressed=${level === session.effort} onClick=${() => act("reasoning", conv, level)}>${level}</button>`)}<//></span>`;
+    <${Menu} kind="chip" label=${`${T.effort} ${conv.effort || ""}`} name=${`${T.effort}: ${conv.effort || T.defaultEffort}`}>
+      ${T.efforts.map(level => html`<button class="quiet" aria-pressed=${level === conv.effort} onClick=${() => act("reasoning", conv, level)}>${level}</button>`)}<//></span>`;
 }
 
 function Header({ conv, onPanel, panelOpen }) {
