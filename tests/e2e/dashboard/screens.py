@@ -72,7 +72,10 @@ async def take_talk(v: Visit, look: str) -> None:
     await take_picture(v, look, "talk")
     await page.get_by_role("button", name="Details").click()
     await take_picture(v, look, "panel")
-    await page.get_by_role("button", name="Details").click()
+    if look == "phone":
+        await page.get_by_role("button", name="Close").click()
+    else:
+        await page.get_by_role("button", name="Details").click()
     await page.keyboard.press("Control+k")
     await page.get_by_role("combobox", name="Search or run a command").wait_for()
     await take_picture(v, look, "palette")

@@ -225,7 +225,7 @@ async def test_an_approval_lasts_for_the_session_or_for_good(tmp_path: Path) -> 
         await card.get_by_role("button", name="Always").click()
         await card.get_by_role("button", name="Save the rule and allow").click()
         await v.wait_until_answered("Saved.")
-        rules = (v.api.home.root / "config.yaml").read_text()
+        rules = (v.api.home.path / "config.yaml").read_text()
         assert "fetch" in rules
 
 
