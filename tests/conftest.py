@@ -154,6 +154,7 @@ _LONGEST = (
     "e2e/test_eval",
     "e2e/test_swe",
     "flow/test_faults_stream",
+    "server/test_dashboard_mcp",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
     "gateway/test_turns",

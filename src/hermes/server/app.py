@@ -51,7 +51,7 @@ class Server:
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
-        dashboard = self._open_dashboard()
+        dashboard = self._open_dashboard(open_messengers)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
@@ -99,6 +99,11 @@ class Server:
             listener.hand_over(self._acceptor)
             for check in listener.health_checks:
                 middleware.record_health_check(check)
+            if dashboard is not None:
+                from hermes.server.session_access import resume_queue
+
+                resuming = resume_queue(self.services, self.principals)
+                self.runtime.spawn_task(resuming, "messages of before")
             try:
                 yield listener.address
             finally:
@@ -124,13 +129,15 @@ class Server:
             self.services.dashboard.live.conversations.interrupt_all()
         await slots.wait_until_free(LAST_SECONDS)
 
-    def _open_dashboard(self) -> "Dashboard | None":
+    def _open_dashboard(
+        self, open_messengers: Callable[[], Messengers] | None
+    ) -> "Dashboard | None":
         settings = self.runtime.setup.config.dashboard
         if not settings.enabled:
             return None
         from hermes.server.dashboard.dashboard import Dashboard
 
-        return Dashboard(self.runtime, settings, self.principals)
+        return Dashboard(self.runtime, settings, self.principals, open_messengers)
 
     def _redact_error(self, error: str) -> str:
         """Remove secrets and the path of the home from an error message for clients."""

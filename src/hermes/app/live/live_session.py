@@ -67,6 +67,8 @@ class LiveSession:
         self.shown = (False, False)
         """Whether lists show it as busy and as waiting."""
         self.on_close: Callable[[LiveSession], None] = lambda live: None
+        self.on_user_message: Callable[[], None] = lambda: None
+        """Called when a message of the user is in the transcript."""
         self._publish_event = publish
         self._id = session.id
         self._step = 0
@@ -175,6 +177,8 @@ class LiveSession:
                 self._note_tool(event)
 
     def _note_message(self, message: Message) -> None:
+        if message.role == "user":
+            self.on_user_message()
         if message.role == "assistant":
             self._text.clear()
             self._reasoning.clear()

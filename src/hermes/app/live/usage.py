@@ -4,10 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from hermes.config.schema import BudgetSection
 from hermes.core.ledger import By, Ledger, UsageRow
 
 MAX_DAYS = 36_500
+_DAY = 86_400.0
 _SHOWN = ("calls", "failed", "input", "output", "cache_read", "unpriced")
 
 
@@ -35,6 +38,13 @@ _CAPS: tuple[tuple[str, By], ...] = (
     ("session", "session"),
 )
 _MAX_LEVELS = 20
+
+
+async def describe_budget(budget: BudgetSection, ledger: Ledger, now: float) -> dict[str, Any]:
+    """The caps, how far each is used, and when the daily ones start again."""
+    levels = await list_levels(budget, ledger, now)
+    resets = first_day(now + _DAY, 1)
+    return {"caps": structs.asdict(budget), "levels": levels, "resets_at": resets}
 
 
 async def list_levels(budget: BudgetSection, ledger: Ledger, now: float) -> list[dict[str, Any]]:

@@ -68,7 +68,8 @@ async def get_overview(call: ApiCall, services: RouteServices) -> web.StreamResp
 
 def _open_editor(services: RouteServices) -> ConfigEditor:
     runtime = services.runtime
-    return ConfigEditor(runtime.setup.home, runtime.store.objects, services.turns.redact)
+    setup = runtime.setup
+    return ConfigEditor(setup.home, runtime.store.objects, services.turns.redact, setup.config)
 
 
 async def get_config(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -95,7 +95,7 @@ async def change_pairing(call: ApiCall, services: RouteServices) -> web.StreamRe
 async def list_mcp(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the MCP servers and what is known about them; none is started."""
     servers, folder = services.runtime.mcp_servers, services.runtime.working_folder
-    await servers.reload()
+    await servers.refresh()
     known = await asyncio.to_thread(servers.read_servers, folder)
     rows = [mcp_registry.describe_known(servers, config) for config in known.values()]
     redact = services.turns.redact

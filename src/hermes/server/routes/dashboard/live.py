@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnState
+from hermes.app.live.conversation import LiveConversation
 from hermes.app.live.live_session import LiveSession
+from hermes.app.live.log_records import LEVELS, RecordFilter, make_filter
+from hermes.app.live.stored_queue import QueuedMessage
 from hermes.core.message import Media, Message, Text, clean_message, user_message
 from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
@@ -21,7 +23,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.session_access import find_current, find_owned, hold_conversation
+from hermes.server.session_access import find_current, find_owned, submit_message
 from hermes.server.turns.sessions import is_owner
 from hermes.server.turns.sse import send_frames
 from hermes.version import VERSION
@@ -73,6 +75,7 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     """Stream what happens in these sessions: recorded messages, a snapshot, then live events."""
     dashboard, sessions = require_dashboard(services), services.runtime.store.sessions
     watched = _parse_watched(call.request.query.get("watch", ""))
+    log_filter = _parse_log_level(call)
     for session_id in watched:
         meta = await sessions.get_meta(session_id)
         if meta is None or not is_owner(call.principal, meta):
@@ -87,10 +90,24 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     dashboard.feeds.add(feed)
     hello = {"version": VERSION, "assets": dashboard.assets.hash}
     try:
+        if "admin" in call.principal.scopes:
+            await dashboard.news.add_reader(feed, log_filter)
         frames = feed.stream_frames(hello)
         return await send_frames(call.request, services.settings.cors_origins, frames)
     finally:
         dashboard.feeds.discard(feed)
+        dashboard.news.remove_reader(feed)
+
+
+def _parse_log_level(call: ApiCall) -> RecordFilter | None:
+    level = call.request.query.get("logs", "")
+    if not level:
+        return None
+    if "admin" not in call.principal.scopes:
+        raise ApiError(403, "This key does not have the scope admin.", code="scope")
+    if level not in LEVELS:
+        raise bad_request(f"logs must be one of {', '.join(LEVELS)}.", "logs")
+    return make_filter(level, "")
 
 
 def _parse_watched(text: str) -> dict[str, int]:
@@ -119,7 +136,8 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
         if not body.content.strip() and not files:
             raise bad_request("content is empty.", "content")
         message = await _build_message(body.content, files, meta)
-        answer.state = await _submit(call, services, meta, QueuedMessage(answer.id, message), body)
+        item = QueuedMessage(answer.id, message)
+        answer.state = await submit_message(call.principal, services, meta, item, body.busy)
     except BaseException:
         await objects.remove(_SENT_KIND, sent_id, owner="")
         raise
@@ -137,16 +155,6 @@ async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer |
     except msgspec.ValidationError:
         attempt = msgspec.json.decode(known.body, type=_Attempt)
         return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
-
-
-async def _submit(
-    call: ApiCall, services: RouteServices, meta: SessionMeta, item: QueuedMessage, body: TurnBody
-) -> TurnState:
-    async with hold_conversation(call, services, meta) as (conversation, resources):
-        state = conversation.submit(item, body.busy)
-        if resources is not None:
-            conversation.hold_resources(resources)
-        return state
 
 
 def _take_upload(call: ApiCall, services: RouteServices, upload_id: str) -> Upload:
@@ -207,7 +215,7 @@ async def _change_queue(
     meta = await find_current(call, services)
     conversations = require_dashboard(services).live.conversations
     found: LiveConversation | None = conversations.find_conversation(meta.id)
-    if found is None or not found.change_message(call.path_params["turn"], message):
+    if found is None or not await found.change_message(call.path_params["turn"], message):
         raise ApiError(409, "This message no longer waits; nothing was changed.", code="started")
     return json_response(DoneAnswer())
 
@@ -341,7 +349,9 @@ _ONE = "/api/sessions/{id}"
 _post = partial(Route, "POST", scope="sessions", errors=(404, 409))
 _get = partial(Route, "GET", scope="sessions", errors=(404,))
 ROUTES = (
-    _get("/api/events", stream_events, "events", media="text/event-stream", query=("watch",)),
+    _get(
+        "/api/events", stream_events, "events", media="text/event-stream", query=("watch", "logs")
+    ),
     _post(f"{_ONE}/turns", send_message, "turn_send", TurnAnswer, TurnBody, status=202),
     Route(
         "PATCH",

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, to_builtins
 
 from hermes.app.commands import CommandContext, Reply, run_command
-from hermes.app.live.conversation import LiveConversation, QueuedMessage
+from hermes.app.live.conversation import LiveConversation
+from hermes.app.live.stored_queue import QueuedMessage
 from hermes.app.live.turn_trace import TurnTrace
 from hermes.app.session_records import (
     find_checkpoint_since,
@@ -33,7 +34,12 @@ from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.response_schemas import ObjectList
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.session_access import find_current, find_owned, hold_conversation
+from hermes.server.session_access import (
+    find_current,
+    find_owned,
+    hold_conversation,
+    submit_message,
+)
 from hermes.tools._files.boundary import may_read
 from hermes.tools._files.paths import check_access, open_file, resolve_path
 from hermes.tools.registry import select_tools
@@ -71,10 +77,7 @@ async def retry_turn(call: ApiCall, services: RouteServices) -> web.StreamRespon
     meta = await services.runtime.store.sessions.get_meta(child)
     if meta is None:
         raise not_found("session", child)
-    async with hold_conversation(call, services, meta) as (conversation, resources):
-        conversation.submit(item, "queue")
-        if resources is not None:
-            conversation.hold_resources(resources)
+    await submit_message(call.principal, services, meta, item)
     return json_response(WorkAnswer(child, reply.text, item.id), 202)
 
 
@@ -98,7 +101,7 @@ async def _run_in_session(
 ) -> tuple[Reply, str]:
     """Run a slash command; its reply, and the session with which the conversation goes on."""
     meta = await find_current(call, services)
-    async with hold_conversation(call, services, meta) as (conversation, _):
+    async with hold_conversation(call.principal, services, meta) as (conversation, _):
         reply = await _run_command(call, services, conversation, name, args)
         if (live := require_dashboard(services).live.find_session(meta.id)) is not None:
             live.follow_session()

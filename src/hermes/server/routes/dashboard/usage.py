@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from msgspec import structs
 
-from hermes.app.live.usage import describe_usage, first_day, list_levels, sum_usage
+from hermes.app.live.usage import describe_budget, describe_usage, first_day, sum_usage
 from hermes.config.load import read_config
 from hermes.core.ledger import By, UsageRow
 from hermes.server.http import web
@@ -91,10 +91,7 @@ async def get_budget(call: ApiCall, services: RouteServices) -> web.StreamRespon
     """Get the caps and how far each is used."""
     now, runtime = time.time(), services.runtime
     budget = read_config(runtime.setup.home).budget
-    levels = await list_levels(budget, runtime.store.ledger, now)
-    resets = first_day(now + _DAY, 1)
-    data = {"caps": structs.asdict(budget), "levels": levels, "resets_at": resets}
-    return json_response(data)
+    return json_response(await describe_budget(budget, runtime.store.ledger, now))
 
 
 _get = partial(Route, "GET", scope="admin")
