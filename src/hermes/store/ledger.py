@@ -98,7 +98,8 @@ class SqliteLedger:
         span = round(since * 1e9), _FOREVER if until is None else round(until * 1e9)
 
         def sum_settled(db: Connection) -> list[tuple[str, UsageRow]]:
-            _settle_dead_calls(db, self._process)
+            if not db.readonly("main"):
+                _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, split, span)
 
         return await self._submit(sum_settled)
