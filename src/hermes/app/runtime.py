@@ -72,6 +72,7 @@ from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.app.extensions.plugins import Plugins
+    from hermes.app.live.session_tape import SessionTape
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
@@ -87,6 +88,13 @@ def _open_engines() -> EmbeddedEngines:
     from hermes.llm.local.engine import LocalEngines
 
     return LocalEngines()
+
+
+def _make_recorder(store: Store) -> Callable[[], SessionTape]:
+    from hermes.app.live.session_tape import SessionTape
+
+    agents: dict[int, tuple[Agent, str]] = {}
+    return lambda: SessionTape(store, agents)
 
 
 class Runtime:
@@ -143,6 +151,7 @@ class Runtime:
             spawn_task=self.spawn_task,
             hooks=HookTable(),
             notices=[],
+            new_tape=_make_recorder(store) if setup.config.trace.record == "wire" else None,
         )
 
     @classmethod
