@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -33,6 +34,8 @@ from tests.kit.home import KEY, SPARE_KEY, Home
 from tests.kit.replies import say
 from tests.kit.server import Provider, Received, Step
 
+RECORDING = "HERMES_TEST_REPLAY" in os.environ
+"""Whether every session is recorded, and played again when its test has ended."""
 CODES = frozenset(
     "auth billing rate_limited overloaded server_error network stalled tls context_overflow "
     "payload_too_large bad_request model_not_found content_policy output_truncated "
@@ -315,6 +318,8 @@ async def rig(
         home = Home.of(root, provider)
         if spare is not None:
             home.fall_back(spare)
+        if RECORDING:
+            config = {"trace": {"record": "wire"}, **(config or {})}
         home.configure(**(config or {}))
         home.env.update(env or {})
         waits: list[float] = []
@@ -334,6 +339,10 @@ async def rig(
                     await r.invariants()
             finally:
                 await r.close()
+            if RECORDING:
+                from tests.kit.replay import check_replay
+
+                await check_replay(runtime.store, r.session.id, r.events)
         await _all_closed(provider)
 
 
