@@ -74,8 +74,8 @@ class SharedServices(Struct, frozen=True):
     hooks: HookTable
     notices: list[str]
     """What the people of the first turn should know about this process."""
-    new_tape: "Callable[[], SessionTape] | None" = None
-    """Makes the recorder of a session; None: nothing is recorded."""
+    new_tape: "Callable[[Options], SessionTape | None]" = lambda options: None
+    """Makes the recorder of a session; None: it is not recorded."""
 
 
 class SessionSettings(Struct, frozen=True):
@@ -118,7 +118,7 @@ class SessionHost:
         self.depth = int(meta.source == SUBAGENT)
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
-        self.tape = shared.new_tape() if shared.new_tape is not None else None
+        self.tape = shared.new_tape(settings.options)
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript

@@ -146,3 +146,6 @@ class Ledger(Protocol):
         """Note how a call ended. Written at the latest with the next message; never waits."""
 
     async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...
+
+    async def list_calls(self, session_id: str) -> list[Entry]:
+        """The calls of a session that have ended, in the order in which they began."""

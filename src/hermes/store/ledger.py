@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from hermes.core.ledger import WARN_AT, By, Cap, CapLevel, CapWarning, Decide, Entry, UsageRow
+from hermes.core.ledger import (
+    WARN_AT,
+    Account,
+    By,
+    Cap,
+    CapLevel,
+    CapWarning,
+    Decide,
+    Entry,
+    UsageRow,
+)
 from hermes.core.text import replace_invalid
 from hermes.store.database import Database
 from hermes.store.db_thread import do_nothing
@@ -80,6 +90,9 @@ class SqliteLedger:
             return _sum_calls(db, by, round(since * 1e9))
 
         return await self._submit(sum_settled)
+
+    async def list_calls(self, session_id: str) -> list[Entry]:
+        return await self._submit(lambda db: _list_calls(db, session_id))
 
     def take_pending(
         self, run: Callable[[Connection], T]
@@ -259,6 +272,22 @@ _SUMS = (
     "sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning), total(cost),"
     " sum(cost IS NULL), sum(estimated), total(seconds)"
 )
+
+
+def _list_calls(db: Connection, session_id: str) -> list[Entry]:
+    sql = (
+        "SELECT user, job, purpose, id, day, provider, model, input, output, cost, seconds,"
+        " outcome FROM ledger WHERE session = ? ORDER BY id"
+    )
+    found: list[tuple[Any, ...]] = db.execute(sql, (session_id,)).fetchall()
+    names = "id day provider model input output cost seconds outcome".split()
+    return [
+        Entry(
+            account=Account(session_id, user=user, job=job, purpose=purpose),
+            **dict(zip(names, row, strict=True)),
+        )
+        for user, job, purpose, *row in found
+    ]
 
 
 def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:

@@ -22,14 +22,24 @@ from hermes.core.events import TurnResult
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.store import Store
+from hermes.core.tool import Risk
 from hermes.llm.endpoints.endpoint import ModelEndpoint, strip_endpoint
-from hermes.llm.http.tape import TAPE, TapeEntry, TurnTape
+from hermes.llm.http.tape import CHANCE, TAPE, TapeEntry, TurnTape
 from hermes.tools.registry import list_tool_names
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
 
 TAPE_KIND, AGENT_KIND = "tape", "tape_agent"
+
+
+class ToolTraits(Struct, frozen=True, omit_defaults=True):
+    """What the loop must know of a tool besides its spec."""
+
+    name: str
+    risk: Risk = "read"
+    exclusive: bool = False
+    lasting: bool = False
 
 
 class AgentRecord(Struct, frozen=True, omit_defaults=True):
@@ -39,8 +49,8 @@ class AgentRecord(Struct, frozen=True, omit_defaults=True):
     specs: tuple[ToolSpec, ...] = ()
     tools: tuple[str, ...] = ()
     """The names of all tools, also of those that requests do not declare."""
-    exclusive: tuple[str, ...] = ()
-    """The tools made at run time that run alone."""
+    traits: tuple[ToolTraits, ...] = ()
+    """Of the tools made at run time."""
     settings: Settings = Settings()
     limits: TurnLimits = TurnLimits()
     compression: Compression = Compression()
@@ -94,7 +104,7 @@ class SessionTape:
     ) -> None:
         """Begin a tape for the turn that this task is about to run."""
         seed = secrets.randbits(32)
-        turn.jitter = Random(seed).uniform  # noqa: S311 - it spreads waits
+        turn.jitter = Random(seed).uniform
         past = transcript.client_history
         first = transcript.last_seq + 1
         if past is not None and not transcript.stored:
@@ -111,12 +121,15 @@ class SessionTape:
             is_opened=is_opened,
             is_lazy=past is not None,
             system=None if turn.system == transcript.meta.system else turn.system,
-            lessons=tuple((t, _copy_lessons(turn.learned[t])) for t in targets if t in turn.learned),
+            lessons=tuple(
+                (t, _copy_lessons(turn.learned[t])) for t in targets if t in turn.learned
+            ),
             refused=tuple((t, n) for t, n in turn.history.refused.items() if isinstance(t, Target)),
             history=tuple(messages) if past is not None else None,
         )
         self._tape = TurnTape()
         TAPE.set(self._tape)
+        CHANCE.set(Random(seed))
 
     async def end_turn(self, agent: Agent, result: TurnResult) -> None:
         """Store the tape of the turn that has ended."""
@@ -154,7 +167,10 @@ def describe_agent(agent: Agent) -> AgentRecord:
         tuple(strip_endpoint(client.endpoint) for client in agent.providers),
         agent.specs,
         tuple(agent.tools),
-        tuple(n for n in agent.tools if n not in built_in and agent.tools[n].exclusive),
+        tuple(
+            ToolTraits(name, tool.risk, tool.exclusive, tool.lasting)
+            for name, tool in ((n, agent.tools[n]) for n in agent.tools if n not in built_in)
+        ),
         agent.settings,
         agent.limits,
         agent.compression,

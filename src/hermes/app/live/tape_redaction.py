@@ -44,9 +44,7 @@ def _list_texts(message: Message) -> Iterator[str]:
         yield call.args
 
 
-def _redact_body(
-    entry: TapeExchange, redact: Callable[[str], str], *, is_clean: bool
-) -> None:
+def _redact_body(entry: TapeExchange, redact: Callable[[str], str], *, is_clean: bool) -> None:
     body = entry.body if is_clean else rewrite_stream(entry.body, redact)
     body = _redact_bytes(body, redact)
     if body != entry.body:

@@ -138,7 +138,7 @@ class PlayedCredentials(CredentialUse):
         pass
 
     def redact_failure(self, failure: Failure) -> Failure:
-        return failure
+        return structs.replace(failure, retry_after=self._get_tape().find_retry_after(failure))
 
 
 class PlayedMeter(Meter):
@@ -197,12 +197,12 @@ class PlayedClients:
 
     def __init__(self, get_tape: GetTape) -> None:
         self._get_tape = get_tape
-        self._transport = PlayedTransport(get_tape)
+        self.transport = PlayedTransport(get_tape)
         self._clients: dict[bytes, Client] = {}
 
     def get_client(self, endpoint: ModelEndpoint) -> Client:
         key = msgspec.msgpack.encode(endpoint)
         if key not in self._clients:
-            credentials = PlayedCredentials(endpoint, self._transport, self._get_tape)
-            self._clients[key] = Client(endpoint, self._transport, credentials=credentials)
+            credentials = PlayedCredentials(endpoint, self.transport, self._get_tape)
+            self._clients[key] = Client(endpoint, self.transport, credentials=credentials)
         return self._clients[key]

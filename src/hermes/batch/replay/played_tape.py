@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from hermes.batch.replay.difference import Difference, compare_bytes
+from hermes.core.errors import Failure
 from hermes.llm.http.tape import JOB, TapeChoice, TapeEntry, TapeExchange
 
 INTERRUPT = "interrupt"
@@ -25,6 +26,7 @@ class PlayedTape:
         self._stop_turn = stop_turn
         self._requests: dict[int, bytes] = {}
         self._queues: dict[str, deque[TapeEntry]] = {}
+        self._last: dict[str, TapeExchange] = {}
         last = b""
         for entry in entries:
             self._queues.setdefault(entry.job, deque()).append(entry)
@@ -58,10 +60,16 @@ class PlayedTape:
         if not isinstance(entry, TapeExchange):
             await self.fail("calls", b"", f"{method} {url}".encode())
         self._queues[JOB.get()].popleft()
+        self._last[JOB.get()] = entry
         if hashlib.sha256(body).hexdigest() != entry.digest:
             recorded = self._requests.get(id(entry), b"")
             await self.fail("request", recorded, body)
         return entry
+
+    def find_retry_after(self, failure: Failure) -> float | None:
+        """The wait that the failure of the last call stated then."""
+        last = self._last.get(JOB.get())
+        return failure.retry_after if last is None or last.failure else last.retry_after
 
     @property
     def is_interrupt_next(self) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent, EndpointLessons, Summarizer, Turn
 from hermes.app.auxiliary import AuxiliaryQuestions
 from hermes.app.live.session_tape import AgentRecord, TapeTurn
-from hermes.app.session_records import find_turn_starts
 from hermes.batch.replay.difference import ReplayReport
 from hermes.batch.replay.played_models import PlayedClients, PlayedJobModels, PlayedMeter
 from hermes.batch.replay.played_tape import PlayedTape
@@ -23,12 +24,17 @@ from hermes.batch.replay.replay_host import (
     PlayedTools,
     ReplayHost,
     StoredConversation,
+    find_turn_end,
     make_workspace,
 )
+from hermes.batch.replay.stored_answers import STORED, StoredAnswers
 from hermes.core.events import TurnEnd, TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Target
 from hermes.core.store import SessionMeta, Store
+from hermes.llm.client import Client
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.http.tape import CHANCE
 from hermes.store.sqlite import SqliteStore
 
 
@@ -76,42 +82,35 @@ class Player:
         )
         self._compressor = self.host.make_compressor(lambda: Summarizer(self._ask_summary))
 
-    @property
-    def events(self) -> list[TurnEvent]:
-        """Everything that the turns emitted."""
-        return self.host.events
-
-    async def play_turns(self) -> ReplayReport:
-        """Play until the first difference."""
-        steps = 0
-        for number, turn in enumerate(self._turns):
+    async def play_turns(self, to: int | None = None) -> ReplayReport:
+        """Play until the first difference; `to`: no further than this step."""
+        steps, host = 0, self.host
+        host.last_step = to
+        for turn in self._turns:
             tape = PlayedTape(turn.entries, self._stop_turn)
             tape.steps = steps
-            following = self._turns[number + 1 :]
-            await self._play_turn(turn, tape, following)
+            await self._play_turn(turn, tape)
             steps = tape.steps
+            if tape.difference is None and steps == to:
+                return ReplayReport(True, steps)
             if tape.difference is None and (left := tape.left_exchanges):
-                text = f"{left[0].method} {left[0].url}"
-                tape.note_difference("calls", text.encode(), b"")
-            if tape.difference is None and self.host.next_message is not None:
-                await self.host.record(Message("assistant", ()), None)
+                tape.note_difference("calls", f"{left[0].method} {left[0].url}".encode(), b"")
+            if (missing := host.next_message) is not None:
+                tape.note_difference("message", msgspec.json.encode(missing), b"")
             if tape.difference is not None:
                 return ReplayReport(False, steps, tape.difference)
         return ReplayReport(True, steps)
 
-    async def _play_turn(
-        self, turn: TapeTurn, tape: PlayedTape, following: Sequence[TapeTurn]
-    ) -> None:
+    async def _play_turn(self, turn: TapeTurn, tape: PlayedTape) -> None:
         host = self.host
         stored = self._conversation.messages[turn.session]
-        later = [t.first for t in following if t.session == turn.session and t.first > turn.first]
-        end = min([*later, len(stored)])
         first = turn.first if turn.mode == "new" else turn.first + 1
+        end = find_turn_end(stored, turn.first + 1)
         host.begin_turn(turn.session, first, end, tape)
         host.turn_end = lambda event: TurnEnd(
             structs.replace(event.result, pending_steer=turn.pending_steer)
         )
-        agent = self._make_agent(self._agents[turn.agent])
+        agent = self._make_agent(turn.agent)
         self._agent = agent
         self._learned.clear()
         self._learned.update((target, _restore_lessons(found)) for target, found in turn.lessons)
@@ -120,6 +119,7 @@ class Player:
         self._compressor.lazy = turn.is_lazy
         prompt = None if turn.mode == "continue" else stored[turn.first]
         work = self._new_turn(turn, self._find_history(turn, stored[:first]))
+        CHANCE.set(Random(turn.seed))
         running = run_turn(agent, work, prompt, recorded=turn.mode == "again")
         task = self._task = asyncio.ensure_future(running)
         with suppress(asyncio.CancelledError):
@@ -137,8 +137,8 @@ class Player:
             host=self.host,
             learned=self._learned,
             compressor=self._compressor,
-            meter=self._meter,
-            jitter=Random(turn.seed).uniform,  # noqa: S311 - it spreads waits
+            meter=self._meter if self.host.is_strict else None,
+            jitter=Random(turn.seed).uniform,
         )
 
     def _find_history(self, turn: TapeTurn, stored: list[Message]) -> History:
@@ -149,11 +149,20 @@ class Player:
         history.refused.update(turn.refused)
         return history
 
-    def _make_agent(self, record: AgentRecord) -> Agent:
+    def _make_agent(self, digest: str) -> Agent:
+        record = self._agents[digest]
+        self.host.is_strict = digest != STORED
         tools = PlayedTools(self.host, record.specs, record.tools)
-        tools.exclusive = frozenset(record.exclusive)
+        tools.traits = {traits.name: traits for traits in record.traits}
+        get_client: Callable[[ModelEndpoint], Client] = self._clients.get_client
+        if digest == STORED:
+            get_client = partial(StoredAnswers, transport=self._clients.transport)
+        clients = tuple(map(get_client, record.endpoints))
+        for client in clients:
+            if isinstance(client, StoredAnswers):
+                client.host = self.host
         return Agent(
-            tuple(map(self._clients.get_client, record.endpoints)),
+            clients,
             tools,
             tuple(map(tools.find_spec, record.specs)),
             record.settings,
@@ -193,22 +202,31 @@ def _restore_lessons(lessons: EndpointLessons) -> EndpointLessons:
     return structs.replace(lessons, quirks=quirks)
 
 
+class PlayedSession(Struct, frozen=True):
+    """How a replay ended, and where."""
+
+    report: ReplayReport
+    events: tuple[TurnEvent, ...]
+    session: str
+    """The session in which the last step was."""
+    index: int
+    """How many of its messages were played."""
+
+
 async def play_session(
     conversation: StoredConversation,
     turns: Sequence[TapeTurn],
     agents: Mapping[str, AgentRecord],
-) -> tuple[ReplayReport, list[TurnEvent]]:
-    """Play recorded turns in a scratch store; how that ended, and the events."""
+    to: int | None = None,
+) -> PlayedSession:
+    """Play recorded turns in a scratch store; `to`: no further than this step."""
     with TemporaryDirectory(prefix="hermes-replay-") as folder:
         store = SqliteStore(Path(folder) / "scratch.db")
         try:
             await store.wait_until_open()
             player = Player(conversation, turns, agents, Path(folder), store)
-            return await player.play_turns(), player.events
+            report = await player.play_turns(to)
+            host = player.host
+            return PlayedSession(report, tuple(host.events), host.session_id, host.index)
         finally:
             await store.close()
-
-
-def find_last_turn(messages: Sequence[Message]) -> int:
-    """The index of the prompt of the last turn."""
-    return find_turn_starts(messages)[-1]

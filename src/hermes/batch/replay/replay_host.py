@@ -13,6 +13,8 @@ from msgspec import structs
 from hermes.agent.compression.compressor import Compressor
 from hermes.agent.tool_executor import INTERRUPTED
 from hermes.agent.turn import ModelClient, Summarizer
+from hermes.app.live.session_tape import ToolTraits
+from hermes.app.session_records import find_turn_starts
 from hermes.batch.replay.played_tape import PlayedTape
 from hermes.core.events import StepStart, TurnEnd, TurnEvent
 from hermes.core.history import History
@@ -56,7 +58,7 @@ class ComparedHistory(History):
         self._host = host
 
     def append(self, message: Message) -> None:
-        super().append(self._host.last_expected or message)
+        super().append(self._host.take_stored(message))
 
 
 class ReplayHost:
@@ -76,7 +78,10 @@ class ReplayHost:
         """Of the message that has to be recorded next."""
         self.end = 0
         """Of the first message behind the turn."""
-        self.last_expected: Message | None = None
+        self.last_step: int | None = None
+        """The step after which nothing more is played; None: all is played."""
+        self._stored: dict[int, Message] = {}
+        """The stored message for each that was just recorded, by its identity."""
         self.turn_end: Callable[[TurnEnd], TurnEnd] = lambda event: event
         self._conversation = conversation
         self._redactor = Redactor()
@@ -105,16 +110,24 @@ class ReplayHost:
     ) -> None:
         if message is None or self.tape.difference is not None:
             return
-        expected = self.last_expected = self.next_message
+        if self.tape.is_interrupted and self.tape.steps == self.last_step:
+            return
+        expected = self.next_message
         if not self._is_same(expected, message):
             recorded = msgspec.json.encode(expected) if expected is not None else b""
             self.tape.note_difference("message", recorded, msgspec.json.encode(message))
             return
+        if expected is not None:
+            self._stored[id(message)] = expected
         self.index += 1
         async with self._moved:
             self._moved.notify_all()
         if self.tape.is_interrupt_next and (self.index == self.end or self._is_batch_cut()):
             self.tape.interrupt_turn()
+
+    def take_stored(self, message: Message) -> Message:
+        """The stored message that this one was compared with."""
+        return self._stored.pop(id(message), message)
 
     def _is_same(self, expected: Message | None, message: Message) -> bool:
         if expected is None:
@@ -129,6 +142,9 @@ class ReplayHost:
 
     def emit(self, event: TurnEvent) -> None:
         if isinstance(event, StepStart):
+            if self.tape.steps == self.last_step:
+                self.tape.interrupt_turn()
+                return
             self.tape.steps += 1
         if isinstance(event, TurnEnd):
             event = self.turn_end(event)
@@ -136,7 +152,10 @@ class ReplayHost:
 
     def take_steer(self) -> str:
         expected = self.next_message
-        return expected.text if expected is not None and expected.kind == "steer" else ""
+        if expected is None or expected.kind != "steer":
+            return ""
+        is_due = self.tape.take_choice("steer") is not None or not self.is_strict
+        return expected.text if is_due else ""
 
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
@@ -217,9 +236,7 @@ class ReplayHost:
             said.add(text)
             return text if is_new else ""
 
-        return Compressor(
-            new_summarizer, self._replace_history, lambda: self.session_id, say_once
-        )
+        return Compressor(new_summarizer, self._replace_history, lambda: self.session_id, say_once)
 
     async def _replace_history(self, messages: Sequence[Message]) -> History:
         """Continue in the session in which the conversation continued then."""
@@ -231,8 +248,15 @@ class ReplayHost:
         if list(messages) != stored[: len(messages)]:
             begun = msgspec.json.encode(stored[: len(messages)])
             self.tape.note_difference("message", begun, msgspec.json.encode(list(messages)))
-        self.session_id, self.index, self.end = child, len(messages), len(stored)
+        self.session_id, self.index = child, len(messages)
+        self.end = find_turn_end(stored, len(messages))
         return self.make_history(messages)
+
+
+def find_turn_end(messages: Sequence[Message], after: int) -> int:
+    """Where the next turn begins, if there is one."""
+    starts = [index for index in find_turn_starts(messages) if index >= after]
+    return starts[0] if starts else len(messages)
 
 
 def _list_returns(message: Message) -> list[ToolReturn]:
@@ -247,7 +271,7 @@ class PlayedTools(Mapping[str, Tool[Any]]):
         self._specs = {spec.name: spec for spec in specs}
         self._names = dict.fromkeys(names)
         self._made: dict[str, Tool[Any]] = {}
-        self.exclusive: frozenset[str] = frozenset()
+        self.traits: dict[str, ToolTraits] = {}
 
     def __getitem__(self, name: str) -> Tool[Any]:
         if name not in self._names:
@@ -273,12 +297,15 @@ class PlayedTools(Mapping[str, Tool[Any]]):
         if name in list_tool_names():
             return structs.replace(load_tool(name), run=self._host.run_tool, preview=None)
         spec = self._specs.get(name) or ToolSpec(name, "", {})
+        traits = self.traits.get(name) or ToolTraits(name)
         return SchemaTool(
             name,
             spec.description,
             RawArguments,
             self._host.run_tool,
-            exclusive=name in self.exclusive,
+            risk=traits.risk,
+            exclusive=traits.exclusive,
+            lasting=traits.lasting,
             schema=spec.parameters,
         )
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from os import urandom
+from random import Random
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -52,6 +54,8 @@ class TapeExchange(Struct, tag="exchange", omit_defaults=True):
     is_cut: bool = False
     """Whether waiting for it was cancelled."""
     failure: Failure | None = None
+    retry_after: float | None = None
+    """The seconds to wait that its failure stated; a date in it depends on the clock."""
     is_changed: bool = False
     """Whether secrets were removed from the body."""
 
@@ -126,6 +130,7 @@ class TurnTape:
             call = TapeExchange(JOB.get(), at=round(time.monotonic() - self._began, 6))
             self._add_entry(call)
         elif not call.is_cut:
+            call.retry_after = failure.retry_after
             return
         call.failure = failure
         call.is_cut = False
@@ -153,6 +158,8 @@ class TurnTape:
 
 TAPE: ContextVar[TurnTape | None] = ContextVar("tape", default=None)
 """The tape of the turn that runs in this task."""
+CHANCE: ContextVar[Random | None] = ContextVar("chance", default=None)
+"""Where random numbers of a recorded turn come from."""
 JOB: ContextVar[str] = ContextVar("job", default="")
 """The auxiliary job that this task does now."""
 
@@ -165,6 +172,12 @@ def mark_job(job: str) -> Iterator[None]:
         yield
     finally:
         JOB.reset(token)
+
+
+def draw_hex(count: int) -> str:
+    """So many random bytes as hexadecimal digits; a replay draws the same again."""
+    chance = CHANCE.get()
+    return (urandom(count) if chance is None else chance.randbytes(count)).hex()
 
 
 def note_choice(name: str, value: Any) -> None:
