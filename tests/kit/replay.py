@@ -35,10 +35,23 @@ async def replay(store: Store, session_id: str) -> PlayedSession:
 
 async def check_replay(store: Store, session_id: str, events: Sequence[TurnEvent]) -> None:
     """The session replays identically: requests, messages, usage and events."""
+    if await store.sessions.get_meta(session_id) is None:
+        return  # nothing was stored, or it was deleted
     played = await replay(store, session_id)
     assert played.report.identical, played.report
     expected = list(_comparable(events))  # a resumed session: only those since
-    assert list(_comparable(played.events))[-len(expected) :] == expected
+    found = list(_comparable(played.events))[-len(expected) :]
+    different = [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]]
+    assert not different and len(found) == len(expected), _show_difference(*different[0])
+
+
+def _show_difference(found: Any, expected: Any) -> str:
+    if type(found) is not type(expected):
+        return f"{expected!r:.300} was expected, not {found!r:.300}"
+    names = [n for n in structs.fields(found) if getattr(found, n.name) != getattr(expected, n.name)]
+    return "\n".join(
+        f"{n.name}: {getattr(found, n.name)!r} is not {getattr(expected, n.name)!r}" for n in names
+    )
 
 
 def _comparable(events: Iterable[TurnEvent]) -> Iterable[Any]:

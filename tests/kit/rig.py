@@ -308,17 +308,19 @@ async def rig(
     resume: str = "",
     sleep: Callable[[float], Awaitable[None]] | None = None,
     check: bool = True,
+    replay: bool = RECORDING,
 ) -> AsyncIterator[Rig]:
     """A Rig with one open session. `steps` is a script or a Provider that is already there;
     `spare` is configured as the fallback; `resume` opens a stored session of the same root. The
     invariants are checked at the end of the block
-    (once; a test may call `rig.invariants()` earlier), unless `check` is off."""
+    (once; a test may call `rig.invariants()` earlier), unless `check` is off. `replay`: the session
+    is recorded, and must replay identically when the block has ended."""
     provider = steps if isinstance(steps, Provider) else Provider(steps, wire=wire, then=then)
     async with provider:
         home = Home.of(root, provider)
         if spare is not None:
             home.fall_back(spare)
-        if RECORDING:
+        if replay:
             config = {"trace": {"record": "wire"}, **(config or {})}
         home.configure(**(config or {}))
         home.env.update(env or {})
@@ -339,7 +341,7 @@ async def rig(
                     await r.invariants()
             finally:
                 await r.close()
-            if RECORDING:
+            if replay:
                 from tests.kit.replay import check_replay
 
                 await check_replay(runtime.store, r.session.id, r.events)

@@ -109,8 +109,6 @@ class PlayedCredentials(CredentialUse):
 
     async def prepare_call(self) -> Credential:
         tape = self._get_tape()
-        if (unsent := tape.take_unsent()) is not None and unsent.failure is not None:
-            raise ProviderError(unsent.failure)
         entry = tape.peek()
         key = Credential()
         if isinstance(entry, TapeExchange):
@@ -118,6 +116,8 @@ class PlayedCredentials(CredentialUse):
         task = asyncio.current_task()
         if task is not None:
             self._used[task] = key
+        if (unsent := tape.take_unsent()) is not None and unsent.failure is not None:
+            raise ProviderError(unsent.failure)
         return key
 
     async def prepare_query(self) -> Credential:

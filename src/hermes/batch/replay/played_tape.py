@@ -13,6 +13,8 @@ from hermes.core.errors import Failure
 from hermes.llm.http.tape import JOB, TapeChoice, TapeEntry, TapeExchange
 
 INTERRUPT = "interrupt"
+_SUMMARY_JOB = "compression"
+"""The auxiliary job that is part of a turn; others run inside tools or beside it."""
 
 
 class PlayedTape:
@@ -75,7 +77,9 @@ class PlayedTape:
     def is_interrupt_next(self) -> bool:
         """Whether nothing is left to play but the interruption of the turn."""
         main = self._queues.get("")
-        return main is not None and len(main) == 1 and _is_interrupt(main[0])
+        if main is None or len(main) != 1 or self._queues.get(_SUMMARY_JOB):
+            return False
+        return _is_interrupt(main[0])
 
     @property
     def left_exchanges(self) -> list[TapeExchange]:

@@ -22,6 +22,10 @@ _HEADERS = frozenset(
 """Response headers that are kept, besides those of rate limits."""
 
 
+MAX_BYTES = 32 * 2**20
+"""What a tape keeps of the responses of one turn."""
+
+
 class TapeExchange(Struct, tag="exchange", omit_defaults=True):
     """A request and its response. A request is kept as what differs from the one before."""
 
@@ -53,6 +57,8 @@ class TapeExchange(Struct, tag="exchange", omit_defaults=True):
     """Whether the body was read to its end."""
     is_cut: bool = False
     """Whether waiting for it was cancelled."""
+    is_truncated: bool = False
+    """Whether the body was too long to be kept."""
     failure: Failure | None = None
     retry_after: float | None = None
     """The seconds to wait that its failure stated; a date in it depends on the clock."""
@@ -82,6 +88,7 @@ class TurnTape:
         self._bodies: dict[int, list[bytes]] = {}
         self._calls: dict[str, TapeExchange | None] = {}
         """Job -> its last call; None: it was not sent yet."""
+        self._size = 0
         self._last_request = b""
         self._key = ("", False)
 
@@ -119,6 +126,10 @@ class TurnTape:
         if not data:
             entry.is_complete = True
             return
+        self._size += len(data)
+        if self._size > MAX_BYTES:
+            entry.is_truncated = True
+            return
         self._bodies.setdefault(id(entry), []).append(data)
         entry.sizes.append(len(data))
         entry.times.append(round(time.monotonic() - self._began - entry.at, 6))
@@ -127,9 +138,11 @@ class TurnTape:
         """Note why the last call failed where its response does not say it."""
         call = self._calls.get(JOB.get())
         if call is None:
-            call = TapeExchange(JOB.get(), at=round(time.monotonic() - self._began, 6))
+            source, is_login = self._key
+            at = round(time.monotonic() - self._began, 6)
+            call = TapeExchange(JOB.get(), key_source=source, is_login=is_login, at=at)
             self._add_entry(call)
-        elif not call.is_cut:
+        elif not (call.is_cut or call.is_truncated):
             call.retry_after = failure.retry_after
             return
         call.failure = failure
