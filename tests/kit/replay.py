@@ -48,7 +48,9 @@ async def check_replay(store: Store, session_id: str, events: Sequence[TurnEvent
 def _show_difference(found: Any, expected: Any) -> str:
     if type(found) is not type(expected):
         return f"{expected!r:.300} was expected, not {found!r:.300}"
-    names = [n for n in structs.fields(found) if getattr(found, n.name) != getattr(expected, n.name)]
+    names = [
+        n for n in structs.fields(found) if getattr(found, n.name) != getattr(expected, n.name)
+    ]
     return "\n".join(
         f"{n.name}: {getattr(found, n.name)!r} is not {getattr(expected, n.name)!r}" for n in names
     )

@@ -16,7 +16,7 @@ from hermes.agent.turn import ModelClient, Summarizer
 from hermes.app.live.session_tape import ToolTraits
 from hermes.app.session_records import find_turn_starts
 from hermes.batch.replay.played_tape import PlayedTape
-from hermes.core.events import StepStart, TurnEnd, TurnEvent
+from hermes.core.events import StepStart, ToolDone, TurnEnd, TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Message, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
@@ -122,7 +122,7 @@ class ReplayHost:
         self.index += 1
         async with self._moved:
             self._moved.notify_all()
-        if self.tape.is_interrupt_next and (self.index == self.end or self._is_batch_cut()):
+        if message.role != "tool" and self.tape.is_interrupt_next and self.index == self.end:
             self.tape.interrupt_turn()
 
     def take_stored(self, message: Message) -> Message:
@@ -149,6 +149,9 @@ class ReplayHost:
         if isinstance(event, TurnEnd):
             event = self.turn_end(event)
         self.events.append(event)
+        is_late = isinstance(event, ToolDone) and self.tape.is_interrupt_next
+        if is_late and (self.index == self.end or self._is_batch_cut()):
+            self.tape.interrupt_turn()
 
     def take_steer(self) -> str:
         expected = self.next_message
