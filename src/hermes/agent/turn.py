@@ -21,7 +21,8 @@ from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.credential_use import CredentialUse
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.model_facts import Prices
-from hermes.llm.model_list import ModelListing
+from hermes.llm.side_requests.media import MediaRequests
+from hermes.llm.side_requests.model_list import ModelListing
 
 TurnMode: TypeAlias = Literal["new", "again", "continue"]
 """`again`: an earlier turn stored the prompt and failed; `continue`: it was cut off."""
@@ -30,7 +31,8 @@ GUESSED_WINDOW = 128_000
 
 
 class ModelClient(Provider, Protocol):
-    """A model endpoint as the loop uses it: its settings, its credentials and its model list."""
+    """A model endpoint as the loop uses it: its settings, its credentials, its model
+    list and its media."""
 
     @property
     def endpoint(self) -> ModelEndpoint: ...
@@ -40,6 +42,9 @@ class ModelClient(Provider, Protocol):
 
     @property
     def listing(self) -> ModelListing: ...
+
+    @property
+    def media(self) -> MediaRequests: ...
 
 
 class TurnLimits(Struct, frozen=True):

@@ -24,7 +24,7 @@ from hermes.core.provider import Settings, ToolSpec
 from hermes.core.store import Store
 from hermes.core.tool import Risk
 from hermes.llm.endpoints.endpoint import ModelEndpoint, strip_endpoint
-from hermes.llm.http.tape import CHANCE, TAPE, TapeEntry, TurnTape
+from hermes.llm.http.tape import CHANCE, JOB, TAPE, TapeEntry, TurnTape
 from hermes.tools.registry import list_tool_names
 from hermes.version import VERSION
 
@@ -129,6 +129,7 @@ class SessionTape:
         )
         self._tape = TurnTape()
         TAPE.set(self._tape)
+        JOB.set("")  # a subagent is started inside a tool
         CHANCE.set(Random(seed))
 
     async def end_turn(self, agent: Agent, result: TurnResult) -> None:

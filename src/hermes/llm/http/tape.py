@@ -22,6 +22,8 @@ _HEADERS = frozenset(
 """Response headers that are kept, besides those of rate limits."""
 
 
+TOOL_JOB = "tool"
+"""The job of calls that a tool makes."""
 MAX_BYTES = 32 * 2**20
 """What a tape keeps of the responses of one turn."""
 
