@@ -49,6 +49,8 @@ class Options(Struct, frozen=True):
     """The id on its platform of the person who talks in a chat."""
     is_admin: bool = False
     """Whether only administrators of this agent talk in the chat: they may use its schedule."""
+    record: bool = False
+    """Whether its turns are recorded, whatever the configuration says."""
 
 
 class Agents:

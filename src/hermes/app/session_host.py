@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -33,6 +33,9 @@ from hermes.core.store import SUBAGENT, SessionState, Store
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
 from hermes.tools._services import BACKEND, MEDIA
+
+if TYPE_CHECKING:
+    from hermes.app.live.session_tape import SessionTape
 
 _REPLACES_FILE = "write_file"
 _PURPOSES = frozenset({"cron", SUBAGENT})
@@ -71,6 +74,8 @@ class SharedServices(Struct, frozen=True):
     hooks: HookTable
     notices: list[str]
     """What the people of the first turn should know about this process."""
+    new_tape: "Callable[[Options], SessionTape | None]" = lambda options: None
+    """Makes the recorder of a session; None: it is not recorded."""
 
 
 class SessionSettings(Struct, frozen=True):
@@ -113,6 +118,7 @@ class SessionHost:
         self.depth = int(meta.source == SUBAGENT)
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
+        self.tape = shared.new_tape(settings.options)
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript

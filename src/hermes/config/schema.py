@@ -385,6 +385,17 @@ class BatchSection(Section, frozen=True):
     """Further distributions: the chance of each toolset in per cent."""
 
 
+class TraceSection(Section, frozen=True):
+    """What is kept and sent of turns, for whoever wants to know why the agent did what it did."""
+
+    record: Literal["off", "wire"] = "off"
+    """wire: the responses of models are kept, so that hermes replay can play a session again."""
+    otlp: Address = ""
+    """The OTLP/HTTP address of a collector of traces: http://localhost:4318/v1/traces."""
+    content: bool = False
+    """Whether traces contain prompts, answers, arguments and results."""
+
+
 class CronSection(Section, frozen=True):
     """The schedule."""
 
@@ -504,6 +515,7 @@ class Config(Section, frozen=True):
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
     batch: BatchSection = BatchSection()
+    trace: TraceSection = TraceSection()
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()
