@@ -539,6 +539,10 @@ class Fact(Struct, frozen=True):
         return f"f{self.id}"
 
 
+DELIVERIES = "memory-delivery"
+"""The kind of objects that a memory provider is still to be told."""
+
+
 class FactTable(Protocol):
     """The facts inside one transaction."""
 
@@ -573,6 +577,9 @@ class FactTable(Protocol):
 
     def list_scopes(self) -> list[tuple[str, int]]:
         """Each scope and how many facts it shows or finds."""
+
+    def queue_delivery(self, body: bytes) -> None:
+        """Add an object of the kind `DELIVERIES`, whose id sorts behind those of the others."""
 
 
 class Facts(Protocol):
