@@ -14,16 +14,16 @@ from hermes.memory.scope import hash_scope
 from tests.flow.test_memory import note, notices, result
 from tests.kit import Received, Reply, say
 from tests.kit.bodies import messages
+from tests.kit.home import KEY
 from tests.kit.memory_service import MemoryService
 from tests.kit.rig import rig
 
 MOODS = ("silent", "garbage", "broken", "noise", "down")
 PROFILE = hash_scope("profile")
-TOKEN = "token-of-the-service-1234567890"
 
 
-def settings(service: MemoryService, **more: Any) -> dict[str, Any]:
-    http = {"url": service.url, "api_key_env": "SERVICE_KEY", "timeout_seconds": 1}
+def settings(service: MemoryService, seconds: float = 30, **more: Any) -> dict[str, Any]:
+    http = {"url": service.url, "api_key_env": "KIT_KEY", "timeout_seconds": seconds}
     return {"memory": {"review": False, "provider": "http", "http": http, **more}}
 
 
@@ -34,12 +34,8 @@ async def serving() -> AsyncIterator[MemoryService]:
     try:
         yield service
     finally:
+        service.recover()
         await service.stop()
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERVICE_KEY", TOKEN)
 
 
 def answer(request: Received) -> Reply:
@@ -63,7 +59,10 @@ async def test_every_change_and_every_turn_is_told(tmp_path: Path) -> None:
         ),
         say("done"),
     ]
-    async with serving() as service, rig(tmp_path, steps, config=settings(service)) as r:
+    async with (
+        serving() as service,
+        rig(tmp_path, steps, config=settings(service), check=False) as r,
+    ):
         await r.turn("remember this")
         writes = await service.wait_for(1, "/write")
         (record,) = await service.wait_for(1, "/record")
@@ -78,7 +77,7 @@ async def test_every_change_and_every_turn_is_told(tmp_path: Path) -> None:
         assert writes == [
             {
                 "scope": PROFILE,
-                "action": "replace",
+                "action": "add",
                 "target": "memory",
                 "id": "f1",
                 "content": "Egret is the server.",
@@ -93,7 +92,7 @@ async def test_every_change_and_every_turn_is_told(tmp_path: Path) -> None:
         (flush,) = await service.wait_for(1, "/flush")
         assert flush == {"scope": PROFILE, "session_id": id, "reason": "end"}
         assert len(set(service.keys)) == len(service.keys)
-        assert all(f"Bearer {TOKEN}" in head for head in service.headers)
+        assert all(f"Bearer {KEY}" in head for head in service.headers)
 
 
 async def test_a_reset_and_a_replaced_entry_are_told_as_such(tmp_path: Path) -> None:
@@ -102,7 +101,10 @@ async def test_a_reset_and_a_replaced_entry_are_told_as_such(tmp_path: Path) -> 
         note("c2", action="replace", old_text="Heron", content="Egret is the server."),
         say("done"),
     ]
-    async with serving() as service, rig(tmp_path, steps, config=settings(service)) as r:
+    async with (
+        serving() as service,
+        rig(tmp_path, steps, config=settings(service), check=False) as r,
+    ):
         await r.turn()
         writes = await service.wait_for(2, "/write")
         assert [(w["action"], w["id"], w.get("replaces")) for w in writes] == [
@@ -119,7 +121,7 @@ async def test_a_reset_and_a_replaced_entry_are_told_as_such(tmp_path: Path) -> 
 @pytest.mark.parametrize("mood", MOODS)
 async def test_no_turn_fails_and_nothing_is_lost_while_it_fails(tmp_path: Path, mood: str) -> None:
     async with serving() as service:
-        config = settings(service, recall="auto")
+        config = settings(service, 0.3, recall="auto")
         service.facts = [{"text": "Herons eat fish."}]
         async with rig(tmp_path, [], then=answer, config=config, check=False) as r:
             await fail(service, mood)
@@ -145,7 +147,7 @@ async def fail(service: MemoryService, mood: str) -> None:
 async def recover(service: MemoryService, mood: str) -> None:
     if mood == "down":
         await service.start()
-    service.mood = "ok"
+    service.recover()
 
 
 async def test_what_was_not_delivered_is_by_the_next_process_and_once(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ async def test_facts_that_match_join_the_message_quoted(tmp_path: Path) -> None:
     async with serving() as service:
         service.facts = [{"id": n, "text": f"fact {n} {'x' * 400}"} for n in range(5)]
         config = settings(service, recall="auto")
-        async with rig(tmp_path, [say("hello"), say("again")], config=config) as r:
+        async with rig(tmp_path, [say("hello"), say("again")], config=config, check=False) as r:
             await r.turn("where is heron?")
             text = messages(r.requests[0])[-1].text
             own, _, added = text.partition("\n\n")
@@ -189,7 +191,7 @@ async def test_a_search_asks_it_too(tmp_path: Path) -> None:
     steps = [note("c1", action="search", query="heron"), say("found")]
     async with serving() as service:
         service.facts = [{"id": "x1", "text": "Herons eat fish.", "time": "2026-01-02"}]
-        async with rig(tmp_path, steps, config=settings(service)) as r:
+        async with rig(tmp_path, steps, config=settings(service), check=False) as r:
             await r.turn()
             assert result(r.requests[1])["facts"] == [
                 {
@@ -205,7 +207,7 @@ async def test_a_search_asks_it_too(tmp_path: Path) -> None:
 
 async def test_recall_works_without_a_provider(tmp_path: Path) -> None:
     config = {"memory": {"recall": "auto", "memory_char_limit": 10}}
-    async with rig(tmp_path, [say("hello")], config=config) as r:
+    async with rig(tmp_path, [say("hello")], config=config, check=False) as r:
         context = CommandContext(r.runtime, r.session, "cli")
         await run_command(context, "memory", "add Heron is the staging server.")
         await r.turn("what is heron?")

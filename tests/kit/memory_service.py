@@ -11,7 +11,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 class MemoryService:
-    """`mood`: ok, silent (accepts and never answers), garbage (200, no JSON), broken (500) or noise
+    """`mood`: ok, silent (answers when it recovers), garbage (200, no JSON), broken (500) or noise
     (no HTTP). `accepted` are the calls it has confirmed, in order."""
 
     def __init__(self) -> None:
@@ -24,6 +24,7 @@ class MemoryService:
         self.port = 0
         self._server: asyncio.Server | None = None
         self._changed = asyncio.Condition()
+        self._awake = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -36,6 +37,11 @@ class MemoryService:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
+
+    def recover(self) -> None:
+        """Work again; what it was silent about is answered late."""
+        self.mood = "ok"
+        self._awake.set()
 
     def list_bodies(self, path: str) -> list[dict[str, Any]]:
         return [body for called, body in self.accepted if called == path]
@@ -65,7 +71,7 @@ class MemoryService:
         if path == "/recall":
             self.asked.append(body)
         if self.mood == "silent":
-            await asyncio.Event().wait()
+            await self._awake.wait()
         if self.mood == "noise":
             writer.write(b"\x00\xffnot HTTP at all\r\n\r\n")
             return

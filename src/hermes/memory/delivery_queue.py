@@ -47,14 +47,15 @@ def queue_change(table: FactTable, change: JournalEntry) -> None:
     fact = get_fact(change.entry)
     if fact is None:
         return
+    old = get_fact(change.replaced) if change.replaced is not None else None
     body = {
         "scope": hash_scope(fact.scope),
-        "action": change.action,
+        "action": "replace" if old else "add" if change.replaced else change.action,
         "target": fact.target,
         "id": fact.name,
         "content": fact.text,
     }
-    if change.replaced is not None and (old := get_fact(change.replaced)):
+    if old is not None:
         body["replaces"] = old.name
     queue_delivery(table, "/write", body)
 

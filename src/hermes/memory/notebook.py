@@ -330,8 +330,8 @@ class Notebook:
     ) -> Outcome:
         status = "known" if slot.is_known else "removed"
         similar: tuple[str, ...] = ()
-        if change.action != "remove" and not slot.is_known:
-            assert slot.fact is not None
+        # Without a fact a later change of the same call has taken it back.
+        if change.action != "remove" and not slot.is_known and slot.fact is not None:
             status = slot.fact.state
             similar = tuple(self._find_similar(page, slot)) if compare else ()
         return Outcome(change, status, slot.text, slot.fact, page.usage, similar, replaced)

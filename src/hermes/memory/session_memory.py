@@ -83,6 +83,8 @@ def format_diff(outcome: Outcome) -> str:
 
 def describe_outcome(outcome: Outcome) -> str:
     """A sentence for people; empty when nothing changed."""
+    if outcome.fact is None:
+        return ""
     text = " ".join(outcome.text.split())
     if len(text) > _LONGEST_NOTICE:
         text = f"{text[: _LONGEST_NOTICE - 1]}…"
@@ -90,7 +92,6 @@ def describe_outcome(outcome: Outcome) -> str:
         case "known":
             return ""
         case "pending":
-            assert outcome.fact is not None
             return f'Memory: waits for your word ({outcome.fact.name}): "{text}".'
         case "removed":
             return f'Memory: forgot "{text}".'
