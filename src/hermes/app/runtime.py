@@ -24,7 +24,12 @@ from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.extensions.delegations import Delegations
 from hermes.app.extensions.mcp_servers import RESOURCES, McpServers
-from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
+from hermes.app.extensions.run_time_tools import (
+    RunTimeTools,
+    SessionTools,
+    SessionTraits,
+    extend_agent,
+)
 from hermes.app.knowledge.session_knowledge import Knowledge
 from hermes.app.knowledge.titles import TITLE_JOB, Titles
 from hermes.app.meter import Meter
@@ -171,14 +176,18 @@ class Runtime:
 
     async def _load_extensions(self) -> None:
         """Load the plugins and shell hooks that the operator has enabled."""
+        from hermes.app.extensions.plugin_tool import PluginTools
         from hermes.app.extensions.plugins import Plugins
         from hermes.app.extensions.shell_hooks import add_shell_hooks
 
         hooks = self.services.hooks
         self.plugins = Plugins(self.setup, self._answer_plugin)
         self.services.notices.extend(await self.plugins.load_all(hooks))
-        self.agents.deferred_tools = self.plugins.tools
+        tools = PluginTools(self.plugins.tools.values(), self.setup.config.tools)
+        self.run_time_tools.append(tools)
+        self.agents.run_time_words = tools.words
         self.knowledge.plugin_skills = tuple(self.plugins.skills)
+        self.knowledge.plugin_memories = self.plugins.memories
         add_shell_hooks(hooks, self.setup.config.hooks, self._child_env)
 
     async def _answer_plugin(self, prompt: str) -> str:
@@ -286,9 +295,11 @@ class Runtime:
         """A new session that works for another: in its folder, with its tools or fewer, on its
         budget, and with what it has read."""
         meta, cwd = parent.transcript.meta, parent.host.workspace.cwd
-        known = list_tool_names() | set(self.agents.deferred_tools)
-        absent |= known - set(parent.agent.tools)
+        absent |= list_tool_names() - set(parent.agent.tools)
         agent = self.agents.get_agent(options, meta.source, absent)
+        traits = SessionTraits(options, meta.source, cwd, agent.tools)
+        absent |= set(SessionTools(traits, self.run_time_tools)) - set(parent.agent.tools)
+        agent = self._add_run_time_tools(agent, options, meta.source, cwd, absent)
         settings = SessionSettings(options, agent, self._resolve_safety(options, agent))
         made = await self._create_meta(settings, cwd, (SUBAGENT, meta.key), None, plain=True)
         taint = parent.transcript.taint
@@ -376,8 +387,15 @@ class Runtime:
         absent = self.knowledge.list_absent_tools(scope)
         return absent if self.mcp_servers.has_servers(cwd) else absent | {RESOURCES}
 
-    def _add_run_time_tools(self, agent: Agent, options: Options, source: str, cwd: Path) -> Agent:
-        session = SessionTraits(options, source, cwd, agent.tools)
+    def _add_run_time_tools(
+        self,
+        agent: Agent,
+        options: Options,
+        source: str,
+        cwd: Path,
+        absent: frozenset[str] = frozenset(),
+    ) -> Agent:
+        session = SessionTraits(options, source, cwd, agent.tools, absent)
         return extend_agent(agent, session, self.run_time_tools)
 
     async def _create_meta(

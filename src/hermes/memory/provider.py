@@ -12,6 +12,8 @@ from hermes.core.errors import HermesError
 if TYPE_CHECKING:
     import aiohttp
 
+HTTP = "http"
+"""The name of the provider that is built in."""
 _DELIVERY_SECONDS = 60.0
 """A delivery may take long: giving up on one that arrived would repeat it."""
 _MAX_ANSWER = 1 << 20

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.store import Store
-from hermes.memory.provider import HttpProvider, MemoryProvider, ProviderFailed
+from hermes.memory.provider import HTTP, HttpProvider, MemoryProvider, ProviderFailed
 
-HTTP = "http"
 _ALONE = "The memory of this machine is used alone."
 
 
