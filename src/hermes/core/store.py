@@ -414,6 +414,8 @@ class ScheduledJob(Struct, frozen=True, omit_defaults=True):
     model: str = ""
     toolsets: tuple[str, ...] | None = None
     workdir: str = ""
+    skills: tuple[str, ...] = ()
+    """Skills whose instructions each run begins with."""
     script: str = ""
     """A file of the folder `scripts`, run before the prompt is answered."""
     no_agent: bool = False
