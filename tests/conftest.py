@@ -154,6 +154,8 @@ _LONGEST = (
     "e2e/test_eval",
     "e2e/test_swe",
     "flow/test_faults_stream",
+    "editors/test_acp",
+    "flow/test_memory_provider",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
     "gateway/test_turns",

@@ -28,6 +28,7 @@ from hermes.tools.registry import NONE, Tools, select_tools
 
 if TYPE_CHECKING:
     from hermes.llm.endpoints.local_servers import LocalServer
+    from hermes.mcp.server_config import ServerConfig
 
 MAX_CLIENTS = 64
 
@@ -49,6 +50,8 @@ class Options(Struct, frozen=True):
     """The id on its platform of the person who talks in a chat."""
     is_admin: bool = False
     """Whether only administrators of this agent talk in the chat: they may use its schedule."""
+    servers: "tuple[ServerConfig, ...]" = ()
+    """MCP servers that the client of the session brings along."""
 
 
 class Agents:
@@ -104,7 +107,7 @@ class Agents:
     ) -> Agent:
         """The agent for these options, without the tools that a session cannot have; ConfigError
         when there is no model to call."""
-        options = structs.replace(options, user="")
+        options = structs.replace(options, user="", servers=())
         key = msgspec.msgpack.encode((options, platform, sorted(absent)))
         if key not in self._agents:
             agent = self._build_agent(options, platform, absent)

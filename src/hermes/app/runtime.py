@@ -316,7 +316,7 @@ class Runtime:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
         scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
-        absent = self._list_absent_tools(scope, Path(meta.cwd))
+        absent = self._list_absent_tools(scope, Path(meta.cwd), options)
         agent = self.agents.get_agent(options, meta.source, absent)
         agent = self._add_run_time_tools(agent, options, meta.source, Path(meta.cwd))
         session.apply_settings(
@@ -372,7 +372,7 @@ class Runtime:
         needs_model: bool = True,
     ) -> SessionSettings:
         options = await self.agents.choose_model(options or Options())
-        absent = self._list_absent_tools(scope, cwd)
+        absent = self._list_absent_tools(scope, cwd, options)
         try:
             agent = self.agents.get_agent(options, source, absent)
         except ConfigError:
@@ -382,10 +382,13 @@ class Runtime:
         agent = self._add_run_time_tools(agent, options, source, cwd)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
-    def _list_absent_tools(self, scope: MemoryScope | None, cwd: Path) -> frozenset[str]:
+    def _list_absent_tools(
+        self, scope: MemoryScope | None, cwd: Path, options: Options
+    ) -> frozenset[str]:
         """Tools that a session cannot have."""
         absent = self.knowledge.list_absent_tools(scope)
-        return absent if self.mcp_servers.has_servers(cwd) else absent | {RESOURCES}
+        has_servers = self.mcp_servers.has_servers(cwd, options.servers)
+        return absent if has_servers else absent | {RESOURCES}
 
     def _add_run_time_tools(
         self,
@@ -417,7 +420,8 @@ class Runtime:
         if not plain:
             extras = await self.knowledge.build_extras(place, agent, cwd, scope)
         if not plain and not agent.small:
-            servers = self.mcp_servers.describe_servers(agent.tools, cwd)
+            added = settings.options.servers
+            servers = self.mcp_servers.describe_servers(agent.tools, cwd, added)
             extras = structs.replace(extras, servers=servers)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
