@@ -158,6 +158,8 @@ _LONGEST = (
     "flow/test_replay",
     "e2e/test_replay_cli",
     "e2e/test_traces",
+    "editors/test_acp",
+    "flow/test_memory_provider",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
     "gateway/test_turns",

@@ -209,18 +209,22 @@ class Session:
         recorded = message is not None and self.transcript.ends_with(message)
         if message is None or recorded:
             return await self._run_recorded(message, "again" if recorded else "continue")
-        news, hooks = self.host.news, self.host.hooks
-        hooked = None
+        news, hooks, recall = self.host.news, self.host.hooks, self.host.recall
+        hooked, prompt = None, message.text
+        if recall is not None:
+            message = await recall.add_facts(message)
         if hooks is not None:
             from hermes.app.extensions.turn_hooks import HookedTurn
 
-            hooked = HookedTurn(hooks, self.agent, message.text)
+            hooked = HookedTurn(hooks, self.agent, prompt)
             message = await hooked.begin_turn(message, is_first=not self.transcript.stored)
         if news is not None:
             message = await news.add_news(message)
         result = await self._run_recorded(message, "new")
         if news is not None:
             await run_shielded(news.settle_news())
+        if recall is not None:
+            await run_shielded(recall.record_turn(prompt, result))
         if hooked is not None:  # it has ended and cannot be interrupted
             await run_shielded(hooked.end_turn(result))
         return result

@@ -23,7 +23,7 @@ from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError
-from hermes.core.events import Approval, Notice
+from hermes.core.events import Approval, Notice, TurnResult
 from hermes.core.history import History
 from hermes.core.hooks import HookedSession, HookTable, SessionHooks
 from hermes.core.ledger import Account
@@ -42,7 +42,7 @@ _PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
 
 
-Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
+Pause: TypeAlias = Literal["turn", "compress", "continue", "reset", "end"]
 """When a conversation may be looked back at."""
 
 
@@ -53,6 +53,15 @@ class TurnNews(Protocol):
 
     async def settle_news(self) -> None:
         """Called when the message has become part of the conversation."""
+
+
+class TurnRecall(Protocol):
+    """The memory behind the messages of a session."""
+
+    async def add_facts(self, message: Message) -> Message:
+        """The message with what is known about it."""
+
+    async def record_turn(self, prompt: str, result: TurnResult) -> None: ...
 
 
 class SharedServices(Struct, frozen=True):
@@ -119,6 +128,9 @@ class SessionHost:
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
         self.tape = shared.new_tape(settings.options)
+        self.recall: TurnRecall | None = None
+        self.closing: Pause = "end"
+        """Why the session is closed: `reset` if another one takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
@@ -189,7 +201,7 @@ class SessionHost:
 
     async def close(self) -> None:
         """Close what tools opened."""
-        self.on_pause("end", 0)
+        self.on_pause(self.closing, 0)
         self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()

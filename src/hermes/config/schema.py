@@ -405,6 +405,16 @@ class CronSection(Section, frozen=True):
     """How many results of each job are kept as files."""
 
 
+class MemoryHttpSection(Section, frozen=True):
+    """The service of the memory provider `http`."""
+
+    url: Address = ""
+    api_key_env: EnvName = ""
+    """The variable with its key; empty: it needs none."""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=30)] = 2
+    """How long a turn waits for what it recalls."""
+
+
 class MemorySection(Section, frozen=True):
     """What the agent remembers beyond a conversation."""
 
@@ -421,12 +431,17 @@ class MemorySection(Section, frozen=True):
     text."""
     owners: tuple[str, ...] = ()
     """platform:user_id of the people whose direct chats share the memory of the terminal."""
+    recall: Literal["tool", "auto"] = "tool"
+    """auto: up to three facts that match are added to each message."""
     review: bool = True
     """Whether conversations are looked through for facts, in the background."""
     review_turns: Count = 10
     """After how many of the user's turns."""
     review_daily: Count = 20
     """Most reviews in a day."""
+    provider: str = ""
+    """Where memory is kept as well: http, or what a plugin has registered; empty: nowhere."""
+    http: MemoryHttpSection = MemoryHttpSection()
 
 
 class SkillsSection(Section, frozen=True):
