@@ -83,10 +83,11 @@ class ChatCommands:
         """Run a command and say what it answers."""
         await self._hub.mailbox.set_state([item.n], "running")
         text = await self._try_command(item, actor, name, args)
+        done = () if actor.holds(item) else (item.n,)
         if text:
-            await self._hub.say(item.address, text)
-        if not actor.holds(item):
-            await self._hub.mailbox.set_state([item.n], "done")
+            await self._hub.say(item.address, text, done=done)
+        else:
+            await self._hub.mailbox.set_state(done, "done")
 
     async def _try_command(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool = False

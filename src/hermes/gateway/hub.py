@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +18,9 @@ from hermes.core.provider import Effort
 from hermes.core.store import Conversation
 from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.content.media import MediaCache
+from hermes.gateway.content.reply import Content
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.outbox import Outbox
 from hermes.gateway.people.access import Role
 from hermes.gateway.process.state_file import PlatformStatus
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
@@ -98,6 +101,9 @@ class Hub(Struct):
     damage: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the session database was found to be damaged."""
     statuses: dict[str, PlatformStatus] = {}
+    conversation_locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(
+        default_factory=WeakValueDictionary
+    )
     homes: dict[str, ReplyAddress] = {}
     """Platform -> the chat that /sethome named."""
 
@@ -108,13 +114,31 @@ class Hub(Struct):
             return True
         return False
 
-    async def say(self, address: ReplyAddress, text: str) -> None:
-        """Send a text of the gateway itself; without a platform it goes to the log."""
+    async def say(self, address: ReplyAddress, text: str, *, done: tuple[int, ...] = ()) -> None:
+        """Send a text of the gateway itself; without a platform it goes to the log. `done`: the
+        messages that are answered with it."""
         if not address.platform:
             deliveries.info("%s", text)
+            await self.mailbox.set_state(done, "done")
             return
         content = Content(text, address.thread, in_group=address.in_group, plain=True)
-        await self.outbox.post(address.platform, address.chat, content)
+        await self.outbox.post(address.platform, address.chat, content, done=done)
+
+    def lock_conversation(self, key: str) -> asyncio.Lock:
+        """Held while a conversation is read, changed and stored again."""
+        lock = self.conversation_locks.get(key)
+        if lock is None:
+            lock = self.conversation_locks[key] = asyncio.Lock()
+        return lock
+
+    async def change_conversation(
+        self, key: str, change: Callable[[Conversation], Conversation]
+    ) -> Conversation:
+        async with self.lock_conversation(key):
+            old = await self.mailbox.get_conversation(key)
+            if (new := change(old)) != old:
+                await self.mailbox.put_conversation(new)
+        return new
 
     def list_homes(self) -> list[ReplyAddress]:
         """The home chats: what /sethome named goes before the settings."""

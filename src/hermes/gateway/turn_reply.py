@@ -14,7 +14,8 @@ from hermes.core.store import Conversation, MailboxChange, SessionState
 from hermes.gateway import texts
 from hermes.gateway.content.media import extract_files
 from hermes.gateway.content.render import describe_call, hold_back_secrets
-from hermes.gateway.outbox import Content, Outbox, Reply
+from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.outbox import Outbox
 
 deliveries = logging.getLogger("hermes.gateway.deliveries")
 """Answers that go to the log."""
@@ -66,6 +67,8 @@ class TurnReply:
         self._style = style
         self._draft = draft
         self._begun = False
+        self._is_recorded = False
+        """The message whose text comes in is complete and stored, or on its way there."""
         self._text = ""
         self._tool_line = ""
         self._changed = asyncio.Event()
@@ -90,6 +93,7 @@ class TurnReply:
             done, self.steered = self.steered, []
         replies: tuple[Reply, ...] = ()
         if message is not None and message.role == "assistant":
+            self._is_recorded = True
             if message.text.strip() or error or not message.calls:
                 replies = self._finish_reply(message.text, error)
         elif state in _ENDED:
@@ -151,7 +155,7 @@ class TurnReply:
 
     def handle_event(self, event: TurnEvent) -> None:
         match event:
-            case TextDelta(text=text):
+            case TextDelta(text=text) if not self._is_recorded:
                 self._text += text
                 self._tool_line = ""
                 self._changed.set()
@@ -162,6 +166,7 @@ class TurnReply:
             case ToolDone():
                 self._tool_line = ""
             case Recorded() | TurnEnd():
+                self._is_recorded = False
                 self.schedule_complete()
 
     def schedule_complete(self) -> None:

@@ -93,7 +93,8 @@ async def _approve_code(store: SqliteStore, args: Namespace) -> int:
     from msgspec import structs
 
     from hermes.gateway import texts
-    from hermes.gateway.outbox import FOREIGN, Content, make_entry
+    from hermes.gateway.content.reply import Content, make_entry
+    from hermes.gateway.outbox import FOREIGN
     from hermes.gateway.people.pairing_desk import PairingDesk
 
     try:
