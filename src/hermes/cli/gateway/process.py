@@ -168,6 +168,8 @@ def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
     opened: list[OpenPlatform] = []
     missing: list[str] = []
     for name in list_names():
+        if name not in setup.config.platforms and not setup.secrets.has_any(f"{name.upper()}_"):
+            continue  # most are off: they are not even imported
         spec = load_platform(name)
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
         token = setup.secrets.get(settings.token_env or spec.variable)
