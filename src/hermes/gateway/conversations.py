@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.config.schema import GatewaySection
-from hermes.core.errors import HermesError, StoreError
+from hermes.core.errors import HermesError, StoreError, ToolError
 from hermes.core.events import (
     Answer,
     Approval,
@@ -29,8 +29,10 @@ from hermes.core.taint import Taint
 from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound, SendFailure, Target
+from hermes.gateway.content.media import read_image
 from hermes.gateway.content.render import count_units
-from hermes.gateway.content.reply import Reply
+from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_note
 from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.people.access import is_per_user, name_sender
@@ -283,6 +285,8 @@ class ConversationActor:
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
                     await self._close_turn(reply, event.result)
                     await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
+                    if decode_settings(row).voice and event.result.text.strip():
+                        spawn(speak_answer(self._hub, session, item, event.result.text), "voice")
                     break
             else:  # stopped before it began
                 await self._hub.mailbox.set_state((*group.numbers, *reply.steered), "done")
@@ -326,6 +330,7 @@ class ConversationActor:
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
+            footer=describe_use if decode_settings(row).footer else None,
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
 
@@ -411,8 +416,12 @@ async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str
         lines.append(write_text(hub.settings, item))
         platform = hub.platforms[item.platform].platform
         for attachment in item.message.attachments:
-            line, picture = await hub.media.fetch(platform, attachment)
+            line, path = await hub.media.fetch(platform, attachment)
+            if path is not None and attachment.is_voice:
+                async with hub.lock_voice(item.platform, item.message.chat):
+                    lines.append(await transcribe_note(session, attachment, path))
             lines.append(line)
+            picture = read_image(path) if path is not None else None
             media += [picture] if picture is not None else []
     if any(is_open_chat(hub, item) for item in group.items):
         session.transcript.absorb_taint({"untrusted"})
@@ -438,6 +447,29 @@ def write_text(settings: GatewaySection, item: Item) -> str:
     )
     name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
     return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+
+
+def describe_use(message: Message) -> str:
+    """Which model has answered, and how much it has read."""
+    model = message.origin.model if message.origin is not None else "?"
+    tokens = f"{message.usage.input:,}" if message.usage is not None else "?"
+    return texts.FOOTER.format(model=model, tokens=tokens)
+
+
+async def speak_answer(hub: Hub, session: Session, item: Item, text: str) -> None:
+    """Send an answer as speech, too."""
+    if item.message.deliver or len(text) > LONGEST_SPEECH:
+        return
+    address = item.address
+    try:
+        async with hub.lock_voice(item.platform, item.message.chat):
+            sound = await speak_text(session, session.agent.redactor.redact(text))
+        path = hub.media.store(sound, ".mp3")
+    except (ToolError, OSError) as error:
+        await hub.say(address, texts.FAILED_TURN.format(error=error))
+        return
+    content = Content("", address.thread, files=(str(path),), in_group=address.in_group)
+    await hub.outbox.post(address.platform, address.chat, content)
 
 
 async def keep_typing(found: OpenPlatform, item: Item) -> None:

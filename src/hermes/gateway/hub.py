@@ -71,6 +71,12 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     busy_mode: BusyMode | None = None
     carried: tuple[CarriedResult, ...] = ()
+    fast: bool = False
+    personality: str = ""
+    footer: bool = False
+    """Whether a line about the model stands below answers."""
+    voice: bool = False
+    """Whether answers are spoken, too."""
 
     @property
     def address(self) -> ReplyAddress:
@@ -78,7 +84,12 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
 
     @property
     def options(self) -> Options:
-        return Options(choice=self.choice, effort=self.effort)
+        return Options(
+            choice=self.choice,
+            effort=self.effort,
+            fast=self.fast,
+            personality=self.personality,
+        )
 
 
 def decode_settings(row: Conversation) -> ConversationSettings:
@@ -101,7 +112,7 @@ class Hub(Struct):
     damage: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the session database was found to be damaged."""
     statuses: dict[str, PlatformStatus] = {}
-    conversation_locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(
+    locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(
         default_factory=WeakValueDictionary
     )
     homes: dict[str, ReplyAddress] = {}
@@ -126,9 +137,16 @@ class Hub(Struct):
 
     def lock_conversation(self, key: str) -> asyncio.Lock:
         """Held while a conversation is read, changed and stored again."""
-        lock = self.conversation_locks.get(key)
+        return self._get_lock(key)
+
+    def lock_voice(self, platform: str, chat: str) -> asyncio.Lock:
+        """Held while a voice note of a chat is transcribed, or an answer spoken."""
+        return self._get_lock(f"voice {platform} {chat}")
+
+    def _get_lock(self, name: str) -> asyncio.Lock:
+        lock = self.locks.get(name)
         if lock is None:
-            lock = self.conversation_locks[key] = asyncio.Lock()
+            lock = self.locks[name] = asyncio.Lock()
         return lock
 
     async def change_conversation(

@@ -176,11 +176,25 @@ class SessionSlot:
                 self.update_settings(row, item),
                 choice=session.options.choice,
                 effort=session.options.effort,
+                fast=session.options.fast,
+                personality=session.options.personality,
                 busy_mode=None if mode == default else mode,
             )
             return structs.replace(row, settings=msgspec.msgpack.encode(saved))
 
         await self._hub.change_conversation(self.key, replace_settings)
+
+    async def set_switch(self, item: Item, name: str, *, on: bool | None) -> bool:
+        """Whether a setting of this conversation is on, after setting it unless `on` is None."""
+
+        def replace_switch(row: Conversation) -> Conversation:
+            if on is None:
+                return row
+            saved = structs.replace(self.update_settings(row, item), **{name: on})
+            return structs.replace(row, settings=msgspec.msgpack.encode(saved))
+
+        row = await self._hub.change_conversation(self.key, replace_switch)
+        return bool(getattr(decode_settings(row), name))
 
     async def drop_session(self) -> None:
         async with self._lock:

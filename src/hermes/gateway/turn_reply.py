@@ -41,6 +41,8 @@ class ReplyStyle(Struct, frozen=True):
     folders: tuple[Path, ...]
     """Files may be sent from here."""
     shows_tools: bool
+    footer: Callable[[Message], str] | None = None
+    """What stands below the last message of a turn."""
 
 
 class TurnReply:
@@ -95,7 +97,9 @@ class TurnReply:
         if message is not None and message.role == "assistant":
             self._is_recorded = True
             if message.text.strip() or error or not message.calls:
-                replies = self._finish_reply(message.text, error)
+                describe = self._style.footer if state == "idle" else None
+                footer = describe(message) if describe is not None else ""
+                replies = self._finish_reply(message.text, error, footer)
         elif state in _ENDED:
             replies = self._finish_reply("", error)
         if state in _ENDED:
@@ -118,12 +122,14 @@ class TurnReply:
         done = (*self.numbers, *self.steered)
         return MailboxChange(done=done, replies=entries, finished=self.conversation.key)
 
-    def _finish_reply(self, text: str, error: str) -> tuple[Reply, ...]:
+    def _finish_reply(self, text: str, error: str, footer: str = "") -> tuple[Reply, ...]:
         whole = self._style.redact(text)
         if error:
             failure = texts.FAILED_TURN.format(error=self._style.redact(error))
             whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
         whole, files = extract_files(whole, self._style.folders)
+        if footer and whole.strip():
+            whole = f"{whole.rstrip()}\n\n{footer}"
         draft, self._draft = self._draft, None
         self._text = self._tool_line = ""
         has_content = bool(whole.strip() or files)

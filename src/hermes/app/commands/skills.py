@@ -8,8 +8,6 @@ from hermes.core.errors import ConfigError, ToolError
     "skills",
     "list skills, or decide about proposed changes to them",
     "[search WORDS | inspect NAME | pending | diff ID | approve ID | reject ID]",
-    aliases=("reload-skills",),
-    admin_only=True,
     needs_model=False,
 )
 async def show_skills(ctx: CommandContext, args: str) -> Reply:
@@ -19,6 +17,8 @@ async def show_skills(ctx: CommandContext, args: str) -> Reply:
     mine = ctx.runtime.knowledge.open_skills(ctx.session)
     verb, _, rest = args.strip().partition(" ")
     rest = rest.strip()
+    if verb in ("pending", "diff", "approve", "reject") and not ctx.is_admin:
+        raise ConfigError(f"/skills {verb} is for administrators.")
     if verb in ("", "list", "search"):
         rows = [describe_skill(skill, mine) for skill in search_skills(mine.list_skills(), rest)]
         lines = [
