@@ -42,6 +42,10 @@ class Options(Struct, frozen=True):
     yolo: bool = False
     effort: Effort | None = None
     """The reasoning effort; None: as configured."""
+    fast: bool = False
+    """Whether to pay more for being answered sooner, where the provider offers it."""
+    personality: str = ""
+    """How the agent speaks, in the words that the model is told."""
     allowed_tools: tuple[str, ...] = ()
     """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
     plan: bool = False
@@ -161,7 +165,7 @@ class Agents:
             tuple(map(self.get_client, endpoints)),
             tools,
             tools.list_specs(few=few),
-            Settings(max_output=endpoints[0].max_output, effort=effort),
+            Settings(max_output=endpoints[0].max_output, effort=effort, fast=options.fast),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),

@@ -111,6 +111,8 @@ class AgentSection(Section, frozen=True):
     """None: the provider's own default."""
     api_max_retries: Annotated[int, Meta(ge=0)] = 3
     """Total attempts at a model call when the network or the provider fails."""
+    personalities: dict[str, str] = {}
+    """Further ways of speaking for /personality: a name, and what the model is told."""
 
 
 class CompressionSection(Section, frozen=True):

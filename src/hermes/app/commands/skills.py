@@ -34,6 +34,8 @@ async def show_skills(ctx: CommandContext, args: str) -> Reply:
     mine = ctx.runtime.knowledge.open_skills(ctx.session)
     verb, _, rest = args.strip().partition(" ")
     rest = rest.strip()
+    if verb in ("pending", "diff", "approve", "reject") and not ctx.is_admin:
+        raise ConfigError(f"/skills {verb} is for administrators.")
     if verb in ("", "list", "search"):
         rows = [describe_skill(skill, mine) for skill in search_skills(mine.list_skills(), rest)]
         lines = [
