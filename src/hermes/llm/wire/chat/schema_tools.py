@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
@@ -33,37 +33,77 @@ _HINTS = {
     "write_file": "create or replace one file",
 }
 """Shorter than the tools' own descriptions, which are written for larger models."""
-_EXAMPLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-    ("", "hello", "Hello! What can I do for you?", {}),
-    (
-        "",
-        "explain what a compiler does",
-        "A compiler translates source code into machine code.",
-        {},
-    ),
-    ("terminal", "print the file todo.md", "", {"command": "cat todo.md"}),
-    ("terminal", "- buy milk", "todo.md says: buy milk.", {}),
-    (
-        "write_file",
+
+
+class Example(NamedTuple):
+    """One exchange: what the model is told, by the user or by a tool, and the step it takes."""
+
+    said: str
+    answer: str = ""
+    tool: str = ""
+    """The tool that the step calls, if it is no answer."""
+    args: Mapping[str, str] = {}
+    result_of: str = ""
+    """The tool that said it."""
+
+
+def _run_example(request: str, command: str, output: str, answer: str) -> tuple[Example, Example]:
+    call = Example(request, tool="terminal", args={"command": command})
+    return call, Example(output, answer, result_of="terminal")
+
+
+_EXAMPLES: tuple[Example, ...] = (
+    Example("hello", "Hello! What can I do for you?"),
+    Example("explain what a compiler does", "A compiler translates source code into machine code."),
+    Example("how do I see free disk space in Linux?", "Run `df -h` in a terminal."),
+    Example("how much is 12 * 4?", "12 * 4 is 48."),
+    Example(
         "save a program a.py that adds 1 and 2",
-        "",
-        {"path": "a.py", "content": "print(1 + 2)\n"},
+        tool="write_file",
+        args={"path": "a.py", "content": "print(1 + 2)\n"},
     ),
-    ("write_file", "Wrote a.py", "Done: I wrote a.py.", {}),
-    ("terminal", "which kernel is running here?", "", {"command": "uname -r"}),
-    ("terminal", "6.1.0", "Kernel 6.1.0 is running.", {}),
-    ("terminal", "which user am I?", "", {"command": "whoami"}),
-    ("terminal", "sam", "You are sam.", {}),
-    ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
-    ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
-    ("terminal", "rename x.txt to y.txt", "", {"command": "mv x.txt y.txt"}),
-    ("terminal", "(no output)", "Done: x.txt is now y.txt.", {}),
-    ("terminal", "which files are here?", "", {"command": "ls"}),
-    ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
-    ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
+    Example("Created a.py", "Done: I wrote a.py.", result_of="write_file"),
+    *_run_example("which kernel is running here?", "uname -r", "6.1.0", "Kernel 6.1.0 is running."),
+    *_run_example("who is logged in?", "whoami", "sam", "You are sam."),
+    *_run_example("remove the folder tmp", "rm -r tmp", "", "Done: the folder tmp is removed."),
+    *_run_example("rename x.txt to y.txt", "mv x.txt y.txt", "", "Done: x.txt is now y.txt."),
+    *_run_example("append 'tea' to list.md", "echo 'tea' >> list.md", "", "Done: tea is added."),
+    *_run_example(
+        "tell me about this repository",
+        "cat README.md",
+        "# Tides\n\nPredicts high water.",
+        "It is Tides, a program that predicts high water.",
+    ),
+    Example("repair half.py", tool="terminal", args={"command": "cat half.py"}),
+    Example(
+        "def half(n):\n    return n * 2",
+        tool="write_file",
+        args={"path": "half.py", "content": "def half(n):\n    return n / 2\n"},
+        result_of="terminal",
+    ),
+    Example("Replaced half.py", "Done: half(n) now divides by 2.", result_of="write_file"),
+    *_run_example(
+        "what does job.py do?",
+        "cat job.py",
+        "for n in range(3):\n    print(n * n)",
+        "job.py prints the squares of 0, 1 and 2.",
+    ),
+    *_run_example(
+        "which files are here?",
+        "ls",
+        "main.py\nutil.py",
+        "The folder contains main.py and util.py.",
+    ),
+    *_run_example(
+        "print the file todo.md",
+        "cat todo.md",
+        "- buy milk\n- call Eve",
+        "todo.md says:\n- buy milk\n- call Eve",
+    ),
+    Example("what is the largest planet?", "Jupiter is the largest planet."),
 )
-"""Tool, message to the model, and its answer or its call. The order was measured: the last examples
-weigh most, and one without a tool must be among them (docs/local-model.md)."""
+"""The order was measured: the last examples weigh most, and one without a tool must be among them
+(docs/local-model.md)."""
 
 
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
@@ -94,11 +134,13 @@ def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, A
     lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {tool.name for tool in tools}
-    for tool, said, answer, args in _EXAMPLES:
-        if tool and tool not in names:
+    for example in _EXAMPLES:
+        if not {example.tool, example.result_of} - {""} <= names:
             continue
-        step = _answer_step(answer, result=bool(tool)) if answer else _call_step(tool, args)
-        message = format_result(tool, said) if tool and answer else said
+        said, source = example.said, example.result_of
+        message = format_result(source, said) if source else said
+        answer = _answer_step(example.answer, result=bool(source))
+        step = _call_step(example.tool, example.args) if example.tool else answer
         messages.append({"role": "user", "content": message})
         messages.append({"role": "assistant", "content": _encode_step(step)})
     return messages
