@@ -31,7 +31,7 @@ QUESTIONS = (
         for request, pattern in (
             ("hello", r"."),
             ("who are you?", r"hermes|assistant"),
-            ("what can you do?", r"."),
+            ("what can you do?", r"command|file|question|help|assist"),
             ("what files are here?", r"count\.py"),
             ("list the files", r"notes\.txt"),
             ("show me README.md", r"garden"),
