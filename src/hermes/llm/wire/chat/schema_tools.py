@@ -114,7 +114,7 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
         "It is Tides, a program that predicts high water.",
     ),
     _show_command(
-        "what does job.py do?",
+        "explain what job.py does",
         "cat job.py",
         "for n in range(3):\n    print(n * n)",
         "job.py prints the squares of 0, 1 and 2.",
