@@ -23,7 +23,7 @@ MAX_TOOLS = 5
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
-Greetings and general knowledge: {"about": "knowledge", "answer": TEXT}"""
+Greetings, "how do I" questions and general knowledge: {"about": "knowledge", "answer": TEXT}"""
 _WITH_TOOLS = """\
 Questions about this computer, its folders, files, users, programs or time ("look"), and requests \
 to make or change something ("change"), need a tool:"""
@@ -100,12 +100,8 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
     _show_command("which kernel is running here?", "uname -r", "6.1.0", "Kernel 6.1.0 is running."),
     _show_command("start task.py", "python3 task.py", "7", "It printed 7."),
     _show_command("count the words of a.txt", "wc -w a.txt", "12 a.txt", "a.txt has 12 words."),
-    _show_command("print the last line of a.log", "tail -n 1 a.log", "bye", "It is: bye"),
     _show_command(
         "where is cat mentioned?", "grep -rn cat .", "./pets.md:1:a cat", "In pets.md: a cat"
-    ),
-    _show_command(
-        "does Makefile exist?", "ls", "main.py\nutil.py", "No, there is no Makefile in this folder."
     ),
     _show_command(
         "tell me about this repository",
@@ -120,16 +116,20 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
         "job.py prints the squares of 0, 1 and 2.",
     ),
     _show_command(
+        "print the file todo.md",
+        "cat todo.md",
+        "- buy milk\n- call Eve",
+        "todo.md says:\n- buy milk\n- call Eve",
+    ),
+    _show_command("show the last line of a.log", "tail -n 1 a.log", "bye", "It is: bye"),
+    _show_command(
         "which files are here?",
         "ls",
         "main.py\nutil.py",
         "The folder contains main.py and util.py.",
     ),
     _show_command(
-        "print the file todo.md",
-        "cat todo.md",
-        "- buy milk\n- call Eve",
-        "todo.md says:\n- buy milk\n- call Eve",
+        "is Makefile here?", "ls", "main.py\nutil.py", "No, there is no Makefile in this folder."
     ),
     _show_talk("what is your name?", "I am Hermes, an assistant. I run commands and write files."),
     _show_talk("say 'good morning' in Italian", "Buongiorno."),
