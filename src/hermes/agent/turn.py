@@ -20,14 +20,16 @@ from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.credential_use import CredentialUse
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.model_facts import Prices
-from hermes.llm.model_list import ModelListing
+from hermes.llm.side_requests.media import MediaRequests
+from hermes.llm.side_requests.model_list import ModelListing
 
 GUESSED_WINDOW = 128_000
 """The context window in tokens that is assumed when none is known."""
 
 
 class ModelClient(Provider, Protocol):
-    """A model endpoint as the loop uses it: its settings, its credentials and its model list."""
+    """A model endpoint as the loop uses it: its settings, its credentials, its model
+    list and its media."""
 
     @property
     def endpoint(self) -> ModelEndpoint: ...
@@ -37,6 +39,9 @@ class ModelClient(Provider, Protocol):
 
     @property
     def listing(self) -> ModelListing: ...
+
+    @property
+    def media(self) -> MediaRequests: ...
 
 
 class TurnLimits(Struct, frozen=True):

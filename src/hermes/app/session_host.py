@@ -13,7 +13,7 @@ from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
 from hermes.app.approvals.seen_urls import SeenUrls
 from hermes.app.approvals.unread_files import require_reading
-from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
+from hermes.app.auxiliary import AuxiliaryMedia, AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.knowledge.titles import SpawnTask, Titles
@@ -32,7 +32,7 @@ from hermes.core.services import Services
 from hermes.core.store import SUBAGENT, SessionState, Store
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
-from hermes.tools._services import BACKEND
+from hermes.tools._services import BACKEND, MEDIA
 
 _PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
@@ -139,6 +139,7 @@ class SessionHost:
         self.turn_start = ("", meta.id, 0)
         """The first words of this turn's message, its session and its index there."""
         services.models = self
+        services.set(MEDIA, AuxiliaryMedia(shared.auxiliary.models, self))
         transcript.on_first_answer = partial(_start_title, shared, transcript, self)
 
     def begin_turn(self, message: Message | None) -> Turn:
@@ -256,7 +257,7 @@ class SessionHost:
         budget_share: float = 1.0,
     ) -> str:
         """`budget_share`: how much of each cap may be used when this is asked."""
-        meter = self._new_meter(budget_share).for_purpose(f"auxiliary/{job}")
+        meter = self.new_meter(budget_share).for_purpose(f"auxiliary/{job}")
         return await self.shared.auxiliary.ask_model(
             job, prompt, main=self.agent, system=system, max_output=max_output, meter=meter
         )
@@ -270,10 +271,11 @@ class SessionHost:
             host=self,
             learned=self.shared.agents.learned,
             compressor=self._compressor,
-            meter=self._new_meter(),
+            meter=self.new_meter(),
         )
 
-    def _new_meter(self, share: float = 1.0) -> Meter:
+    def new_meter(self, share: float = 1.0) -> Meter:
+        """`share`: how much of each cap may be used."""
         budget = self.budget
         if share < 1:
             caps = structs.asdict(budget)

@@ -122,6 +122,8 @@ class AuxiliarySection(Section, frozen=True):
     base_url: Address = ""
     api_mode: WireName | None = None
     api_key_env: EnvName = ""
+    voice: str = ""
+    """Of the job speech, such as alloy."""
     context_length: Count | None = None
     request_timeout_seconds: Seconds | None = None
     stale_timeout_seconds: Seconds | None = None

@@ -186,6 +186,8 @@ class ProviderSpec(Struct, frozen=True):
     default_model: str = ""
     small_model: str = ""
     """The cheap model for auxiliary jobs; empty: unknown."""
+    media_models: dict[str, str] = {}
+    """Its models for the auxiliary jobs `image`, `speech` and `transcription`."""
     embedded: bool = False
     """Runs on this machine from a model file, which its address names."""
     oauth: OAuthSpec | None = None

@@ -76,7 +76,8 @@ class SqliteLedger:
 
     async def sum_calls(self, by: By, since: float) -> list[UsageRow]:
         def sum_settled(db: Connection) -> list[UsageRow]:
-            _settle_dead_calls(db, self._process)
+            if not db.readonly("main"):
+                _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, round(since * 1e9))
 
         return await self._submit(sum_settled)

@@ -32,5 +32,10 @@ PROVIDER = ProviderSpec(
     models=GPT,
     default_model="gpt-5",
     small_model="gpt-5-mini",
+    media_models={
+        "image": "gpt-image-1",
+        "speech": "gpt-4o-mini-tts",
+        "transcription": "gpt-4o-mini-transcribe",
+    },
     docs="https://platform.openai.com/docs",
 )

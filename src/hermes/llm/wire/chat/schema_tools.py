@@ -83,7 +83,7 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
     ),
     _show_command("remove the folder tmp", "rm -r tmp", "", "Done: tmp is removed.", CHANGE),
     _show_command("rename x.txt to y.txt", "mv x.txt y.txt", "", "Done: it is y.txt now.", CHANGE),
-    _show_command("put 'tea' into list.md too", "echo 'tea' >> list.md", "", "Done.", CHANGE),
+    _show_command("add tea to list.md", "echo 'tea' >> list.md", "", "Done: tea is added.", CHANGE),
     (
         Example("repair half.py", _call_step("terminal", {"command": "cat half.py"}, CHANGE)),
         Example(
