@@ -31,9 +31,10 @@ _AFTER = """\
 After a tool result: {"about": "result", "answer": TEXT} with what it says. \
 Never invent files or output."""
 _HINTS = {
-    "terminal": "run a shell command: list, find, count, copy, move, rename, look up anything",
-    "read_file": "show the text of one file",
-    "write_file": "create or replace one file",
+    ("terminal", LOOK): "run a shell command: list, show, find, count, look up anything",
+    ("terminal", CHANGE): "run a shell command: copy, move, rename, remove, add a line",
+    ("read_file", LOOK): "show the text of one file",
+    ("write_file", CHANGE): "create or replace one file",
 }
 """Shorter than the tools' own descriptions, which are written for larger models."""
 
@@ -82,10 +83,13 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
         Example("Created a.py", _answer_step("Done: I wrote a.py.", result=True), "write_file"),
     ),
     _show_command("remove the folder tmp", "rm -r tmp", "", "Done: tmp is removed.", CHANGE),
+    _show_command("copy a.csv to b.csv", "cp a.csv b.csv", "", "Done: b.csv is a copy.", CHANGE),
     _show_command("rename x.txt to y.txt", "mv x.txt y.txt", "", "Done: it is y.txt now.", CHANGE),
     _show_command("add tea to list.md", "echo 'tea' >> list.md", "", "Done: tea is added.", CHANGE),
     (
-        Example("repair half.py", _call_step("terminal", {"command": "cat half.py"}, CHANGE)),
+        Example(
+            "fix the mistake in half.py", _call_step("terminal", {"command": "cat half.py"}, CHANGE)
+        ),
         Example(
             "def half(n):\n    return n * 2",
             _show_writing("half.py", "def half(n):\n    return n / 2\n"),
@@ -164,7 +168,9 @@ def response_format(tools: Sequence[ToolSpec], *, has_results: bool = True) -> d
 def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
     """The system message and the examples. They are the same bytes for the same tools, so that a
     server with a prompt cache reads them once; text of the session comes last."""
-    about_tools = [_WITH_TOOLS, *map(_tool_line, tools), _AFTER] if tools else []
+    about_tools = (
+        [_WITH_TOOLS, *(line for t in tools for line in _tool_lines(t)), _AFTER] if tools else []
+    )
     lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {"", *(tool.name for tool in tools)}
@@ -220,11 +226,13 @@ def _content_texts(parts: Iterable[Text | Media]) -> list[str]:
     return [p.text if isinstance(p, Text) else describe_media(p) for p in parts]
 
 
-def _tool_line(tool: ToolSpec) -> str:
-    hint = _HINTS.get(tool.name) or tool.description.partition(". ")[0][:_LONGEST_HINT]
+def _tool_lines(tool: ToolSpec) -> Iterable[str]:
+    """How the tool is called, for each thing a call may be about that has a hint, or once."""
     args = {name: name.upper() for name in _required_names(tool)}
-    example = _call_step(tool.name, args, _subjects(tool.name)[0])
-    return f"{_encode_step(example)} - {hint}"
+    hints = {s: _HINTS[tool.name, s] for s in _subjects(tool.name) if (tool.name, s) in _HINTS}
+    default = {_subjects(tool.name)[0]: tool.description.partition(". ")[0][:_LONGEST_HINT]}
+    for subject, hint in (hints or default).items():
+        yield f"{_encode_step(_call_step(tool.name, args, subject))} - {hint}"
 
 
 def _subjects(tool: str) -> list[str]:
