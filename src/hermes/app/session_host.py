@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
@@ -13,6 +12,7 @@ from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
 from hermes.app.approvals.seen_urls import SeenUrls
+from hermes.app.approvals.unread_files import require_reading
 from hermes.app.auxiliary import AuxiliaryMedia, AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
@@ -37,7 +37,6 @@ from hermes.tools._services import BACKEND, MEDIA
 if TYPE_CHECKING:
     from hermes.app.live.session_tape import SessionTape
 
-_REPLACES_FILE = "write_file"
 _PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
 
@@ -227,8 +226,8 @@ class SessionHost:
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
-        if self.agent.small and tool.name == _REPLACES_FILE:
-            _require_reading(self._transcript.history, keys)
+        if self.agent.small:
+            require_reading(self._transcript.history, call, params, keys, self.workspace)
         taint = self._transcript.taint
         self.approvals.readable = self.workspace.readable
         verdict = await self.approvals.check(call, tool, params, keys, taint)
@@ -384,22 +383,6 @@ async def _confirm_change(
         return None
     answer = await interactions.request_approval(Approval(call.id, call, reason, diff=diff))
     return None if answer is None else answer != "deny"
-
-
-def _require_reading(history: History, files: tuple[str, ...]) -> None:
-    """A small model may replace only files that it has looked at in this turn: it would lose the
-    rest of their content."""
-    earlier: list[str] = []
-    for message in reversed(history.messages):
-        if message.role == "user" and message.kind != "steer":
-            break
-        earlier += [call.args for call in message.calls if call.name != _REPLACES_FILE]
-    for file in map(Path, files):
-        if file.exists() and not any(file.name in args for args in earlier):
-            raise ToolError(
-                f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
-                "then write the whole file. To add to its end, use >> in the terminal."
-            )
 
 
 async def _preview_change(host: SessionHost, tool: Tool[Any], params: Any) -> str:
