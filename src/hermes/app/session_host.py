@@ -137,14 +137,8 @@ class SessionHost:
         self._user = UserAccess(
             self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
         )
-        self.approvals = Approvals(
-            settings.safety,
-            cwd=workspace.cwd,
-            home=workspace.home,
-            book=shared.rulebook,
-            seams=_make_seams(self, interactions, self._has_seen),
-            backend=services.get(BACKEND),
-        )
+        seams = _make_seams(self, interactions, self._has_seen)
+        self.approvals = _make_approvals(shared, settings, workspace, services, seams)
         self._seen_urls = SeenUrls()
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
@@ -326,6 +320,23 @@ class SessionHost:
 
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
+
+
+def _make_approvals(
+    shared: SharedServices,
+    settings: SessionSettings,
+    workspace: Workspace,
+    services: Services,
+    seams: ApprovalSeams,
+) -> Approvals:
+    return Approvals(
+        settings.safety,
+        cwd=workspace.cwd,
+        home=workspace.home,
+        book=shared.rulebook,
+        seams=seams,
+        backend=services.get(BACKEND),
+    )
 
 
 def _make_seams(
