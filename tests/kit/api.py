@@ -18,7 +18,9 @@ from hermes.app.cluster.node import ClusterNode, find_database
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import read_settings
 from hermes.config.load import Setup, load_setup
+from hermes.gateway.process.messenger_desk import MessengerDesk
 from hermes.server.app import Server
+from hermes.store.sqlite import SqliteStore
 from tests.kit.home import Home
 from tests.kit.postgres import STORE, provide_database
 from tests.kit.server import Provider, Step
@@ -207,7 +209,12 @@ async def api(
             join_cluster(setup) as node,
             Runtime.open(setup, store=node and node.store) as runtime,
         ):
-            server = Server(runtime, read_settings(setup.config, home.env)[0], node=node)
+            store, open_messengers = runtime.store, None
+            if isinstance(store, SqliteStore):
+                desk = MessengerDesk(setup, store)
+                open_messengers = lambda: desk  # noqa: E731
+            settings_read = read_settings(setup.config, home.env)[0]
+            server = Server(runtime, settings_read, open_messengers=open_messengers, node=node)
             async with server.listen() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError
+from functools import partial
 from typing import NamedTuple
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hermes.app.cluster.node import ClusterNode
+    from hermes.app.control.messengers import Messengers
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
     from hermes.server.http.listener import EarlyListener
+    from hermes.store.sqlite import SqliteStore
 
 _CHECKED_SIZE = 512 * 2**20
 """Bytes of a database that is checked before the server starts, in about a second."""
@@ -78,6 +81,7 @@ async def _start_server(
     SignalHandler().attach(stop.set)
     node = _find_node(setup)
     store: Store
+    own: SqliteStore | None = None
     if node is not None:
         store = node.store
     else:
@@ -99,7 +103,7 @@ async def _start_server(
                 if on_listening is not None:
                     await on_listening(listener.address, setup, store)
                 await asyncio.to_thread(_import_server)
-                await _serve_until(stop, setup, settings, _Parts(store, listener, node))
+                await _serve_until(stop, setup, settings, _Parts(store, listener, own, node))
     finally:
         await store.close()
     return 0
@@ -110,6 +114,8 @@ class _Parts(NamedTuple):
 
     store: Store
     listener: EarlyListener
+    own_store: SqliteStore | None
+    """None: the store is that of a cluster."""
     node: ClusterNode | None
 
 
@@ -164,8 +170,16 @@ async def _serve_until(
     from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
 
+    own = parts.own_store
+
+    def open_messengers(own: SqliteStore) -> Messengers:
+        from hermes.gateway.process.messenger_desk import MessengerDesk
+
+        return MessengerDesk(setup, own)
+
+    messengers = partial(open_messengers, own) if own is not None else None
     async with Runtime.open(setup, store=parts.store) as runtime:
-        server = Server(runtime, settings, node=parts.node)
+        server = Server(runtime, settings, open_messengers=messengers, node=parts.node)
         tune_garbage_collection()
         async with server.listen(parts.listener):
             await stop.wait()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hermes.core.errors import StoreError
-from hermes.core.store import Fact, FactState, FactTable, FactTarget
+from hermes.core.store import DELIVERIES, Fact, FactState, FactTable, FactTarget
 from hermes.core.text import replace_invalid
 from hermes.store.search_terms import split_unspaced_scripts
 from hermes.store.tables.connection import SqlConnection, SqlDatabase
@@ -113,6 +113,15 @@ class SqlFactTable:
         found = f"count(*) FILTER (WHERE {FOUND})"
         sql = f"SELECT scope, {found} FROM facts GROUP BY scope ORDER BY scope"
         return [(str(scope), int(count)) for scope, count in self.db.execute(sql)]
+
+    def queue_delivery(self, body: bytes) -> None:
+        sql = "SELECT coalesce(max(id), '0') FROM objects WHERE kind = ?"
+        number = int(self.db.execute(sql, (DELIVERIES,)).get) + 1
+        now = self._clock()
+        self.db.execute(
+            "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, '', ?, ?, ?)",
+            (DELIVERIES, f"{number:012}", now, now, body),
+        )
 
     def select_facts(self, where: str, *values: str | int | None) -> list[Fact]:
         rows: Any = self.db.execute(f"SELECT {_COLUMNS} FROM facts {where}", values)
