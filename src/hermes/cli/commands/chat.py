@@ -225,6 +225,7 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
     add("--worktree", metavar="NAME", default="", help="work in a git worktree of this name")
     parser.add_flag("--yolo", help="turn off approvals and the sandbox")
+    parser.add_flag("--record", help="keep what hermes replay needs")
     parser.add_flag("--plain", help="line by line, without a screen")
     formats = ("text", "json", "stream-json")
     add("--output", choices=formats, default="text", help="output format (default: text)")

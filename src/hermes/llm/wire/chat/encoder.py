@@ -63,6 +63,7 @@ class Encoder(BaseEncoder):
         if wanted is not None and quirks.accepts_schema(has_tools=bool(tools)):
             fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
         fields.update(_effort_fields(quirks, settings))
+        fields.update({"service_tier": "priority"} if settings.fast and quirks.fast else {})
         if quirks.calling == "schema" and quirks.tools:
             return self._encode_schema_head(fields, head)
         if tools and quirks.tools and settings.tool_choice != "none":
