@@ -104,8 +104,7 @@ class SessionHost:
     ) -> None:
         meta = transcript.meta
         purpose = meta.source if meta.source in _PURPOSES else "main"
-        self.agent = settings.agent
-        self.workspace = workspace
+        self.agent, self.workspace = settings.agent, workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
         """The account of its model calls; a surface adds its user, a schedule its job."""
@@ -124,7 +123,7 @@ class SessionHost:
         self.news: TurnNews | None = None
         self.recall: TurnRecall | None = None
         self.closing: Pause = "end"
-        """Why the session is closed: `reset` if another one takes its place."""
+        """`reset`: another session takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
