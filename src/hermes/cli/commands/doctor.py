@@ -53,7 +53,16 @@ def _format_check(check: "Check") -> list[str]:
 
 
 async def _run_checks(args: Namespace) -> "list[Check]":
-    from hermes.cli.doctor import connectivity, home, machine, mcp, messengers, plugins, schedule
+    from hermes.cli.doctor import (
+        connectivity,
+        home,
+        knowledge,
+        machine,
+        mcp,
+        messengers,
+        plugins,
+        schedule,
+    )
     from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
 
@@ -76,6 +85,7 @@ async def _run_checks(args: Namespace) -> "list[Check]":
         checks.append(await schedule.check_schedule(folder))
     if setup is not None:
         checks.append(await plugins.check_plugins(setup))
+        checks += await knowledge.check_knowledge(setup)
         checks += await connectivity.check_models(setup, online=args.online)
         checks += await messengers.check_messengers(setup)
         checks += await mcp.check_servers(setup)
