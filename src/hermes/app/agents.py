@@ -42,6 +42,10 @@ class Options(Struct, frozen=True):
     yolo: bool = False
     effort: Effort | None = None
     """The reasoning effort; None: as configured."""
+    fast: bool = False
+    """Whether to pay more for being answered sooner, where the provider offers it."""
+    personality: str = ""
+    """How the agent speaks, in the words that the model is told."""
     allowed_tools: tuple[str, ...] = ()
     """Tools that need no approval; `terminal:WORDS`: commands that begin with these words."""
     plan: bool = False
@@ -50,6 +54,8 @@ class Options(Struct, frozen=True):
     """The id on its platform of the person who talks in a chat."""
     is_admin: bool = False
     """Whether only administrators of this agent talk in the chat: they may use its schedule."""
+    record: bool = False
+    """Whether its turns are recorded, whatever the configuration says."""
     servers: "tuple[ServerConfig, ...]" = ()
     """MCP servers that the client of the session brings along."""
 
@@ -159,7 +165,7 @@ class Agents:
             tuple(map(self.get_client, endpoints)),
             tools,
             tools.list_specs(few=few),
-            Settings(max_output=endpoints[0].max_output, effort=effort),
+            Settings(max_output=endpoints[0].max_output, effort=effort, fast=options.fast),
             TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),

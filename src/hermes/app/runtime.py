@@ -77,6 +77,8 @@ from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.app.extensions.plugins import Plugins
+    from hermes.app.live.session_tape import SessionTape
+    from hermes.app.live.trace_export import TraceExporter
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
@@ -92,6 +94,20 @@ def _open_engines() -> EmbeddedEngines:
     from hermes.llm.local.engine import LocalEngines
 
     return LocalEngines()
+
+
+def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], SessionTape | None]:
+    """Makes the recorders of sessions; `records`: of all, not only of those that ask for it."""
+    agents: dict[int, tuple[Agent, str]] = {}
+
+    def new_tape(options: Options) -> SessionTape | None:
+        if not (records or options.record):
+            return None
+        from hermes.app.live.session_tape import SessionTape
+
+        return SessionTape(store, agents)
+
+    return new_tape
 
 
 class Runtime:
@@ -132,6 +148,8 @@ class Runtime:
             self.background_commands,
             self.spawn_task,
         )
+        self.traces: TraceExporter | None = None
+        """Where the spans of turns go; None: nowhere."""
         self.on_session: Callable[[Session], None] = lambda session: None
         """Called with every session that is opened."""
         self.services = SharedServices(
@@ -148,6 +166,7 @@ class Runtime:
             spawn_task=self.spawn_task,
             hooks=HookTable(),
             notices=[],
+            new_tape=_make_recorder(store, records=setup.config.trace.record == "wire"),
         )
 
     @classmethod
@@ -167,6 +186,10 @@ class Runtime:
         try:
             if setup.config.plugins.enabled or setup.config.hooks:
                 await runtime._load_extensions()
+            if setup.config.trace.otlp:
+                from hermes.app.live.trace_export import TraceExporter
+
+                runtime.traces = TraceExporter(setup.config.trace)
             yield runtime
         finally:
             await runtime._shut_down()
@@ -354,6 +377,8 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
+        if self.traces is not None:
+            await self.traces.close()
         if self.plugins is not None:
             self.plugins.close()
         await self.background_commands.close()
@@ -466,6 +491,8 @@ class Runtime:
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
         self.mcp_servers.connect_session(session, services)
+        if self.traces is not None:
+            self.traces.trace_session(session)
         self.on_session(session)
         return session
 

@@ -233,6 +233,12 @@ class McpServers:
         await _close_links(old.values())
         return sorted(link.config.name for link in old.values())
 
+    async def refresh(self) -> None:
+        """Reload if config.yaml no longer names the same servers."""
+        section = (await asyncio.to_thread(read_config, self._setup.home)).mcp_servers
+        if section != self._section:
+            await self.reload()
+
     async def close(self) -> None:
         """End every server that was started."""
         await _close_links(self._links.values())

@@ -131,7 +131,7 @@ async def open_gateway(
         raise ConfigError(_NOTHING_ON)
     platforms = (*home.platforms, *registered)
     _warn_about_access(platforms)
-    hosted = () if home.server is None else (host_api_server(runtime, home.server),)
+    hosted = () if home.server is None else (host_api_server(runtime, store, home.server),)
     gateway = Gateway(runtime, store, platforms, hosted)
     stack.enter_context(announce_instance(home.setup.home, "gateway"))
     return gateway, notice
@@ -174,10 +174,16 @@ def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
     if not setup.config.plugins.enabled:  # otherwise one of them may know the name
         for name in setup.config.platforms:
             require_known(name)
-    opened, missing = _open_specs(setup, {name: load_platform(name) for name in list_names()})
+    on = (name for name in list_names() if _is_mentioned(name, setup))
+    opened, missing = _open_specs(setup, {name: load_platform(name) for name in on})
     if missing and not opened:
         raise ConfigError(_NOTHING_ON)
     return opened
+
+
+def _is_mentioned(name: str, setup: Setup) -> bool:
+    """Whether anything is set for a messenger: most are off and not even imported."""
+    return name in setup.config.platforms or setup.secrets.has_any(f"{name.upper()}_")
 
 
 def open_registered_platforms(setup: Setup, plugins: Plugins | None) -> tuple[OpenPlatform, ...]:

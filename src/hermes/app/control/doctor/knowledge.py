@@ -1,6 +1,6 @@
 """The checks of memory and skills: what waits for a person, and whether the provider answers."""
 
-from hermes.cli.doctor.check import Check
+from hermes.app.control.doctor.check import Check
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import StoreError
