@@ -11,8 +11,12 @@ const listeners = new Map();
 /** Re-renders when the topic changes. */
 export function useTopic(topic) {
   const [, render] = useState(0);
+  useNews(topic, () => render(n => n + 1));
+}
+
+/** Calls the function when the topic changes. */
+export function useNews(topic, listener) {
   useEffect(() => {
-    const listener = () => render(n => n + 1);
     if (!listeners.has(topic)) listeners.set(topic, new Set());
     listeners.get(topic).add(listener);
     return () => listeners.get(topic).delete(listener);
@@ -40,7 +44,7 @@ export function changed(topic) {
 export class Failure extends Error {
   constructor(status, message, error = {}) {
     super(message);
-    Object.assign(this, { status, code: error.code, param: error.param, details: error.details });
+    Object.assign(this, { status, code: error.code, param: error.param, problems: error.problems });
   }
 }
 
@@ -218,6 +222,9 @@ const CHANGES = {
   },
 };
 
+/** Events that say that a page has something else to show. */
+const NEWS = new Set(["platform", "budget", "config", "job"]);
+
 /** Applies one event of the feed. */
 export function applyEvent(name, data) {
   if (name === "hello") {
@@ -232,6 +239,8 @@ export function applyEvent(name, data) {
   } else if (name === "session.deleted") {
     state.sessions.delete(data.session);
     changed("sessions");
+  } else if (NEWS.has(name)) {
+    changed(name);
   } else if (CHANGES[name]) {
     const conv = conversation(data.session);
     CHANGES[name](conv, data);
