@@ -120,6 +120,43 @@ async def _check_page(page: Any, name: str) -> None:
     assert problems == [], name
 
 
+PAGES = ("now", "usage", "schedule", "knowledge", "connections", "settings", "health")
+
+
+async def _check_width(page: Any, name: str) -> None:
+    wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not wide, f"{name} scrolls sideways"
+
+
+async def _open_page(v: Visit, name: str) -> None:
+    await v.page.goto(f"{v.api.url}/#/{name}")
+    await v.page.locator(".content > *").first.wait_for()
+    await v.page.locator(".skeleton").first.wait_for(state="detached")
+
+
+async def _check_states(v: Visit) -> None:
+    """What opens over a page: the palette, completions, a dialog, a refused change."""
+    page = v.page
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Search or run a command").wait_for()
+    await _check_page(page, "palette")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("textbox", name="Message").fill("/")
+    await page.get_by_role("option", name="/find").wait_for()
+    await _check_page(page, "completions")
+    await page.get_by_role("textbox", name="Message").fill("")
+    await _open_page(v, "settings/Dashboard")
+    days = page.get_by_role("spinbutton", name="dashboard.session_days")
+    await days.fill("-3")
+    await page.get_by_role("button", name="Review and save").click()
+    await page.locator("[data-key='dashboard.session_days']").get_by_role("alert").wait_for()
+    await _check_page(page, "error")
+    await days.fill("12")
+    await page.get_by_role("button", name="Review and save").click()
+    await page.get_by_role("dialog").wait_for()
+    await _check_page(page, "dialog")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int) -> None:
@@ -135,10 +172,29 @@ async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int)
         await v.send("push")
         await v.page.get_by_role("button", name="Allow once").wait_for()
         await _check_page(v.page, "approval")
-        for name in ("now", "usage", "schedule", "knowledge", "settings", "health"):
-            await v.page.goto(f"{v.api.url}/#/{name}")
-            await v.page.locator(".content > *").first.wait_for()
-            await v.page.wait_for_timeout(400)
+        for name in PAGES:
+            await _open_page(v, name)
             await _check_page(v.page, name)
-            wide = await v.page.evaluate("document.documentElement.scrollWidth > innerWidth")
-            assert not wide, f"{name} scrolls sideways"
+            await _check_width(v.page, name)
+        await v.page.goto(f"{v.api.url}/#/talk")
+        await _check_states(v)
+
+
+async def test_nothing_scrolls_sideways_on_a_narrow_page(tmp_path: Path) -> None:
+    """320 px is also what 200 % zoom leaves of 640 px."""
+    table = "| a long heading | another long heading | a third |\n|---|---|---|\n| x | y | z |\n\n"
+    steps = [
+        say(table + "```\n" + "long " * 60 + "\n```\n\n" + "w" * 200),
+        call(("c1", "terminal", {"command": "git push origin " + "branch" * 30})),
+    ]
+    async with visit(tmp_path, steps, then=say("Yes.")) as v:
+        await v.open_context(viewport={"width": 320, "height": 640})
+        await v.send("h" * 100)
+        await v.wait_until_answered("a long heading")
+        await _check_width(v.page, "talk")
+        await v.send("push")
+        await v.page.get_by_role("button", name="Allow once").wait_for()
+        await _check_width(v.page, "approval")
+        for name in PAGES:
+            await _open_page(v, name)
+            await _check_width(v.page, name)
