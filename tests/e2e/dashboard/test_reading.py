@@ -56,7 +56,8 @@ new Promise(async done => {
     log.scrollTop += up ? -40 : 40;
     const moved = mark.getBoundingClientRect().top - top;
     await settle();
-    if (mark.isConnected) worst = Math.max(worst, Math.abs(mark.getBoundingClientRect().top - top - moved));
+    const off = mark.getBoundingClientRect().top - top - moved;
+    if (mark.isConnected) worst = Math.max(worst, Math.abs(off));
     most = Math.max(most, document.querySelectorAll('article').length);
   }
   log.scrollTop = -log.scrollHeight;
