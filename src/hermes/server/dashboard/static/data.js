@@ -112,7 +112,7 @@ export function conversation(id) {
   let found = state.conversations.get(id);
   if (!found) {
     found = { id, messages: new Map(), results: new Map(), last: -1, total: 0, loading: new Set(),
-      live: emptyLive(), ended: null, notice: "", unsent: [], error: null, loaded: false };
+      live: emptyLive(), settled: 0, ended: null, notice: "", unsent: [], error: null, loaded: false };
     state.conversations.set(id, found);
   }
   return found;
@@ -185,6 +185,7 @@ const CHANGES = {
   },
   snapshot(conv, data) {
     const wasBusy = conv.live.busy;
+    conv.settled += 1;
     conv.live = { ...emptyLive(), ...data };
     if (data.busy || wasBusy) conv.notice = "";
   },
@@ -215,6 +216,7 @@ const CHANGES = {
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;
+    conv.settled += 1;
     if (data.status === "completed") { conv.notice = ""; announce(T.announceDone); }
   },
   moved(conv, data) {
@@ -252,10 +254,11 @@ export function applyEvent(name, data) {
 export async function send(conv, item) {
   if (!conv.unsent.includes(item)) conv.unsent.push(item);
   changed(conv.id);
+  const before = conv.settled;
   try {
     await post(`api/sessions/${conv.id}/turns`, { client_id: item.id, content: item.text, uploads: item.uploads, busy: item.busy });
     conv.unsent = conv.unsent.filter(other => other !== item);
-    if (item.busy !== "steer") conv.live.busy = true;
+    if (item.busy !== "steer" && conv.settled === before) conv.live.busy = true; // otherwise the feed was faster
   } catch (error) {
     if (error.status === 0 || error.status === 503) { item.waits = true; } else {
       conv.unsent = conv.unsent.filter(other => other !== item);
