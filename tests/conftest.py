@@ -155,6 +155,7 @@ _LONGEST = (
     "e2e/test_swe",
     "flow/test_faults_stream",
     "server/test_dashboard_mcp",
+    "server/test_dashboard_restart",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
     "gateway/test_turns",
