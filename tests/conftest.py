@@ -156,6 +156,7 @@ _LONGEST = (
     "e2e/test_swe",
     "flow/test_faults_stream",
     "server/test_dashboard_mcp",
+    "server/test_dashboard_restart",
     "flow/test_replay",
     "e2e/test_replay_cli",
     "e2e/test_traces",
