@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
@@ -13,6 +12,7 @@ from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
 from hermes.app.approvals.seen_urls import SeenUrls
+from hermes.app.approvals.unread_files import require_reading
 from hermes.app.auxiliary import AuxiliaryMedia, AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
@@ -23,7 +23,7 @@ from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError
-from hermes.core.events import Approval, Notice
+from hermes.core.events import Approval, Notice, TurnResult
 from hermes.core.history import History
 from hermes.core.hooks import HookedSession, HookTable, SessionHooks
 from hermes.core.ledger import Account
@@ -37,12 +37,11 @@ from hermes.tools._services import BACKEND, MEDIA
 if TYPE_CHECKING:
     from hermes.app.live.session_tape import SessionTape
 
-_REPLACES_FILE = "write_file"
 _PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
 
 
-Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
+Pause: TypeAlias = Literal["turn", "compress", "continue", "reset", "end"]
 """When a conversation may be looked back at."""
 
 
@@ -53,6 +52,15 @@ class TurnNews(Protocol):
 
     async def settle_news(self) -> None:
         """Called when the message has become part of the conversation."""
+
+
+class TurnRecall(Protocol):
+    """The memory behind the messages of a session."""
+
+    async def add_facts(self, message: Message) -> Message:
+        """The message with what is known about it."""
+
+    async def record_turn(self, prompt: str, result: TurnResult) -> None: ...
 
 
 class SharedServices(Struct, frozen=True):
@@ -119,6 +127,9 @@ class SessionHost:
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
         self.tape = shared.new_tape(settings.options)
+        self.recall: TurnRecall | None = None
+        self.closing: Pause = "end"
+        """Why the session is closed: `reset` if another one takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
@@ -126,14 +137,8 @@ class SessionHost:
         self._user = UserAccess(
             self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
         )
-        self.approvals = Approvals(
-            settings.safety,
-            cwd=workspace.cwd,
-            home=workspace.home,
-            book=shared.rulebook,
-            seams=_make_seams(self, interactions, self._has_seen),
-            backend=services.get(BACKEND),
-        )
+        seams = _make_seams(self, interactions, self._has_seen)
+        self.approvals = _make_approvals(shared, settings, workspace, services, seams)
         self._seen_urls = SeenUrls()
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
@@ -189,7 +194,7 @@ class SessionHost:
 
     async def close(self) -> None:
         """Close what tools opened."""
-        self.on_pause("end", 0)
+        self.on_pause(self.closing, 0)
         self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()
@@ -215,8 +220,8 @@ class SessionHost:
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
-        if self.agent.small and tool.name == _REPLACES_FILE:
-            _require_reading(self._transcript.history, keys)
+        if self.agent.small:
+            require_reading(self._transcript.history, call, params, keys, self.workspace)
         taint = self._transcript.taint
         self.approvals.readable = self.workspace.readable
         verdict = await self.approvals.check(call, tool, params, keys, taint)
@@ -317,6 +322,23 @@ class SessionHost:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
 
+def _make_approvals(
+    shared: SharedServices,
+    settings: SessionSettings,
+    workspace: Workspace,
+    services: Services,
+    seams: ApprovalSeams,
+) -> Approvals:
+    return Approvals(
+        settings.safety,
+        cwd=workspace.cwd,
+        home=workspace.home,
+        book=shared.rulebook,
+        seams=seams,
+        backend=services.get(BACKEND),
+    )
+
+
 def _make_seams(
     host: SessionHost, interactions: Interactions, has_seen: Callable[[str], bool]
 ) -> ApprovalSeams:
@@ -372,22 +394,6 @@ async def _confirm_change(
         return None
     answer = await interactions.request_approval(Approval(call.id, call, reason, diff=diff))
     return None if answer is None else answer != "deny"
-
-
-def _require_reading(history: History, files: tuple[str, ...]) -> None:
-    """A small model may replace only files that it has looked at in this turn: it would lose the
-    rest of their content."""
-    earlier: list[str] = []
-    for message in reversed(history.messages):
-        if message.role == "user" and message.kind != "steer":
-            break
-        earlier += [call.args for call in message.calls if call.name != _REPLACES_FILE]
-    for file in map(Path, files):
-        if file.exists() and not any(file.name in args for args in earlier):
-            raise ToolError(
-                f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
-                "then write the whole file. To add to its end, use >> in the terminal."
-            )
 
 
 async def _preview_change(host: SessionHost, tool: Tool[Any], params: Any) -> str:

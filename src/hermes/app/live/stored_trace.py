@@ -18,7 +18,7 @@ from hermes.app.live.spans import (
     describe_usage,
     open_span,
 )
-from hermes.core.ledger import Entry
+from hermes.core.ledger import CallRecord
 from hermes.core.message import Target, ToolReturn, Usage
 from hermes.core.store import SUBAGENT, SessionMeta, Store, StoredMessage
 
@@ -37,14 +37,14 @@ async def _list_session_spans(
     items = [item async for item in store.sessions.stream_messages(meta.id)]
     calls = [
         entry
-        for entry in await store.ledger.list_calls(meta.id)
-        if not entry.account.purpose.startswith(_SIDE_PURPOSE)
+        for entry in await store.ledger.list_calls(meta.id, 0.0)
+        if not entry.purpose.startswith(_SIDE_PURPOSE)
     ]
     spans: list[Span] = []
     turns = _split_turns(items)
     for number, turn in enumerate(turns):
         until = turns[number + 1][0].created if number + 1 < len(turns) else float("inf")
-        made = [c for c in calls if turn[0].created <= c.id / 1e9 < until]
+        made = [c for c in calls if turn[0].created <= c.started < until]
         spans += _trace_turn(meta, turn, made, parent, has_content=has_content)
     recent = await store.sessions.list_recent(limit=sys.maxsize, source=SUBAGENT)
     for child in (found for found in recent if found.parent == meta.id):
@@ -66,7 +66,7 @@ def _split_turns(items: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
 def _trace_turn(
     meta: SessionMeta,
     items: Sequence[StoredMessage],
-    calls: Sequence[Entry],
+    calls: Sequence[CallRecord],
     parent: SpanLink | None,
     *,
     has_content: bool,
@@ -77,8 +77,9 @@ def _trace_turn(
     spans = [turn]
     total = Usage()
     for entry in calls:
-        span = open_span("chat", entry.model, entry.id, turn.link, meta.id)
-        span.end = entry.id + round(entry.seconds * 1e9)
+        began = _to_nanoseconds(entry.started)
+        span = open_span("chat", entry.model, began, turn.link, meta.id)
+        span.end = began + _to_nanoseconds(entry.seconds)
         span.error = entry.outcome
         describe_request(span, Target(entry.provider, entry.model, ""))
         describe_usage(span, Usage(entry.input, entry.output))

@@ -34,8 +34,9 @@ commands:
   show ID                 show the conversation
   search WORDS            find messages that contain all words or "a phrase"; --since 30d,
                           --source cli and -n N narrow it
-  export ID [-o FILE]     write JSON lines, or --format markdown, hermes, openai, sharegpt, raw,
-                          tape (for hermes replay), trace; to stdout or a new private file
+  export ID [-o FILE]     write JSON lines, or --format json, markdown, html, hermes, openai,
+                          sharegpt, raw, tape (for hermes replay), trace; to stdout or a new
+                          private file
   rename ID TITLE         change the title
   branch ID [TITLE]       copy a session to continue from; the original stays unchanged
   delete ID...            delete sessions; asks first, or add --yes
@@ -61,7 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
     parser.add_flag("--here", help="list: only sessions of this folder")
-    formats = ("jsonl", "markdown", *_TRAINING_FORMATS, "tape", "trace")
+    formats = ("jsonl", "json", "markdown", "html", *_TRAINING_FORMATS, "tape", "trace")
     parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
