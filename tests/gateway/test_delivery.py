@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,20 @@ async def test_f84_a_blocked_chat_is_given_up_until_it_writes_again(tmp_path: Pa
         await g.telegram.until(lambda: any(m == "sendMessage" for m, _ in g.telegram.calls))
         await g.telegram.say("back")
         await g.telegram.until(lambda: "hello" in g.telegram.texts())
+
+
+async def test_f84_a_notice_waits_for_the_owners_first_message(tmp_path: Path) -> None:
+    platform = {"allowed_users": [OWNER, 2], "admins": [OWNER]}
+    async with live_gateway(tmp_path, then=say("hello"), platform=platform) as g:
+        blocked = Fault(403, "Forbidden: bot was blocked by the user")
+        g.telegram.fault = once("sendMessage", blocked)
+        await g.telegram.say("hi", user=2)
+        await g.telegram.until(lambda: any(m == "sendMessage" for m, _ in g.telegram.calls))
+        while not await g.service.hub.mailbox.list_blocked_chats():
+            await asyncio.sleep(0.02)
+        await g.telegram.say("hi")
+        await g.telegram.until(lambda: len(g.telegram.texts(OWNER)) == 2)
+        assert sum("cannot be reached" in t for t in g.telegram.texts(OWNER)) == 1
 
 
 async def test_f85_rejected_markup_is_sent_as_plain_text(tmp_path: Path) -> None:
