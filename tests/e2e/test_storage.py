@@ -148,6 +148,7 @@ async def check_reading(home: Home, *, is_indexed: bool = True) -> None:
 
 
 async def kill_during_a_call(home: Home, provider: Provider) -> None:
+    home.configure(budget={"daily_tokens": 10_000_000})  # the call is reserved on disk
     provider.then = say("Yes.").hold(gate := Gate())
     process = await start_hermes(["chat", "-q", "swordfish"], home)
     await gate.reached()

@@ -170,7 +170,8 @@ def without_additions(body: str) -> str:
             start = body.rindex("{", 0, start)
         body = body[: start - 1] + body[end_of_object(body, start) :]
     body = re.sub(
-        r" (cronjob|delegate_task|memory|skill_manage|skill_view|skills_list),(?= [a-z_]+[,.])",
+        r" (cronjob|delegate_task|image_generate|memory|skill_manage|skill_view|skills_list"
+        r"|text_to_speech),(?= [a-z_]+[,.])",
         "",
         body,
     )

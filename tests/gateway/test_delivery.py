@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.gateway import texts
-from tests.gateway.gateways import live_gateway
+from hermes.gateway import router, texts
+from tests.gateway.gateways import LiveGateway, live_gateway
 from tests.kit import call, say
 from tests.kit.telegram import OWNER, Fault, FaultRule
 
@@ -154,8 +154,25 @@ async def test_old_messages_are_counted_and_not_answered(tmp_path: Path) -> None
     async with live_gateway(tmp_path) as g:
         for _ in range(3):
             await g.telegram.say("old", date=int(time.time()) - 90_000)
-        await g.telegram.until_shown(texts.STALE.format(n=3))
+        await g.telegram.until(lambda: sum(int(t.split()[0]) for t in g.telegram.texts()) == 3)
+        assert g.telegram.texts()[-1].endswith(texts.STALE.format(n="").strip())
         assert not g.provider.requests
+
+
+async def test_old_messages_are_told_of_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "STALE_SECONDS", 3600.0)
+    async with live_gateway(tmp_path) as g:
+        await g.telegram.say("old", date=int(time.time()) - 90_000)
+        await g.telegram.until(lambda: not g.telegram.updates)
+        await g.stop()
+        monkeypatch.undo()
+        again = LiveGateway(g.home, g.provider, g.telegram)
+        await again.start()
+        await g.telegram.until_shown(texts.STALE.format(n=1))
+        await again.stop()
+        assert g.telegram.texts() == [texts.STALE.format(n=1)]
 
 
 async def test_g12_a_flood_is_joined_and_others_are_answered(tmp_path: Path) -> None:

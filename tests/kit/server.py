@@ -71,7 +71,7 @@ class Received:
             case "bedrock":
                 return self.path.endswith("/converse-stream")
             case _:
-                return bool(self.json.get("stream"))
+                return self.body.startswith(b"{") and bool(self.json.get("stream"))
 
     @property
     def model(self) -> str:
@@ -292,7 +292,8 @@ class Provider:
 
     `steps` are used in order, one per model request; then `then` for ever; without it a further
     request gets a 418 and is counted in `surprises`. A GET ending in /models lists `models` and
-    uses no step. `observe` is awaited with each request before a byte of the answer is sent.
+    uses no step. A request whose path ends in one of `paths` uses one too. `observe` is awaited
+    with each request before a byte of the answer is sent.
     """
 
     def __init__(
@@ -305,8 +306,10 @@ class Provider:
         tls: ssl.SSLContext | None = None,
         observe: Callable[[Received], Awaitable[None]] | None = None,
         listening: bool = True,
+        paths: tuple[str, ...] = (),
     ) -> None:
         self.wire = wire
+        self._paths = paths
         self.steps: list[Step] = list(steps)
         self.then = then
         self.models = list(models)
@@ -416,7 +419,8 @@ class Provider:
         if request.method == "GET" and request.path.endswith("/models"):
             self.lookups.append(request)
             return self._list()
-        if request.method != "POST" or not request.path.endswith(_PATHS[self.wire]):
+        is_model_request = request.method == "POST" and request.path.endswith(_PATHS[self.wire])
+        if not is_model_request and not request.path.endswith(self._paths):
             self.lookups.append(request)
             return Reply(body=b"404 page not found", code=404, content_type="text/plain")
         self.requests.append(request)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.config.paths import database_file
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
@@ -224,3 +225,30 @@ async def test_a_stopping_server_says_goodbye(tmp_path: Path) -> None:
             await feed.next()
             a.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
             assert (await feed.until("bye"))["reason"] == "stopping"
+
+
+async def test_accepted_messages_are_answered_after_a_kill(tmp_path: Path) -> None:
+    """What another process accepted and did not come to stands in the store."""
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        session = await (await sign_in(a)).create_session()
+        queue = StoredQueue(a.server.runtime.store.objects)
+        for n in (1, 2):
+            item = QueuedMessage(f"t_{n}", user_message(f"question {n}"), session)
+            await queue.put_message(item)
+        gone = QueuedMessage("t_3", user_message("lost"), "no-such-session")
+        await queue.put_message(gone)
+        provider = a.provider
+    async with api(tmp_path, then=say("Late."), config=ON) as a:
+        browser = await sign_in(a)
+        async with browser.watch(f"{session}:-1") as feed:
+            while (
+                len(found := texts((await browser.get(f"{ALL}/{session}/messages")).json["data"]))
+                < 4
+            ):
+                await feed.next()
+        assert found == ["question 1", "Late.", "question 2", "Late."]
+        assert provider.requests == []
+        queue = StoredQueue(a.server.runtime.store.objects)
+        async with asyncio.timeout(90):
+            while await queue.list_messages():
+                await asyncio.sleep(0.02)

@@ -1,7 +1,8 @@
 """One turn and what it works with: the agent, its host, the meter, what was learned."""
 
+import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -20,14 +21,18 @@ from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.credential_use import CredentialUse
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.model_facts import Prices
-from hermes.llm.model_list import ModelListing
+from hermes.llm.side_requests.media import MediaRequests
+from hermes.llm.side_requests.model_list import ModelListing
 
+TurnMode: TypeAlias = Literal["new", "again", "continue"]
+"""`again`: an earlier turn stored the prompt and failed; `continue`: it was cut off."""
 GUESSED_WINDOW = 128_000
 """The context window in tokens that is assumed when none is known."""
 
 
 class ModelClient(Provider, Protocol):
-    """A model endpoint as the loop uses it: its settings, its credentials and its model list."""
+    """A model endpoint as the loop uses it: its settings, its credentials, its model
+    list and its media."""
 
     @property
     def endpoint(self) -> ModelEndpoint: ...
@@ -37,6 +42,9 @@ class ModelClient(Provider, Protocol):
 
     @property
     def listing(self) -> ModelListing: ...
+
+    @property
+    def media(self) -> MediaRequests: ...
 
 
 class TurnLimits(Struct, frozen=True):
@@ -218,6 +226,8 @@ class Turn(Struct, kw_only=True):
     """The model that answered last."""
     effects: bool = False
     """Whether a tool ran that may have changed something."""
+    jitter: Callable[[float, float], float] = random.uniform
+    """Chooses a number between two; waits are spread with it."""
 
     async def append(
         self, message: Message, state: SessionState | None = None, error: str = ""

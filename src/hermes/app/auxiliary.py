@@ -3,35 +3,50 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from msgspec import structs
 
+from hermes.agent.error_messages import describe_failure
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import TurnStopped, sample_message
 from hermes.agent.turn import Agent, CallMeter, EndpointLessons, ModelClient, Turn, sees_images
 from hermes.app.context_window import MIN_SUMMARIZER_WINDOW
+from hermes.app.meter import Meter
 from hermes.config import schema
 from hermes.config.load import Setup
-from hermes.core.errors import ConfigError, ToolError
+from hermes.core.errors import ConfigError, ProviderError, ToolError
 from hermes.core.events import TurnEvent
 from hermes.core.history import History
-from hermes.core.message import Media, Message, Target
-from hermes.core.provider import Settings
+from hermes.core.ledger import OverBudget
+from hermes.core.message import Media, Message, Target, Usage, user_message
+from hermes.core.provider import Request, Settings
 from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Workspace
-from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint, strip_endpoint
 from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.tape import TAPE, mark_job
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.providers import find_provider
+from hermes.llm.side_requests.media import MediaAnswer, TextAnswer
 
 log = logging.getLogger(__name__)
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-JOB_SECONDS = {"compression": 180.0, "title": 30.0, "vision": 120.0, "web_extract": 90.0}
+AnswerT = TypeVar("AnswerT", MediaAnswer, TextAnswer)
+JOB_SECONDS = {
+    "compression": 180.0,
+    "image": 240.0,
+    "speech": 120.0,
+    "title": 30.0,
+    "transcription": 120.0,
+    "vision": 120.0,
+    "web_extract": 90.0,
+}
 """The longest one call of a job may take, unless the configuration says otherwise."""
 _DEFAULT_SECONDS = 60.0
+_USUAL_VOICE = "alloy"
 _PAUSE_SECONDS = 300.0
 """How long a model that failed is not used; the conversation's own does the job meanwhile."""
 
@@ -58,7 +73,21 @@ class AuxiliaryQuestions:
         meter: CallMeter | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
+        with mark_job(job):
+            return await self._ask_chain(job, prompt, main, system, max_output, meter)
+
+    async def _ask_chain(
+        self,
+        job: str,
+        prompt: Message,
+        main: Agent,
+        system: str,
+        max_output: int,
+        meter: CallMeter | None,
+    ) -> str:
         job_clients = self.models.find_clients(job, main)
+        if (tape := TAPE.get()) is not None:
+            tape.note_choice("job_models", [strip_endpoint(c.endpoint) for c in job_clients])
         chain = (*job_clients, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
             turn = self._new_turn(prompt, system, meter)
@@ -124,6 +153,78 @@ class SideHost:
         return None
 
 
+class MediaSession(Protocol):
+    """The session that media are made for."""
+
+    agent: Agent
+
+    def new_meter(self) -> Meter: ...
+
+
+class AuxiliaryMedia:
+    """The pictures, speech and transcripts of one session, by the models of the jobs `image`,
+    `speech` and `transcription`. Every request is metered; ToolError says what failed."""
+
+    def __init__(self, models: "AuxiliaryModels", session: MediaSession) -> None:
+        self._models = models
+        self._session = session
+
+    def has_model(self, job: str) -> bool:
+        try:
+            return self._models.find_media_endpoint(job, self._session.agent) is not None
+        except ConfigError:
+            return False
+
+    async def generate_image(self, prompt: str, size: str = "") -> Media:
+        answer = await self._request(
+            "image", prompt, lambda client: client.media.generate_image(prompt, size=size)
+        )
+        return answer.media
+
+    async def synthesize_speech(self, text: str, voice: str = "", form: str = "mp3") -> Media:
+        chosen = voice or self._models.find_voice() or _USUAL_VOICE
+        answer = await self._request(
+            "speech",
+            text,
+            lambda client: client.media.synthesize_speech(text, voice=chosen, form=form),
+        )
+        return answer.media
+
+    async def transcribe_audio(self, audio: Media) -> str:
+        answer = await self._request(
+            "transcription", "", lambda client: client.media.transcribe_audio(audio)
+        )
+        return answer.text
+
+    async def _request(
+        self, job: str, text: str, send: Callable[[ModelClient], Awaitable[AnswerT]]
+    ) -> AnswerT:
+        try:
+            client = self._models.find_media_client(job, self._session.agent)
+        except ConfigError as error:
+            raise ToolError(str(error)) from None
+        if client is None:
+            raise ToolError(
+                f"No model is set for this. Name one in auxiliary.{job}: hermes config set "
+                f"auxiliary.{job}.provider openai, and auxiliary.{job}.model."
+            )
+        meter = self._session.new_meter().for_purpose(f"auxiliary/{job}")
+        request = Request("", History((user_message(text),)), settings=Settings(max_output=1))
+        try:
+            ticket = await meter.reserve_call(client, request)
+        except OverBudget as error:
+            raise ToolError(str(error)) from None
+        usage, outcome = Usage(), "failed"
+        try:
+            answer = await send(client)
+            usage, outcome = answer.usage, "ok"
+        except ProviderError as error:
+            raise ToolError(describe_failure(error.failure, client)) from None
+        finally:
+            meter.settle_call(ticket, usage, outcome, ())
+        return answer
+
+
 class AuxiliaryModels:
     """Chooses the model of each job: the configured one, else a cheap one of the same provider.
     Makes no request itself. `get_client` returns the process's only client of an endpoint."""
@@ -154,6 +255,28 @@ class AuxiliaryModels:
             self.pause_job(job, str(error))
             return ()
         return () if endpoint is None else (self._get_client(endpoint),)
+
+    def find_media_endpoint(self, job: str, main: Agent) -> ModelEndpoint | None:
+        """The endpoint of a job for media: the configured one, else that of the conversation's
+        provider, if it has a model for it; ConfigError when it cannot be used."""
+        if (configured := self.find_configured(job)) is not None:
+            return configured
+        spec = find_provider(main.providers[0].target.provider)
+        if spec is None or job not in spec.media_models:
+            return None
+        choice = ModelChoice(provider=spec.name, model=spec.media_models[job])
+        found = resolve_chain(self._setup.config, self._setup.secrets, choice)[0]
+        timeouts = _merge_timeouts(job, schema.AuxiliarySection(), found.timeouts)
+        return structs.replace(found, timeouts=timeouts)
+
+    def find_media_client(self, job: str, main: Agent) -> ModelClient | None:
+        endpoint = self.find_media_endpoint(job, main)
+        return None if endpoint is None else self._get_client(endpoint)
+
+    def find_voice(self) -> str:
+        """The configured voice; empty: none is."""
+        settings = self._setup.config.auxiliary.get("speech")
+        return settings.voice if settings is not None else ""
 
     def find_window(self, job: str, main: Agent) -> int | None:
         """The context window of the job's own model; None: unknown, or there is no such model."""

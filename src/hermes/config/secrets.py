@@ -51,6 +51,11 @@ class Secrets:
     def get(self, name: str) -> str | None:
         return self._environ.get(name, "").strip() or self._dotenv.get(name, "").strip() or None
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether a variable whose name begins so is set."""
+        names = {*self._environ, *self._dotenv}
+        return any(name.startswith(prefix) and self.get(name) for name in names)
+
     def find_source(self, name: str) -> str:
         """Where `get` finds it, for messages: "environment", ".env" or ""."""
         if self._environ.get(name, "").strip():
@@ -63,6 +68,10 @@ class Secrets:
         return Secrets(
             environ, self._dotenv, key_variables=self.key_variables | {name}, logins=self._logins
         )
+
+    def with_dotenv(self, dotenv: Mapping[str, str], key_variables: Collection[str]) -> "Secrets":
+        """A copy with the present content of .env."""
+        return Secrets(self._environ, dotenv, key_variables=key_variables, logins=self._logins)
 
     def find_login(self, provider: str) -> Path | None:
         """The file with the tokens of a login to the provider; None without a login."""

@@ -23,10 +23,11 @@ from hermes.gateway.adapter import ConnectionFailure, SendFailure
 from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
 from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
+from hermes.gateway.content.reply import Content
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.outbox import Outbox
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.people.reachable_chats import ReachableChats
 from hermes.gateway.process.repair import DamageWatch, salvage_store

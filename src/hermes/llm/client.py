@@ -1,10 +1,7 @@
 """One endpoint as a Provider: request out, answer in, every failure classified and redacted."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator
-
-import msgspec
 
 from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent
@@ -14,19 +11,16 @@ from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.credential_use import CredentialUse, Sleep
 from hermes.llm.endpoints.endpoint import ModelEndpoint
-from hermes.llm.errors.classifier import MAX_MESSAGE, classify_error, summarize_body
+from hermes.llm.http.tape import note_failure
 from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
-from hermes.llm.model_list import ModelListing
 from hermes.llm.request_encoder import EncodedRequest, RequestEncoder
-from hermes.llm.response_reader import ResponseReader
-from hermes.llm.wire import Wire
+from hermes.llm.response_reader import ResponseReader, raise_for_status
+from hermes.llm.side_requests.media import MediaRequests
+from hermes.llm.side_requests.model_list import ModelListing
 
-MAX_ERROR = 256 * 1024
 _LARGE_PROMPT = 400_000
 """Bytes, about 100,000 tokens: a model may need so long to read them that it looks stalled."""
-_HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds|resets_at)"\s*:\s*"?([\d.]+s?)"?')
-"""Facts that an error body states outside its message."""
 
 
 class Client:
@@ -39,10 +33,14 @@ class Client:
         cooldowns: Cooldowns | None = None,
         *,
         sleep: Sleep = asyncio.sleep,
+        credentials: CredentialUse | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.credentials = CredentialUse(endpoint, transport, cooldowns or Cooldowns(), sleep)
+        self.credentials = credentials or CredentialUse(
+            endpoint, transport, cooldowns or Cooldowns(), sleep
+        )
         self.listing = ModelListing(endpoint, transport, self.credentials)
+        self.media = MediaRequests(endpoint, transport, self.credentials)
         self._transport = transport
         self._encoder = RequestEncoder(endpoint)
         transport.find_proxy(endpoint.base_url)  # raises now for a proxy that cannot be used
@@ -65,7 +63,7 @@ class Client:
         exchange: Exchange | None = None
         try:
             exchange = await watchdog.wait(self._send_call(encoded, key, request.fresh))
-            await _raise_for_status(exchange, watchdog, self._encoder.wire)
+            await raise_for_status(exchange, watchdog, self._encoder.wire.read_error)
             self._encoder.remember_prompt(request, encoded)
             wire = self._encoder.wire
             decoder = wire.Decoder(sink, encoded.quirks)
@@ -82,7 +80,9 @@ class Client:
                 if not more:
                     return
         except ProviderError as error:
-            raise ProviderError(self.credentials.redact_failure(error.failure)) from None
+            failure = self.credentials.redact_failure(error.failure)
+            note_failure(failure)
+            raise ProviderError(failure) from None
         finally:
             watchdog.stop()
             if exchange is not None:
@@ -98,29 +98,3 @@ class Client:
         factor = 2.0 if len(encoded.body) > _LARGE_PROMPT else 1.0
         ttfb = limits.ttfb if encoded.streams else 0.0
         return Timeouts(ttfb, limits.stale * factor, limits.total)
-
-
-async def _raise_for_status(exchange: Exchange, watchdog: Watchdog, wire: Wire) -> None:
-    """Raise the classified error of a response whose status is not a success."""
-    status = exchange.status
-    if 200 <= status < 300:
-        return
-    raw = await watchdog.wait(exchange.read_all(MAX_ERROR))
-    code, message, param = "", "", ""
-    try:
-        body = msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        message = summarize_body(raw)
-    else:
-        code, message, param = wire.read_error(body, exchange.headers)
-        if not message:
-            message = raw[:MAX_MESSAGE].decode("utf-8", "replace")
-    if 300 <= status < 400:
-        message = f"{exchange.host} redirects to {exchange.headers.get('Location', 'nowhere')}"
-    for name, value in _HINTS.findall(raw):
-        if value.decode() not in message:
-            message += f" ({name.decode()}: {value.decode()})"
-    headers = exchange.headers
-    raise ProviderError(
-        classify_error(status=status, code=code, message=message, param=param, headers=headers)
-    )

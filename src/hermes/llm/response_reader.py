@@ -1,12 +1,23 @@
-"""Reads the body of a successful response, and tells the watchdog what arrives."""
+"""Reads the body of a response, and tells the watchdog what arrives."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
 
 from hermes.core.errors import ProviderError
 from hermes.core.provider import ResponseSink
+from hermes.llm.errors.classifier import MAX_MESSAGE, classify_error, summarize_body
 from hermes.llm.http.transport import Exchange
 from hermes.llm.http.watchdog import Watchdog
 from hermes.llm.wire import Decoder
 from hermes.llm.wire.body_reader import BodyReader
 
+ReadError: TypeAlias = Callable[[Any, Mapping[str, str]], tuple[str, str, str]]
+MAX_ERROR = 256 * 1024
+_HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds|resets_at)"\s*:\s*"?([\d.]+s?)"?')
+"""Facts that an error body states outside its message."""
 _AFTER_THE_END = 5.0
 """Seconds for what may follow the stop reason: usage and the end of the body."""
 
@@ -72,3 +83,30 @@ class ResponseReader:
             return False
         self._sink.stop = "died"
         raise error
+
+
+async def raise_for_status(exchange: Exchange, watchdog: Watchdog, read_error: ReadError) -> None:
+    """Raise the classified error of a response whose status is not a success. `read_error`: finds
+    the code, the message and the parameter in its body."""
+    status = exchange.status
+    if 200 <= status < 300:
+        return
+    raw = await watchdog.wait(exchange.read_all(MAX_ERROR))
+    code, message, param = "", "", ""
+    try:
+        body = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        message = summarize_body(raw)
+    else:
+        code, message, param = read_error(body, exchange.headers)
+        if not message:
+            message = raw[:MAX_MESSAGE].decode("utf-8", "replace")
+    if 300 <= status < 400:
+        message = f"{exchange.host} redirects to {exchange.headers.get('Location', 'nowhere')}"
+    for name, value in _HINTS.findall(raw):
+        if value.decode() not in message:
+            message += f" ({name.decode()}: {value.decode()})"
+    headers = exchange.headers
+    raise ProviderError(
+        classify_error(status=status, code=code, message=message, param=param, headers=headers)
+    )

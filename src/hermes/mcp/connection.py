@@ -32,7 +32,6 @@ from hermes.config.env import build_server_env
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.lifecycle import run_shielded
 from hermes.core.tool import ToolResult, UserQuestion, nobody_answers
-from hermes.exec.process.piped_process import PipedProcess
 from hermes.mcp.definitions import (
     MAX_DESCRIPTION,
     MAX_TOOLS,
@@ -43,6 +42,7 @@ from hermes.mcp.elicitation import answer_elicitation
 from hermes.mcp.failures import BrokenConnection, LoginFailed, LoginNeeded, ServerUnavailable
 from hermes.mcp.http_transport import open_http_streams
 from hermes.mcp.oauth import BrowserLogin, locate_login, make_auth
+from hermes.mcp.piped_process import PipedProcess
 from hermes.mcp.results import convert_prompt, convert_resource, convert_result, describe_resources
 from hermes.mcp.server_config import ServerConfig
 from hermes.mcp.server_log import ServerLog

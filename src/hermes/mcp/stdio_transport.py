@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from hermes.exec.process.piped_process import PipedProcess
+from hermes.mcp.piped_process import PipedProcess
 from hermes.mcp.server_log import ServerLog
 
 MAX_MESSAGE = 10 * 1024 * 1024

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hermes.config.schema import BrowserSection as BrowserSettings
 from hermes.core.errors import ToolError
+from hermes.core.message import Media
 from hermes.core.services import ServiceKey
 from hermes.core.store import Store
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes.exec.backends import CommandBackend
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.net.web_access import WebAccess
@@ -69,7 +72,34 @@ class ServerAccess(Protocol):
         """The oldest first."""
 
 
+class MediaAccess(Protocol):
+    """The models for pictures, speech and transcripts. ToolError when there is no result."""
+
+    def has_model(self, job: str) -> bool:
+        """Whether there is one for the job `image`, `speech` or `transcription`."""
+
+    async def generate_image(self, prompt: str, size: str = "") -> Media:
+        """The bytes of a picture, or its address."""
+
+    async def synthesize_speech(self, text: str, voice: str = "", form: str = "mp3") -> Media: ...
+
+    async def transcribe_audio(self, audio: Media) -> str: ...
+
+
+class ClientFiles(Protocol):
+    """The files of the workspace as the user's editor has them, unsaved changes included."""
+
+    async def read_text(self, path: Path) -> str | None:
+        """None: the editor does not offer the file."""
+
+    async def write_text(self, path: Path, text: str) -> None:
+        """Show and save a file that was written; nothing happens if the editor cannot."""
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
+CLIENT_FILES: ServiceKey[ClientFiles] = ServiceKey("client files")
+"""Not set: no editor offers its files."""
+MEDIA: ServiceKey[MediaAccess] = ServiceKey("media")
 CHATS: ServiceKey[ChatAccess] = ServiceKey("chats")
 """Not set: no messenger is connected."""
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
@@ -96,3 +126,10 @@ def require_web(ctx: ToolContext) -> WebAccess:
     if open_web is None:
         raise ToolError("This session has no access to the web.")
     return open_web()
+
+
+def require_media(ctx: ToolContext) -> MediaAccess:
+    media = ctx.services.get(MEDIA)
+    if media is None:
+        raise ToolError("This session has no models for media.")
+    return media

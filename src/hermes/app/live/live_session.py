@@ -67,6 +67,8 @@ class LiveSession:
         self.shown = (False, False)
         """Whether lists show it as busy and as waiting."""
         self.on_close: Callable[[LiveSession], None] = lambda live: None
+        self.on_user_message: Callable[[], None] = lambda: None
+        """Called when a message of the user is in the transcript."""
         self._publish_event = publish
         self._id = session.id
         self._step = 0
@@ -143,10 +145,14 @@ class LiveSession:
         self.is_closed = True
         self.on_close(self)
 
-    def put(self, event: TurnEvent) -> None:
+    def follow_session(self) -> None:
+        """Tell the watchers when the conversation goes on in another session."""
         if self.session.id != self._id:
             self.publish("moved", {"to": self.session.id})
             self._id = self.session.id
+
+    def put(self, event: TurnEvent) -> None:
+        self.follow_session()
         match event:
             case events.TextDelta(text):
                 self._text.append(text)
@@ -171,6 +177,8 @@ class LiveSession:
                 self._note_tool(event)
 
     def _note_message(self, message: Message) -> None:
+        if message.role == "user":
+            self.on_user_message()
         if message.role == "assistant":
             self._text.clear()
             self._reasoning.clear()

@@ -14,5 +14,6 @@ PROVIDER = ProviderSpec(
         "*qwen3*": {"effort": "effort", "efforts": ("none",)},
     },
     default_model="openai/gpt-oss-120b",
+    media_models={"transcription": "whisper-large-v3-turbo"},
     docs="https://console.groq.com/docs",
 )

@@ -28,9 +28,14 @@ PROVIDER = ProviderSpec(
     hosts=("api.openai.com",),
     model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
     keys=("OPENAI_API_KEY",),
-    quirks=Quirks(answer_schema="always", max_tokens_field="max_completion_tokens"),
+    quirks=Quirks(fast=True, answer_schema="always", max_tokens_field="max_completion_tokens"),
     models=GPT,
     default_model="gpt-5",
     small_model="gpt-5-mini",
+    media_models={
+        "image": "gpt-image-1",
+        "speech": "gpt-4o-mini-tts",
+        "transcription": "gpt-4o-mini-transcribe",
+    },
     docs="https://platform.openai.com/docs",
 )

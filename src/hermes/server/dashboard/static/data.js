@@ -5,7 +5,7 @@ import { T } from "./text.js";
 
 const TOKEN = "hermes-page";
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
-  sessions: new Map(), sessionsLoaded: false, conversations: new Map(), toast: null };
+  sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
 
 /** Re-renders when the topic changes. */
@@ -38,10 +38,9 @@ export function changed(topic) {
 }
 
 export class Failure extends Error {
-  constructor(status, message, code) {
+  constructor(status, message, error = {}) {
     super(message);
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { status, code: error.code, param: error.param, details: error.details });
   }
 }
 
@@ -57,13 +56,13 @@ export async function request(method, path, body, extra = {}) {
   try {
     response = await fetch(path, { method, headers, body: extra.raw ? body : body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Failure(0, "The server cannot be reached. Nothing was changed.", "offline");
+    throw new Failure(0, "The server cannot be reached. Nothing was changed.", { code: "offline" });
   }
   if (response.ok) return extra.blob ? response.blob() : response.json();
   let error = {};
   try { error = (await response.json()).error; } catch { /* not ours */ }
   if (response.status === 401 && state.user) { state.user = null; changed("app"); }
-  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error.code);
+  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error);
 }
 
 export const get = path => request("GET", path);
@@ -159,9 +158,11 @@ export async function openConversation(id) {
   return conv;
 }
 
-export async function loadSessions() {
-  const page = await get("api/sessions?limit=100");
+/** Loads sessions: the first ones, those after `cursor`, or the archived ones. */
+export async function loadSessions({ cursor = "", archived = false } = {}) {
+  const page = await get(`api/sessions?limit=100${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
   for (const session of page.data) state.sessions.set(session.id, session);
+  if (!archived && (cursor || !state.sessionsLoaded)) state.nextSessions = page.next_cursor;
   state.sessionsLoaded = true;
   changed("sessions");
 }

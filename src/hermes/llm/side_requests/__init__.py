@@ -1,0 +1,1 @@
+"""Requests to an endpoint beside the model calls of a conversation."""

@@ -1,0 +1,1 @@
+"""Speech made by a model."""
