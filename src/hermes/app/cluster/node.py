@@ -96,13 +96,15 @@ class ClusterNode:
     async def take_over_from_dead(self, take_over: Callable[[], Awaitable[bool]]) -> None:
         """Look for dead nodes as often as the lease is renewed. `take_over` continues what they
         ran; whether nothing is left."""
-        from hermes.store.postgres.nodes import list_dead_owners, remove_dead_owners
+        from hermes.store.postgres.nodes import condemn_dead_owners, remove_dead_owners
 
         ask = self.lease.run_query
         is_first = True
         while True:
             try:
-                dead = await asyncio.to_thread(ask, list_dead_owners)
+                dead: list[str] = []
+                if self.lease.is_steady:
+                    dead = await asyncio.to_thread(ask, condemn_dead_owners)
                 if (dead or is_first) and await take_over():
                     is_first = False
                     await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))

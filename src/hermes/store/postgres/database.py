@@ -91,11 +91,9 @@ class PostgresWriter(PostgresThread):
     """All jobs waiting at one moment become one transaction; callers get their results only after
     the commit. A job that fails undoes its own changes and no others."""
 
-    def __init__(
-        self, connect: Connect, patience: float, before_writing: Callable[[], None]
-    ) -> None:
+    def __init__(self, connect: Connect, patience: float, lease: NodeLease) -> None:
         super().__init__(connect, patience)
-        self._before_writing = before_writing
+        self._lease = lease
         self.groups = self.jobs_written = 0
         self.seconds = 0.0
         """Spent in transactions."""
@@ -149,7 +147,7 @@ class PostgresWriter(PostgresThread):
     def _run_transaction(self, jobs: list[Job]) -> None:
         """The number of the group is part of it: after a lost connection it tells whether the
         group has arrived."""
-        self._before_writing()
+        self._lease.check_time()
         db = self.get_connection()
         for job in jobs:
             job.error = job.result = None
@@ -157,8 +155,7 @@ class PostgresWriter(PostgresThread):
             with db.db.transaction():
                 for job in jobs:
                     self._run_in_transaction(db, job, nested=len(jobs) > 1)
-                db.db.execute(_NUMBER_GROUP, (self._id, self._number))
-                self._before_writing()
+                self._number_group(db)
         except _Undone:
             db.forget_tenant()
         except BaseException:
@@ -187,6 +184,19 @@ class PostgresWriter(PostgresThread):
             if not nested:
                 raise _Undone from error
 
+    def _number_group(self, db: PostgresConnection) -> None:
+        """Nothing is written by a node that others hold for dead."""
+        values, owner = (self._id, self._number), self._lease.name
+        if not owner:
+            db.db.execute(_NUMBER_GROUP.format("VALUES (%s, %s)"), values)
+        elif not db.db.execute(_NUMBER_GROUP.format(_IF_ALIVE), (*values, owner)).rowcount:
+            self._lease.on_late()
+            raise StoreError(
+                "The lease of this node is over; others have taken over what it ran. This was not "
+                "saved. Start the node again.",
+                "fenced",
+            )
+
     def _has_committed(self) -> bool:
         sql = "SELECT number FROM public.write_groups WHERE writer = %s"
         row = self.get_connection().db.execute(sql, (self._id,)).fetchone()
@@ -204,8 +214,12 @@ class _Undone(Exception):
 
 
 _NUMBER_GROUP = (
-    "INSERT INTO public.write_groups (writer, number) VALUES (%s, %s) ON CONFLICT (writer)"
+    "INSERT INTO public.write_groups (writer, number) {} ON CONFLICT (writer)"
     " DO UPDATE SET number = excluded.number, written = now()"
+)
+_IF_ALIVE = (
+    "SELECT %s, %s FROM (SELECT 1 FROM public.nodes WHERE owner = %s AND NOT condemned FOR SHARE)"
+    " AS n"
 )
 
 
@@ -234,7 +248,7 @@ class PostgresDatabase:
             return db
 
         self.lease = NodeLease(connect, node, lease_seconds)
-        self.writer = PostgresWriter(connect_writer, patience, self.lease.check_time)
+        self.writer = PostgresWriter(connect_writer, patience, self.lease)
         self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
         self._turn = 0
 

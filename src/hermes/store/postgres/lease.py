@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.core.errors import StoreError
 from hermes.store.postgres.connection import Connect
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class NodeLease:
         self.on_drain: Callable[[], None] = lambda: None
         """Called on the lease's thread when somebody wants this node to end."""
         self.draining = False
-        self._renewed = self._ticked = time.monotonic()
-        """When the lease was last renewed, and when its thread last ran."""
+        self._renewed = self._steady = self._ticked = time.monotonic()
+        """When the lease was last renewed, since when always in time, and when its thread last
+        ran."""
         self._connect = connect
         self._db: Connection[Any] | None = None
         self._lock = threading.RLock()
@@ -46,8 +48,10 @@ class NodeLease:
         with self._lock:
             if not self.name:
                 name = f"{self.node}#{os.urandom(8).hex()}"
-                self._renew(name)
+                began = time.monotonic()
+                self.run_query(lambda db: _insert_node(db, self.node, name, self.seconds))
                 self.name = name
+                self._renewed = self._steady = began
                 self._thread = threading.Thread(
                     target=self._renew_until_stopped, name="hermes-lease", daemon=True
                 )
@@ -65,6 +69,12 @@ class NodeLease:
     def is_late(self) -> bool:
         """Whether the lease may be over: the database has not been reached for so long."""
         return bool(self.name) and time.monotonic() - self._renewed > self.seconds
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the lease was renewed all the time for as long as it lasts: then the database
+        was there for the other nodes too, and one that did not renew is dead."""
+        return not self.is_late and time.monotonic() - self._steady > self.seconds
 
     def check_time(self) -> None:
         """To be called before anything is written: a process that was stopped for longer than its
@@ -101,15 +111,27 @@ class NodeLease:
             if now >= due:
                 due = now + every
                 with suppress(Exception):  # the database is away; the next attempt is due soon
-                    self._renew(self.name)
+                    self._renew()
 
-    def _renew(self, name: str) -> None:
+    def _renew(self) -> None:
         began = time.monotonic()
-        wanted = self.run_query(lambda db: _insert_node(db, self.node, name, self.seconds))
-        self._renewed = began
-        if wanted and not self.draining:
+        sql = (
+            "UPDATE public.nodes SET beat = clock_timestamp() WHERE owner = %s AND NOT condemned"
+            " RETURNING draining"
+        )
+        row = self.run_query(lambda db: db.execute(sql, (self.name,)).fetchone())
+        if row is None:
+            self.on_late()
+            return
+        self._note_renewal(began)
+        if row[0] and not self.draining:
             self.draining = True
             self.on_drain()
+
+    def _note_renewal(self, began: float) -> None:
+        if began - self._renewed > self.seconds:
+            self._steady = began
+        self._renewed = began
 
     def run_query(self, use: Callable[[Connection[Any]], T]) -> T:
         """Use the connection; once more with a new one when the old one is broken."""
@@ -134,24 +156,18 @@ class NodeLease:
                 db.close()
 
 
-def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> bool:
-    """Renew the row of this node; whether it is to end. One of the same name that has ended is
-    replaced."""
+def _insert_node(db: Connection[Any], node: str, owner: str, lease: float) -> None:
+    """Add the row of this node. One of the same name that has ended is replaced."""
     found = db.execute(
         "INSERT INTO public.nodes AS n (name, owner, lease) VALUES (%s, %s, %s)"
         " ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease = excluded.lease,"
-        " beat = clock_timestamp(), started = CASE WHEN n.owner = excluded.owner"
-        " THEN n.started ELSE clock_timestamp() END, draining = n.draining AND"
-        " n.owner = excluded.owner"
-        " WHERE n.owner = excluded.owner OR NOT public.is_alive(n.owner) RETURNING n.draining",
+        " beat = clock_timestamp(), started = clock_timestamp(), draining = false,"
+        " condemned = false WHERE NOT public.is_alive(n.owner) RETURNING 1",
         (node, owner, lease),
     ).fetchone()
     if found is None:
-        from hermes.core.errors import StoreError
-
         raise StoreError(
             f"Another node named {node} is running. Nothing was changed or lost. Give this one "
             "another name (cluster.node), or end the other.",
             "in_use",
         )
-    return bool(found[0])

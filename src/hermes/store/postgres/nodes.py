@@ -66,9 +66,11 @@ def describe_cluster(db: Connection[Any]) -> ClusterRecord:
     return ClusterRecord(list_nodes(db), running, stalled, round(latency, 2), read_version(db)[0])
 
 
-def list_dead_owners(db: Connection[Any]) -> list[str]:
-    """The owners of nodes whose lease is over and whose work nobody has taken care of yet."""
-    rows = db.execute("SELECT owner FROM public.nodes WHERE NOT public.is_alive(owner)")
+def condemn_dead_owners(db: Connection[Any]) -> list[str]:
+    """The owners of nodes whose lease is over: from now on none of them can write or renew."""
+    rows = db.execute(
+        "UPDATE public.nodes SET condemned = true WHERE NOT public.is_alive(owner) RETURNING owner"
+    )
     return [owner for (owner,) in rows]
 
 

@@ -37,6 +37,7 @@ CREATE TABLE nodes (
     digest text NOT NULL DEFAULT '',
     turns int NOT NULL DEFAULT 0,
     draining boolean NOT NULL DEFAULT false,
+    condemned boolean NOT NULL DEFAULT false,
     started timestamptz NOT NULL DEFAULT clock_timestamp(),
     beat timestamptz NOT NULL DEFAULT clock_timestamp(),
     lease float8 NOT NULL
@@ -286,7 +287,7 @@ CREATE INDEX facts_scope ON facts (tenant, scope, used, state);
 _APPEND = """
 CREATE FUNCTION is_alive(name text) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT 1 FROM public.nodes
-        WHERE owner = $1 AND beat > clock_timestamp() - make_interval(secs => lease))
+        WHERE owner = $1 AND NOT condemned AND beat > clock_timestamp() - make_interval(secs => lease))
 $$;
 CREATE FUNCTION hermes.write_session(
     t int, sid text, me text, held bigint, roles text[], kinds text[], made float8, bodies bytea[],
