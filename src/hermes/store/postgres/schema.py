@@ -287,7 +287,8 @@ CREATE INDEX facts_scope ON facts (tenant, scope, used, state);
 _APPEND = """
 CREATE FUNCTION is_alive(name text) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT 1 FROM public.nodes
-        WHERE owner = $1 AND NOT condemned AND beat > clock_timestamp() - make_interval(secs => lease))
+        WHERE owner = $1 AND NOT condemned
+            AND beat > clock_timestamp() - make_interval(secs => lease))
 $$;
 CREATE FUNCTION hermes.write_session(
     t int, sid text, me text, held bigint, roles text[], kinds text[], made float8, bodies bytea[],
