@@ -31,7 +31,7 @@ from tests.kit.rig import Rig, rig
 
 ASK = Options()
 NEVER_WAITS = """agents approve background commands deny help new platforms profile queue restart
-sethome status steer stop update version whoami""".split()
+status steer stop update version whoami""".split()
 
 
 def ctx(r: Rig, session: Session | None = None, **more: Any) -> CommandContext:
@@ -449,3 +449,12 @@ async def test_a_prompt_in_the_background(tmp_path: Path) -> None:
         assert (await ended.get())[1].status == "interrupted" and not len(
             r.runtime.background_prompts
         )
+
+
+async def test_fast_mode_is_asked_for_where_there_is_one(tmp_path: Path) -> None:
+    async with rig(tmp_path, [say("x")], options=ASK) as r:
+        assert (await do(r, "/fast")).text == "Fast mode: off."
+        with pytest.raises(ConfigError, match="offers no fast mode"):
+            await do(r, "/fast on")
+        with pytest.raises(ConfigError, match="takes on or off"):
+            await do(r, "/fast maybe")

@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.core.message import ToolCall
 from hermes.gateway import texts
-from hermes.gateway.outbox import Progress
+from hermes.gateway.content.reply import Progress
 from hermes.store.sqlite import SqliteStore
 from tests.gateway.gateways import GatewayProcess, gateway
 from tests.kit import Received, Reply, call, say

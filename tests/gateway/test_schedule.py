@@ -14,6 +14,7 @@ from msgspec import structs
 from hermes.core.store import JobRun, ScheduledJob
 from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.gateway import texts
+from hermes.gateway.adapter import Attachment, Platform
 from hermes.store.sqlite import SqliteStore
 from tests.flow.loop_parts import results
 from tests.gateway.gateways import gateway, live_gateway
@@ -35,12 +36,14 @@ async def opened(home: Home) -> AsyncIterator[SqliteStore]:
         await store.close()
 
 
-async def add_due_job(home: Home, deliver: str, prompt: str = "Report.") -> ScheduledJob:
+async def add_due_job(
+    home: Home, deliver: str, prompt: str = "Report.", origin: str = ""
+) -> ScheduledJob:
     """A job that is due now, made by another process."""
     async with opened(home) as store:
         editor = JobEditor(store.jobs, home.path, "UTC", clock=lambda: time.time() - 60)
         job = editor.draft_job(JobWishes(schedule="1m", prompt=prompt, name="news"))
-        job = structs.replace(job, deliver=tuple(deliver.split(",")))
+        job = structs.replace(job, deliver=tuple(deliver.split(",")), origin=origin)
         await editor.add_job(job)
         return job
 
@@ -104,6 +107,36 @@ async def test_f83_a_result_is_repeated_only_with_its_mark(tmp_path: Path) -> No
         await g.telegram.until_shown(f"{texts.REPEATED}\nthe report")
         await until_run(g.home, lambda run: run.delivery == "delivered")
         assert len(g.provider.requests) == 1
+
+
+async def test_a_result_that_comes_while_a_turn_starts_is_carried_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [say("Hello."), say("the report"), say("A picture."), say("As reported.")]
+    async with live_gateway(tmp_path, steps) as g:
+        await g.telegram.say("hi")
+        await g.telegram.until_shown("Hello.")
+        fetching, gate = asyncio.Event(), asyncio.Event()
+
+        async def fetch(platform: Platform, attachment: Attachment) -> tuple[str, None]:
+            fetching.set()
+            await gate.wait()
+            return "[an attachment]", None
+
+        monkeypatch.setattr(g.service.hub.media, "fetch", fetch)
+        await g.telegram.say("look", document={"file_id": "f", "file_name": "a.txt"})
+        async with asyncio.timeout(90):
+            await fetching.wait()
+        await add_due_job(g.home, "origin", origin=f"agent:main:telegram:dm:{OWNER}")
+        await g.telegram.until_shown("the report")
+        gate.set()
+        await g.telegram.until_shown("A picture.")
+        await g.telegram.say("and?")
+        await g.telegram.until_shown("As reported.")
+        asked = messages(g.provider.requests[-1])
+        assert texts.CARRIED.format(job="news") in asked[-1].text
+        assert "the report" in asked[-1].text
+        assert next(m.text for m in asked if m.role == "user") == "hi"
 
 
 async def test_a_job_made_in_a_chat_answers_there_and_is_carried_along(tmp_path: Path) -> None:

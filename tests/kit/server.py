@@ -71,7 +71,7 @@ class Received:
             case "bedrock":
                 return self.path.endswith("/converse-stream")
             case _:
-                return bool(self.json.get("stream"))
+                return self.body.startswith(b"{") and bool(self.json.get("stream"))
 
     @property
     def model(self) -> str:

@@ -34,6 +34,16 @@ body = partial(encode_groups, "responses")
 HI = user(Text("hi"))
 
 
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_fast_mode_is_asked_for_where_it_is_offered(wire: str) -> None:
+    fast = Settings(fast=True)
+    assert encode_groups(wire, HI, settings=fast, quirks=Quirks(fast=True))["service_tier"] == (
+        "priority"
+    )
+    assert "service_tier" not in encode_groups(wire, HI, settings=fast)
+    assert "service_tier" not in encode_groups(wire, HI, quirks=Quirks(fast=True))
+
+
 def test_the_envelope() -> None:
     assert body(HI) == {
         "model": "m",

@@ -26,6 +26,8 @@ PLAN_NOTE = (
     "Read what you need, ask what is unclear, then answer with a plan: the steps, the files, and "
     "how to check the result. The user decides whether it is carried out.]"
 )
+_PERSONALITY = "\n\n[From now on: "
+_NO_PERSONALITY = "Speak as usual again."
 _OBJECT_KIND = "handoff"
 _MAX_STORED = 200
 _LONGEST_TITLE = 80
@@ -33,7 +35,8 @@ _LONGEST_TITLE = 80
 
 def take_first_words(message: Message) -> str:
     """The default title of a conversation that begins with this message."""
-    return " ".join(message.text.removesuffix(PLAN_NOTE).split())[:_LONGEST_TITLE]
+    text = message.text.removesuffix(PLAN_NOTE).partition(_PERSONALITY)[0]
+    return " ".join(text.split())[:_LONGEST_TITLE]
 
 
 def note_plan_mode(message: Message, *, planning: bool) -> Message:
@@ -41,6 +44,22 @@ def note_plan_mode(message: Message, *, planning: bool) -> Message:
     note = Text(PLAN_NOTE)
     parts = message.parts[:-1] if message.parts[-1:] == (note,) else message.parts
     return structs.replace(message, parts=(*parts, note) if planning else parts)
+
+
+def note_personality(message: Message, text: str) -> Message:
+    """The message with a note that tells the model how to speak from now on."""
+    note = Text(f"{_PERSONALITY}{text or _NO_PERSONALITY}]")
+    return structs.replace(message, parts=(*message.parts, note))
+
+
+def find_personality(messages: Sequence[Message]) -> str:
+    """How the model was told last to speak; empty: as usual."""
+    for message in reversed(messages):
+        for part in message.parts if message.role == "user" else ():
+            if isinstance(part, Text) and part.text.startswith(_PERSONALITY):
+                text = part.text.removeprefix(_PERSONALITY).removesuffix("]")
+                return "" if text == _NO_PERSONALITY else text
+    return ""
 
 
 class _StoredBeginning(Struct):

@@ -16,7 +16,7 @@ from hermes.config.validate import field_types, is_struct
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
     "Models": ("model", "providers", "fallback_providers", "auxiliary"),
-    "Agent": ("agent", "compression", "timezone", "delegation"),
+    "Agent": ("agent", "compression", "timezone", "delegation", "trace"),
     "Safety": ("approvals", "sandbox"),
     "Terminal": ("terminal", "display"),
     "Web and tools": ("web", "browser", "tools", "mcp_servers"),

@@ -111,6 +111,8 @@ class AgentSection(Section, frozen=True):
     """None: the provider's own default."""
     api_max_retries: Annotated[int, Meta(ge=0)] = 3
     """Total attempts at a model call when the network or the provider fails."""
+    personalities: dict[str, str] = {}
+    """Further ways of speaking for /personality: a name, and what the model is told."""
 
 
 class CompressionSection(Section, frozen=True):
@@ -385,6 +387,17 @@ class BatchSection(Section, frozen=True):
     """Further distributions: the chance of each toolset in per cent."""
 
 
+class TraceSection(Section, frozen=True):
+    """What is kept and sent of turns, for whoever wants to know why the agent did what it did."""
+
+    record: Literal["off", "wire"] = "off"
+    """wire: the responses of models are kept, so that hermes replay can play a session again."""
+    otlp: Address = ""
+    """The OTLP/HTTP address of a collector of traces: http://localhost:4318/v1/traces."""
+    content: bool = False
+    """Whether traces contain prompts, answers, arguments and results."""
+
+
 class CronSection(Section, frozen=True):
     """The schedule."""
 
@@ -392,6 +405,16 @@ class CronSection(Section, frozen=True):
     """Jobs that one process runs at once; others wait."""
     output_retention: Count = 50
     """How many results of each job are kept as files."""
+
+
+class MemoryHttpSection(Section, frozen=True):
+    """The service of the memory provider `http`."""
+
+    url: Address = ""
+    api_key_env: EnvName = ""
+    """The variable with its key; empty: it needs none."""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=30)] = 2
+    """How long a turn waits for what it recalls."""
 
 
 class MemorySection(Section, frozen=True):
@@ -410,12 +433,17 @@ class MemorySection(Section, frozen=True):
     text."""
     owners: tuple[str, ...] = ()
     """platform:user_id of the people whose direct chats share the memory of the terminal."""
+    recall: Literal["tool", "auto"] = "tool"
+    """auto: up to three facts that match are added to each message."""
     review: bool = True
     """Whether conversations are looked through for facts, in the background."""
     review_turns: Count = 10
     """After how many of the user's turns."""
     review_daily: Count = 20
     """Most reviews in a day."""
+    provider: str = ""
+    """Where memory is kept as well: http, or what a plugin has registered; empty: nowhere."""
+    http: MemoryHttpSection = MemoryHttpSection()
 
 
 class SkillsSection(Section, frozen=True):
@@ -504,6 +532,7 @@ class Config(Section, frozen=True):
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
     batch: BatchSection = BatchSection()
+    trace: TraceSection = TraceSection()
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()

@@ -51,6 +51,11 @@ class Secrets:
     def get(self, name: str) -> str | None:
         return self._environ.get(name, "").strip() or self._dotenv.get(name, "").strip() or None
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether a variable whose name begins so is set."""
+        names = {*self._environ, *self._dotenv}
+        return any(name.startswith(prefix) and self.get(name) for name in names)
+
     def find_source(self, name: str) -> str:
         """Where `get` finds it, for messages: "environment", ".env" or ""."""
         if self._environ.get(name, "").strip():

@@ -23,6 +23,8 @@ class Settings(Struct, frozen=True):
     max_output: int | None = None
     temperature: float | None = None
     effort: Effort | None = None
+    fast: bool = False
+    """Whether to pay more for being answered sooner, where the endpoint offers it."""
     top_p: float | None = None
     seed: int | None = None
     """Left out where a wire has no field for it."""

@@ -59,6 +59,8 @@ class Attachment(Struct, frozen=True):
     name: str = ""
     type: str = ""
     size: int = 0
+    is_voice: bool = False
+    """Whether it was recorded as a message."""
 
 
 class Inbound(Struct, frozen=True):

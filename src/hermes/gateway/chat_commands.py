@@ -23,6 +23,7 @@ from hermes.core.errors import ConfigError, HermesError, ToolError
 from hermes.core.message import ToolCall
 from hermes.core.tool import Toolbox, Verdict, ignore_progress
 from hermes.gateway import texts
+from hermes.gateway.content.voice import can_speak
 from hermes.gateway.conversations import ConversationActor, Group
 from hermes.gateway.hub import Hub, Item
 from hermes.gateway.open_questions import describe_answer
@@ -83,10 +84,11 @@ class ChatCommands:
         """Run a command and say what it answers."""
         await self._hub.mailbox.set_state([item.n], "running")
         text = await self._try_command(item, actor, name, args)
+        done = () if actor.holds(item) else (item.n,)
         if text:
-            await self._hub.say(item.address, text)
-        if not actor.holds(item):
-            await self._hub.mailbox.set_state([item.n], "done")
+            await self._hub.say(item.address, text, done=done)
+        else:
+            await self._hub.mailbox.set_state(done, "done")
 
     async def _try_command(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool = False
@@ -119,6 +121,8 @@ class ChatCommands:
             case "sethome":
                 await self._owner.set_home_chat(item.address)
                 return texts.HOME_CHAT_SET
+            case "footer" | "voice":
+                return await self._set_switch(item, actor, command.name, args.lower())
             case "help" | "commands" if not args:
                 return self.list_commands(item.role)
         if command.name == "approve" and item.role != "admin":
@@ -130,6 +134,17 @@ class ChatCommands:
         if command.name in _APPROVALS:
             await self._close_approval(item, session, command.name)
         return await self._follow_reply(item, actor, f"/{name} {args}".strip(), reply)
+
+    async def _set_switch(self, item: Item, actor: ConversationActor, name: str, word: str) -> str:
+        if word not in ("", "on", "off", "status"):
+            raise ConfigError(f"/{name} takes on or off.")
+        if name == "voice" and word == "on":
+            session, _ = await actor.slot.open_session(item, renews=False)
+            if not can_speak(session):
+                raise ConfigError(texts.NO_SPEECH)
+        wanted = word == "on" if word in ("on", "off") else None
+        is_on = await actor.slot.set_switch(item, name, on=wanted)
+        return f"{texts.SWITCHES[name]}: {'on' if is_on else 'off'}."
 
     async def _execute_other(
         self, item: Item, actor: ConversationActor, name: str, args: str, confirmed: bool

@@ -4,25 +4,37 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.config.schema import GatewaySection
-from hermes.core.errors import HermesError, StoreError
-from hermes.core.events import Answer, Approval, Question, ToolDone, TurnEnd, TurnEvent, TurnResult
+from hermes.core.errors import HermesError, StoreError, ToolError
+from hermes.core.events import (
+    Answer,
+    Approval,
+    Question,
+    Recorded,
+    StepStart,
+    ToolDone,
+    TurnEnd,
+    TurnEvent,
+    TurnResult,
+)
 from hermes.core.message import Media, Message, user_message
 from hermes.core.store import Conversation
 from hermes.core.taint import Taint
 from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.gateway import texts
 from hermes.gateway.adapter import Inbound, SendFailure, Target
+from hermes.gateway.content.media import read_image
 from hermes.gateway.content.render import count_units
+from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_note
 from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import describe_answer
-from hermes.gateway.outbox import Reply
 from hermes.gateway.people.access import is_per_user, name_sender
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
@@ -33,7 +45,8 @@ JOIN_SECONDS = 1.5
 CUT_UNITS = 4000
 """A text of this length was probably cut by the client."""
 ACK_SECONDS = 30.0
-STOP_SECONDS = 3.0
+STOP_SECONDS = 2.5
+"""What a turn has to end in when it is stopped; then its conversation goes on without it."""
 LONGEST_QUOTE = 500
 _PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 
@@ -207,13 +220,18 @@ class ConversationActor:
         item = group.items[-1]
         try:
             session, note = await self.slot.open_session(item, renews=not group.continues)
-            row = self.slot.row
             prompt = None
+            carried: tuple[CarriedResult, ...] = ()
             if not group.continues:
-                carried = decode_settings(row).carried if group.prompt is None else ()
+                if group.prompt is None:
+                    carried = decode_settings(self.slot.row).carried
                 results = [quote_result(session, result) for result in carried]
                 prompt = await build_prompt(self._hub, session, group, [note, *results])
-            await self._run_turn(session, group, prompt, row)
+            async with AsyncExitStack() as until_begun:
+                # The turn stores the conversation with its first record.
+                await until_begun.enter_async_context(self._hub.lock_conversation(self.key))
+                row = await self._update_row(session, item, carried)
+                await self._run_turn(session, group, prompt, row, until_begun)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
             if self._hub.note_error(error):
@@ -225,23 +243,29 @@ class ConversationActor:
 
     async def _give_up(self, group: Group, text: str) -> None:
         with suppress(StoreError):
-            await self._hub.mailbox.set_state(group.numbers, "done")
-            await self._hub.say(group.items[-1].address, text)
+            await self._hub.say(group.items[-1].address, text, done=group.numbers)
+
+    async def _update_row(
+        self, session: Session, item: Item, carried: tuple[CarriedResult, ...]
+    ) -> Conversation:
+        """The conversation once a message has brought along what was carried."""
+        row = await self._hub.mailbox.get_conversation(self.key)
+        saved = self.slot.update_settings(row, item)
+        left = tuple(result for result in saved.carried if result not in carried)
+        settings = msgspec.msgpack.encode(structs.replace(saved, carried=left))
+        return structs.replace(
+            row, session=session.id, suspended=False, used=time.time(), settings=settings
+        )
 
     async def _run_turn(
-        self, session: Session, group: Group, prompt: Message | None, row: Conversation
+        self,
+        session: Session,
+        group: Group,
+        prompt: Message | None,
+        row: Conversation,
+        until_begun: AsyncExitStack,
     ) -> None:
         item = group.items[-1]
-        saved = self.slot.update_settings(row, item)
-        if prompt is not None and group.prompt is None:
-            saved = structs.replace(saved, carried=())
-        row = structs.replace(
-            row,
-            session=session.id,
-            suspended=False,
-            used=time.time(),
-            settings=msgspec.msgpack.encode(saved),
-        )
         reply = self._reply = self._open_reply(session, group, item, row)
         self._requester = (item.message.user, item.message.user_name)
         session.transcript.on_record = reply.compose_change
@@ -255,15 +279,20 @@ class ConversationActor:
         answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
         try:
             async for event in events:
+                if isinstance(event, (Recorded, StepStart, TurnEnd)):
+                    await until_begun.aclose()
                 reply.handle_event(event)
                 await self._handle_event(session, item, event)
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
                     await self._close_turn(reply, event.result)
                     await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
+                    if decode_settings(row).voice and event.result.text.strip():
+                        spawn(speak_answer(self._hub, session, item, event.result.text), "voice")
                     break
             else:  # stopped before it began
-                await self._hub.mailbox.set_state(group.numbers, "done")
+                await self._hub.mailbox.set_state((*group.numbers, *reply.steered), "done")
         finally:
+            await until_begun.aclose()
             if self._reply is reply:
                 self._reply = None
             reply.end()
@@ -302,6 +331,7 @@ class ConversationActor:
             session.agent.redactor.redact,
             (session.host.workspace.cwd, self._hub.media.folder),
             shows_tools=self._hub.settings.tool_progress and streams_drafts(self._hub, item),
+            footer=describe_use if decode_settings(row).footer else None,
         )
         return TurnReply(self._hub.outbox, address, style, row, group.numbers, group.draft)
 
@@ -310,13 +340,14 @@ class ConversationActor:
         groups, self._groups = self._groups, deque()
         numbers = [n for group in groups for n in group.numbers]
         await self._hub.mailbox.set_state(numbers, "done")
-        row = await self._hub.mailbox.get_conversation(self.key)
-        await self._hub.mailbox.put_conversation(structs.replace(row, suspended=True))
         worker = self._worker
         if worker is not None and self.has_turn:
             await asyncio.wait({worker}, timeout=STOP_SECONDS)
         if worker is not None and not worker.done():
             await self._abandon_turn(worker)
+        await self._hub.change_conversation(
+            self.key, lambda row: structs.replace(row, suspended=True)
+        )
 
     async def _abandon_turn(self, worker: asyncio.Task[None]) -> None:
         """Let go of a turn that hangs; its session is never used again."""
@@ -386,8 +417,12 @@ async def build_prompt(hub: Hub, session: Session, group: Group, notes: list[str
         lines.append(write_text(hub.settings, item))
         platform = hub.platforms[item.platform].platform
         for attachment in item.message.attachments:
-            line, picture = await hub.media.fetch(platform, attachment)
+            line, path = await hub.media.fetch(platform, attachment)
+            if path is not None and attachment.is_voice:
+                async with hub.lock_voice(item.platform, item.message.chat):
+                    lines.append(await transcribe_note(session, attachment, path))
             lines.append(line)
+            picture = read_image(path) if path is not None else None
             media += [picture] if picture is not None else []
     if any(is_open_chat(hub, item) for item in group.items):
         session.transcript.absorb_taint({"untrusted"})
@@ -413,6 +448,29 @@ def write_text(settings: GatewaySection, item: Item) -> str:
     )
     name = f"[{name_sender(message.user_name) or message.user}] " if is_shared else ""
     return "\n".join(filter(None, (quoted, f"{name}{message.text}".rstrip())))
+
+
+def describe_use(message: Message) -> str:
+    """Which model has answered, and how much it has read."""
+    model = message.origin.model if message.origin is not None else "?"
+    tokens = f"{message.usage.input:,}" if message.usage is not None else "?"
+    return texts.FOOTER.format(model=model, tokens=tokens)
+
+
+async def speak_answer(hub: Hub, session: Session, item: Item, text: str) -> None:
+    """Send an answer as speech, too."""
+    if item.message.deliver or len(text) > LONGEST_SPEECH:
+        return
+    address = item.address
+    try:
+        async with hub.lock_voice(item.platform, item.message.chat):
+            sound = await speak_text(session, session.agent.redactor.redact(text))
+        path = hub.media.store(sound, ".mp3")
+    except (ToolError, OSError) as error:
+        await hub.say(address, texts.FAILED_TURN.format(error=error))
+        return
+    content = Content("", address.thread, files=(str(path),), in_group=address.in_group)
+    await hub.outbox.post(address.platform, address.chat, content)
 
 
 async def keep_typing(found: OpenPlatform, item: Item) -> None:
@@ -464,9 +522,14 @@ class Conversations:
         surplus = len(self._actors) - settings.max_live_sessions
         for key, actor in list(self._actors.items()):
             if (actor.last_used < limit or surplus > 0) and actor.is_evictable:
-                del self._actors[key]
                 surplus -= 1
                 await actor.slot.drop_session()
+                self._forget_unused(key)
+
+    def _forget_unused(self, key: str) -> None:
+        actor = self._actors.get(key)
+        if actor is not None and actor.is_evictable and actor.session is None:
+            del self._actors[key]
 
     def rename_keys(self, keys: dict[str, str]) -> None:
         for old, new in keys.items():

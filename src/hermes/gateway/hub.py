@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +18,9 @@ from hermes.core.provider import Effort
 from hermes.core.store import Conversation
 from hermes.gateway.adapter import ChatType, Inbound, Platform
 from hermes.gateway.content.media import MediaCache
+from hermes.gateway.content.reply import Content
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.outbox import Outbox
 from hermes.gateway.people.access import Role
 from hermes.gateway.process.state_file import PlatformStatus
 from hermes.gateway.turn_reply import ReplyAddress, deliveries
@@ -68,6 +71,12 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     busy_mode: BusyMode | None = None
     carried: tuple[CarriedResult, ...] = ()
+    fast: bool = False
+    personality: str = ""
+    footer: bool = False
+    """Whether a line about the model stands below answers."""
+    voice: bool = False
+    """Whether answers are spoken, too."""
 
     @property
     def address(self) -> ReplyAddress:
@@ -75,7 +84,12 @@ class ConversationSettings(Struct, frozen=True, omit_defaults=True):
 
     @property
     def options(self) -> Options:
-        return Options(choice=self.choice, effort=self.effort)
+        return Options(
+            choice=self.choice,
+            effort=self.effort,
+            fast=self.fast,
+            personality=self.personality,
+        )
 
 
 def decode_settings(row: Conversation) -> ConversationSettings:
@@ -98,6 +112,9 @@ class Hub(Struct):
     damage: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the session database was found to be damaged."""
     statuses: dict[str, PlatformStatus] = {}
+    locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(
+        default_factory=WeakValueDictionary
+    )
     homes: dict[str, ReplyAddress] = {}
     """Platform -> the chat that /sethome named."""
 
@@ -108,13 +125,38 @@ class Hub(Struct):
             return True
         return False
 
-    async def say(self, address: ReplyAddress, text: str) -> None:
-        """Send a text of the gateway itself; without a platform it goes to the log."""
+    async def say(self, address: ReplyAddress, text: str, *, done: tuple[int, ...] = ()) -> None:
+        """Send a text of the gateway itself; without a platform it goes to the log. `done`: the
+        messages that are answered with it."""
         if not address.platform:
             deliveries.info("%s", text)
+            await self.mailbox.set_state(done, "done")
             return
         content = Content(text, address.thread, in_group=address.in_group, plain=True)
-        await self.outbox.post(address.platform, address.chat, content)
+        await self.outbox.post(address.platform, address.chat, content, done=done)
+
+    def lock_conversation(self, key: str) -> asyncio.Lock:
+        """Held while a conversation is read, changed and stored again."""
+        return self._get_lock(key)
+
+    def lock_voice(self, platform: str, chat: str) -> asyncio.Lock:
+        """Held while a voice note of a chat is transcribed, or an answer spoken."""
+        return self._get_lock(f"voice {platform} {chat}")
+
+    def _get_lock(self, name: str) -> asyncio.Lock:
+        lock = self.locks.get(name)
+        if lock is None:
+            lock = self.locks[name] = asyncio.Lock()
+        return lock
+
+    async def change_conversation(
+        self, key: str, change: Callable[[Conversation], Conversation]
+    ) -> Conversation:
+        async with self.lock_conversation(key):
+            old = await self.mailbox.get_conversation(key)
+            if (new := change(old)) != old:
+                await self.mailbox.put_conversation(new)
+        return new
 
     def list_homes(self) -> list[ReplyAddress]:
         """The home chats: what /sethome named goes before the settings."""

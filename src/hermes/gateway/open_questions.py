@@ -12,7 +12,8 @@ from hermes.core.events import Answer, Approval, Question
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button
 from hermes.gateway.content.render import fence_code
-from hermes.gateway.outbox import Content, Outbox, Reply
+from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.outbox import Outbox
 from hermes.gateway.turn_reply import ReplyAddress
 
 LONGEST_LABEL = 40
@@ -99,6 +100,8 @@ class Asked:
         self.pending = pending
         self.requester, self.requester_name = requester
         self.reply: Reply | None = None
+        self.last_line: str | None = None
+        """How it ended, if that was known before it was shown."""
         self.token = secrets.token_urlsafe(9)
 
 
@@ -144,6 +147,8 @@ class OpenQuestions:
     async def _show(
         self, asked: Asked, text: str, address: ReplyAddress, *, plain: bool = False
     ) -> None:
+        if not asked.pending.is_open:
+            return
         labels = asked.pending.labels
         buttons = tuple(Button(label, f"{asked.token}:{i}") for i, label in enumerate(labels))
         self._asked[asked.token] = asked
@@ -151,6 +156,8 @@ class OpenQuestions:
             text, address.thread, buttons=buttons, in_group=address.in_group, plain=plain
         )
         asked.reply = await self._outbox.post(address.platform, address.chat, content)
+        if asked.last_line is not None:
+            await self._close(asked, asked.last_line)
 
     def find(self, data: str) -> tuple[Asked, int] | None:
         """The question that a button belongs to, and the number of the choice."""
@@ -170,17 +177,22 @@ class OpenQuestions:
 
     async def close_answered(self, session: Session, line: str = texts.NOBODY_ANSWERED) -> None:
         """Say below each question of the session that is not open any more how it ended."""
-        for asked in list(self._asked.values()):
-            if asked.pending.session is session and not asked.pending.is_open:
-                is_approval = isinstance(asked.pending, AskedApproval)
-                await self._close(asked, line if is_approval else "")
+        ended = [
+            self._asked.pop(asked.token)
+            for asked in list(self._asked.values())
+            if asked.pending.session is session and not asked.pending.is_open
+        ]
+        for asked in ended:
+            await self._close(asked, line if isinstance(asked.pending, AskedApproval) else "")
 
     async def _close(self, asked: Asked, line: str) -> None:
         self._asked.pop(asked.token, None)
-        if asked.reply is not None:
-            content = asked.reply.content
-            text = f"{content.text}\n{line}".rstrip()
-            await self._outbox.revise(asked.reply, structs.replace(content, text=text, buttons=()))
+        if asked.reply is None:
+            asked.last_line = line
+            return
+        content = asked.reply.content
+        text = f"{content.text}\n{line}".rstrip()
+        await self._outbox.revise(asked.reply, structs.replace(content, text=text, buttons=()))
 
 
 def redact_approval(question: Approval, redact: Callable[[str], str], minutes: float) -> str:

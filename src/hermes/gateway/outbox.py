@@ -9,13 +9,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
-from hermes.core.store import MailboxChange, OutboxEntry, OutboxState, RunDelivery
-from hermes.gateway import texts
+from hermes.core.errors import StoreError
+from hermes.core.store import MailboxChange, RunDelivery
 from hermes.gateway.adapter import Button, Capabilities, Part, Platform, SendFailure, Target
-from hermes.gateway.content.render import split_text
+from hermes.gateway.content.reply import Content, Reply, make_entry
 from hermes.store.mailbox import SqliteMailbox
 
 log = logging.getLogger(__name__)
@@ -29,90 +28,6 @@ MAX_REPEATS = 3
 
 FOREIGN = -1
 """Stands for the message it answers in a reply that another process has posted."""
-
-
-class Content(Struct, frozen=True, omit_defaults=True):
-    """What a reply says."""
-
-    text: str
-    thread: str = ""
-    reply_to: str = ""
-    files: tuple[str, ...] = ()
-    buttons: tuple[Button, ...] = ()
-    in_group: bool = False
-    plain: bool = False
-    """The text is no Markdown."""
-    run: tuple[str, int] | None = None
-    """The job and the due time of the run whose result this is."""
-
-
-class Progress(Struct):
-    """What has reached the chat."""
-
-    ids: list[str] = []
-    """The ids of the messages sent so far, one per part and file."""
-    shown: list[str] = []
-    """The text each of them shows."""
-    uncertain: int = 0
-    """How often the next part was sent without an answer."""
-    plain: bool = False
-    """The platform rejected the markup."""
-    alone: bool = False
-    """The message or thread to answer to is gone."""
-    part_limit: int = 0
-    """The platform rejected longer parts."""
-
-
-class Reply:
-    """A reply while it is not delivered: the row in the store, and what is known of its way."""
-
-    def __init__(self, entry: OutboxEntry) -> None:
-        self.n = entry.n
-        self.platform, self.chat, self.inbox = entry.platform, entry.chat, entry.inbox
-        self.created, self.due, self.tries, self.error = (
-            entry.created,
-            entry.due,
-            entry.tries,
-            entry.error,
-        )
-        self.state: OutboxState = entry.state
-        self.draft = entry.draft
-        self.content = msgspec.msgpack.decode(entry.body, type=Content)
-        self.progress = (
-            msgspec.msgpack.decode(entry.progress, type=Progress) if entry.progress else Progress()
-        )
-        self.last_write = 0.0
-
-    @property
-    def entry(self) -> OutboxEntry:
-        return OutboxEntry(
-            self.n,
-            self.platform,
-            self.chat,
-            msgspec.msgpack.encode(self.content),
-            self.state,
-            self.draft,
-            self.inbox,
-            self.created,
-            self.due,
-            self.tries,
-            self.error,
-            msgspec.msgpack.encode(self.progress),
-        )
-
-    def list_parts(self, capabilities: Capabilities, text: str | None = None) -> list[str]:
-        measure = capabilities.measure
-        text = self.content.text if text is None else text
-        parts = split_text(text, capabilities.longest_part, measure)
-        if parts == [""]:
-            parts = []
-        smaller = self.progress.part_limit
-        if smaller:
-            sent = len(self.progress.ids)
-            parts = parts[:sent] + [
-                q for p in parts[sent:] for q in split_text(p, smaller, measure)
-            ]
-        return parts
 
 
 class OpenResults:
@@ -162,6 +77,8 @@ class _Lane:
         self.lock = asyncio.Lock()
         self.wake = asyncio.Event()
         self.until = 0.0
+        self.heard = 0
+        """How many messages came from there while it was open."""
         self.worker: asyncio.Task[None] | None = None
 
 
@@ -221,16 +138,18 @@ class Outbox:
         entry = make_entry(self._last_number, platform, chat, content)
         return Reply(structs.replace(entry, inbox=inbox, draft=draft))
 
-    async def post(self, platform: str, chat: str, content: Content, *, inbox: int = 0) -> Reply:
-        """Store a reply and deliver it."""
-        reply = self.create_reply(platform, chat, content, inbox=inbox)
-        await self.save(reply)
+    async def post(
+        self, platform: str, chat: str, content: Content, *, done: tuple[int, ...] = ()
+    ) -> Reply:
+        """Store a reply and deliver it. `done`: the messages that it is the answer to."""
+        reply = self.create_reply(platform, chat, content)
+        await self.save(reply, done)
         self.schedule(reply)
         return reply
 
-    async def save(self, reply: Reply) -> None:
-        change = MailboxChange(replies=(reply.entry,), run=self.results.judge_run(reply))
-        await self._mailbox.apply(change)
+    async def save(self, reply: Reply, done: tuple[int, ...] = ()) -> None:
+        run = self.results.judge_run(reply)
+        await self._mailbox.apply(MailboxChange(done=done, replies=(reply.entry,), run=run))
 
     def schedule(self, reply: Reply) -> None:
         """Deliver a reply that is stored."""
@@ -243,6 +162,8 @@ class Outbox:
 
     async def revive_chat(self, platform: str, chat: str) -> None:
         """A chat that writes again can be written to."""
+        if (lane := self._lanes.get((platform, chat))) is not None:
+            lane.heard += 1
         if (platform, chat) in self._dead:
             self._dead.discard((platform, chat))
             await self._mailbox.unblock_chat(platform, chat)
@@ -290,38 +211,59 @@ class Outbox:
                         await lane.wake.wait()
                 continue
             async with lane.lock:
-                closed = await self._deliver(reply, lane)
-            if closed:
+                await self._try_delivery(reply, lane)
+            if reply.is_closed:  # and was not revised meanwhile
                 lane.replies.remove(reply)
                 self.results.remove_reply(reply)
-        self._forget_lane(lane)
-
-    def _forget_lane(self, lane: _Lane) -> None:
         for key, other in list(self._lanes.items()):
             if other is lane and not lane.lock.locked():
                 del self._lanes[key]
 
-    async def _deliver(self, reply: Reply, lane: _Lane) -> bool:
-        """One try; whether the reply is closed."""
+    async def _try_delivery(self, reply: Reply, lane: _Lane) -> None:
+        """One try; the state of the reply says what became of it."""
+        heard = lane.heard
+        try:
+            failure = await self._find_failure(reply)
+            if failure is not None:
+                if failure.kind == "gone" and lane.heard != heard:  # it wrote after the try began
+                    failure = SendFailure("certain", str(failure))
+                await self._handle_failure(reply, lane, failure)
+        except StoreError as error:
+            log.warning("a reply on %s waits for the database: %s", reply.platform, error)
+            _delay_reply(reply, str(error))
+
+    async def _find_failure(self, reply: Reply) -> SendFailure | None:
+        try:
+            await self._deliver(reply)
+        except SendFailure as failure:
+            return failure
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("a reply on %s could not be sent", reply.platform)
+            return SendFailure("ambiguous", type(error).__name__)
+        return None
+
+    async def _deliver(self, reply: Reply) -> None:
         platform = self._platforms.get(reply.platform)
         if platform is None:
-            return await self._put_off(reply, "the platform is not running")
+            await self._put_off(reply, "the platform is not running")
+            return
         if (reply.platform, reply.chat) in self._dead:
-            return await self._give_up(reply, "the chat is gone")
-        try:
-            content = None
-            while content is not reply.content:  # it may be revised meanwhile
-                content = reply.content
-                await self._send_rest(reply, platform)
-        except SendFailure as failure:
-            return await self._handle_failure(reply, lane, failure)
+            await self._give_up(reply, "the chat is gone")
+            return
+        content = None
+        while content is not reply.content:  # it may be revised meanwhile
+            content = reply.content
+            await self._send_rest(reply, platform)
         reply.state, reply.error = "delivered", ""
         await self.save(reply)
         self._events.note_delivery(reply.platform)
-        return True
 
     async def _send_rest(self, reply: Reply, platform: Platform) -> None:
         capabilities = platform.capabilities
+        if reply.progress.uncertain:
+            reply.make_room(capabilities)
         parts, files = reply.list_parts(capabilities), reply.content.files
         for index, text in enumerate(parts):
             last = index == len(parts) - 1
@@ -336,7 +278,7 @@ class Outbox:
             if index >= len(reply.progress.ids):
                 await self._begin_send(reply)
                 id = await platform.send_file(_make_target(reply, index), path, _base_name(path))
-                self._note_sent(reply, id, path)
+                reply.note_sent(id, path)
                 await self.save(reply)
 
     async def _write_part(
@@ -352,20 +294,24 @@ class Outbox:
         progress, capabilities = reply.progress, platform.capabilities
         is_plain = progress.plain or reply.content.plain
         shown = text + "".join(f"\0{button.data}" for button in buttons)
+        reply.current = index
         if index < len(progress.ids):
             if progress.shown[index] != shown:
                 await _wait_for_pace(reply, capabilities)
-                part = make_part(text, capabilities, plain=is_plain, buttons=buttons)
+                marked = reply.mark_part(index, text)
+                part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
                 target = _make_target(reply, index)
                 await platform.edit_part(target, progress.ids[index], part)
                 progress.shown[index] = shown
                 reply.last_write = time.monotonic()
             return
-        marked = f"{texts.REPEATED}\n{text}" if progress.uncertain else text
+        if progress.uncertain and index not in progress.marked:
+            progress.marked.append(index)
+        marked = reply.mark_part(index, text)
         part = make_part(marked, capabilities, plain=is_plain, buttons=buttons)
         await self._begin_send(reply)
         id = await platform.send_part(_make_target(reply, index), part)
-        self._note_sent(reply, id, shown)
+        reply.note_sent(id, shown)
         if saves:
             await self.save(reply)
 
@@ -373,20 +319,20 @@ class Outbox:
         """From here on it may have arrived."""
         reply.state = "attempting"
         reply.progress.uncertain += 1
-        await self.save(reply)
-
-    def _note_sent(self, reply: Reply, id: str, shown: str) -> None:
-        reply.progress.uncertain = 0
-        reply.progress.ids.append(id)
-        reply.progress.shown.append(shown)
-        reply.last_write = time.monotonic()
+        try:
+            await self.save(reply)
+        except StoreError:
+            reply.progress.uncertain -= 1  # nothing was sent
+            raise
 
     async def show_draft(self, reply: Reply, text: str) -> float:
-        """Show how far a draft has come; returns the seconds until the next time. While something
-        else is sent to the chat, this time is left out."""
+        """Show how far a draft has come; returns the seconds until the next time. It overtakes
+        nothing that waits for the same chat."""
         platform = self._platforms.get(reply.platform)
         lane = self._open_lane(reply.platform, reply.chat)
-        if platform is None or lane.lock.locked() or lane.until > time.time():
+        is_busy = lane.replies or lane.lock.locked() or lane.until > time.time()
+        is_dead = (reply.platform, reply.chat) in self._dead
+        if platform is None or is_busy or is_dead or reply.progress.uncertain > 1:
             return 0.2
         capabilities = platform.capabilities
         pace = find_pace(reply, capabilities)
@@ -416,63 +362,61 @@ class Outbox:
             case "target":
                 progress.alone = True
             case "edit_lost":
-                progress.ids, progress.shown = [], []
+                reply.forget_sent()
         progress.uncertain = 0
 
-    async def _handle_failure(self, reply: Reply, lane: _Lane, failure: SendFailure) -> bool:
-        """What follows from a failed try; whether the reply is closed."""
+    async def _handle_failure(self, reply: Reply, lane: _Lane, failure: SendFailure) -> None:
+        """Prepare the next try, or give the reply up."""
         progress = reply.progress
         if failure.kind == "ambiguous":
             if progress.uncertain >= MAX_REPEATS:
-                return await self._give_up(reply, str(failure))
-            return await self._put_off(reply, str(failure))
+                await self._give_up(reply, str(failure))
+            else:
+                await self._put_off(reply, str(failure))
+            return
         progress.uncertain = max(0, progress.uncertain - 1)
         match failure.kind:
             case "wait":
+                reply.state = "pending"
+                await self.save(reply)
                 await self._block_lane(reply, lane, failure.wait)
-                return False
             case "gone":
                 self._dead.add((reply.platform, reply.chat))
                 await self._mailbox.block_chat(reply.platform, reply.chat, dead=True, until=0.0)
                 await self._give_up(reply, str(failure))
                 await self._events.handle_gone_chat(reply.platform, reply.chat, str(failure))
-                return True
             case "markup" if not progress.plain:
                 progress.plain = True
             case "target" if not progress.alone:
                 progress.alone = True
-            case "too_long":
-                progress.part_limit = max(1, _longest_rest(reply, progress) // 2)
+            case "too_long" if reply.halve_parts(self._platforms[reply.platform].capabilities):
+                pass
             case "edit_lost":
-                progress.ids, progress.shown = [], []
+                reply.forget_sent()
             case "moved" if failure.chat:
                 await self._events.follow_chat(reply.platform, reply.chat, failure.chat)
-            case "rejected" | "markup" | "target":
-                return await self._give_up(reply, str(failure))
+            case "rejected" | "markup" | "target" | "too_long":
+                await self._give_up(reply, str(failure))
             case _:
-                return await self._put_off(reply, str(failure))
-        return False
+                await self._put_off(reply, str(failure))
 
     async def _block_lane(self, reply: Reply, lane: _Lane, seconds: float) -> None:
         lane.until = time.time() + seconds
         await self._mailbox.block_chat(reply.platform, reply.chat, dead=False, until=lane.until)
 
-    async def _put_off(self, reply: Reply, why: str) -> bool:
+    async def _put_off(self, reply: Reply, why: str) -> None:
         if time.time() - reply.created > GIVE_UP_SECONDS:
-            return await self._give_up(reply, why)
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2**reply.tries) * (0.5 + random.random() / 2)
-        reply.tries, reply.due, reply.error = reply.tries + 1, time.time() + wait, why
-        reply.state = "pending"
+            await self._give_up(reply, why)
+            return
+        _delay_reply(reply, why)
         await self.save(reply)
-        return False
 
-    async def _give_up(self, reply: Reply, why: str) -> bool:
+    async def _give_up(self, reply: Reply, why: str) -> None:
         reply.state, reply.error = "failed", why
         log.warning("a reply on %s was given up: %s", reply.platform, why)
         await self.save(reply)
         if reply.content.run is not None:
             await self._events.handle_lost_result(*reply.content.run, why)
-        return True
 
     def rename_chat(self, platform: str, old: str, new: str) -> None:
         """Send what waits for a chat to its new id."""
@@ -494,11 +438,6 @@ async def _wait_for_pace(reply: Reply, capabilities: Capabilities) -> None:
         await asyncio.sleep(wait)
 
 
-def make_entry(number: int, platform: str, chat: str, content: Content) -> OutboxEntry:
-    body = msgspec.msgpack.encode(content)
-    return OutboxEntry(number, platform, chat, body, created=time.time())
-
-
 def make_part(
     text: str, capabilities: Capabilities, *, plain: bool, buttons: tuple[Button, ...] = ()
 ) -> Part:
@@ -514,11 +453,10 @@ def _make_target(reply: Reply, index: int) -> Target:
     return Target(reply.chat, content.thread, content.reply_to if index == 0 else "")
 
 
-def _longest_rest(reply: Reply, progress: Progress) -> int:
-    if progress.part_limit:
-        return progress.part_limit
-    parts = split_text(reply.content.text, 4096)[len(progress.ids) :]
-    return max(map(len, parts), default=2)
+def _delay_reply(reply: Reply, why: str) -> None:
+    wait = min(LONGEST_WAIT, FIRST_WAIT * 2**reply.tries) * (0.5 + random.random() / 2)
+    reply.tries, reply.due, reply.error = reply.tries + 1, time.time() + wait, why
+    reply.state = "pending"
 
 
 def _base_name(path: str) -> str:

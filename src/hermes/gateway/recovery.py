@@ -10,9 +10,9 @@ from hermes.app.commands import parse_command
 from hermes.app.session_records import find_current_session, find_turn_starts
 from hermes.core.store import InboxEntry, MailboxChange
 from hermes.gateway import texts
+from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.conversations import Conversations, Group
 from hermes.gateway.hub import Hub, Item
-from hermes.gateway.outbox import Content, Reply
 from hermes.gateway.router import Router, StoredMessage
 
 SUSPEND_SECONDS = 120.0
@@ -52,7 +52,8 @@ class Recovery:
             await self._close_draft(draft)
         for entry in entries:
             if entry.state == "waiting":
-                await self._router.dispatch(_read_item(entry), entry.key)
+                await self._hub.outbox.revive_chat(entry.platform, entry.chat)
+                await self._router.dispatch(_read_item(entry), entry.key, entry.received)
 
     async def _recover_turn(self, key: str, entries: list[InboxEntry]) -> None:
         items = [_read_item(entry) for entry in entries]

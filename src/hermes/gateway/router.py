@@ -61,7 +61,8 @@ class Router:
         self._desk = PairingDesk(pairings)
         self._owner = owner
         self._commands = commands
-        self._stale: dict[tuple[str, str], int] = {}
+        self._stale: dict[tuple[str, str], list[int]] = {}
+        """The old messages of each chat that it has not been told about."""
 
     async def receive_message(self, platform: str, message: Inbound) -> bool:
         """Store a message and act on it; whether it is new. When this returns it may be
@@ -90,19 +91,13 @@ class Router:
             if n and actor is not None:
                 actor.replace_message(message.id, message)
             return False
-        is_stale = self._is_stale(message)
-        entry = InboxEntry(platform, message.chat, message.id, key, body)
-        n = await mailbox.add_message(structs.replace(entry, state="done") if is_stale else entry)
+        n = await mailbox.add_message(InboxEntry(platform, message.chat, message.id, key, body))
         if not n:
             return False
         await self._hub.outbox.revive_chat(platform, message.chat)
         if role == "admin" and message.chat_type == "dm":
             await self._owner.remember_admin(platform, message.user, message.chat)
-        item = Item(n, platform, message, role)
-        if is_stale:
-            self._count_stale(item)
-        else:
-            await self.dispatch(item, key)
+        await self.dispatch(Item(n, platform, message, role), key, time.time())
         return True
 
     def note_error(self, error: Exception) -> None:
@@ -162,27 +157,29 @@ class Router:
             except SendFailure as error:
                 log.info("a pairing code on %s was not delivered: %s", platform, error)
 
-    def _is_stale(self, message: Inbound) -> bool:
+    def _is_stale(self, message: Inbound, received: float) -> bool:
         hours = self._hub.settings.stale_hours
-        return bool(hours and message.sent and message.sent < time.time() - hours * 3600)
+        return bool(hours and message.sent and message.sent < received - hours * 3600)
 
-    def _count_stale(self, item: Item) -> None:
-        place = (item.platform, item.message.chat)
-        self._stale[place] = self._stale.get(place, 0) + 1
-        if self._stale[place] == 1:
+    def _note_stale(self, item: Item) -> None:
+        stale = self._stale.setdefault((item.platform, item.message.chat), [])
+        stale.append(item.n)
+        if len(stale) == 1:
             self._hub.runtime.spawn_task(self._tell_stale(item), "old messages")
 
     async def _tell_stale(self, item: Item) -> None:
         await asyncio.sleep(STALE_SECONDS)
-        n = self._stale.pop((item.platform, item.message.chat), 0)
-        await self._hub.say(item.address, texts.STALE.format(n=n))
+        stale = self._stale.pop((item.platform, item.message.chat))
+        await self._hub.say(item.address, texts.STALE.format(n=len(stale)), done=tuple(stale))
 
-    async def dispatch(self, item: Item, key: str) -> None:
-        """Act on a stored message."""
+    async def dispatch(self, item: Item, key: str, received: float) -> None:
+        """Act on a message that was stored at that time."""
+        if self._is_stale(item.message, received):
+            self._note_stale(item)
+            return
         if item.message.deliver_only:
             address = self._hub.parse_address(item.message.deliver)
-            await self._hub.say(address, item.message.text)
-            await self._hub.mailbox.set_state([item.n], "done")
+            await self._hub.say(address, item.message.text, done=(item.n,))
             return
         actor = self._conversations.get_actor(key)
         parsed = self._commands.parse_message(item.platform, item.message.text)

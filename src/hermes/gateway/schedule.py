@@ -18,8 +18,8 @@ from hermes.core.store import (
     ScheduledJob,
 )
 from hermes.gateway import texts
+from hermes.gateway.content.reply import Content, Reply
 from hermes.gateway.hub import CarriedResult, Hub, decode_settings
-from hermes.gateway.outbox import Content, Reply
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.turn_reply import ReplyAddress
 
@@ -73,7 +73,6 @@ class GatewaySchedule:
     async def _post_result(self, job: ScheduledJob, run: JobRun) -> None:
         replies: list[Reply] = []
         missing: list[str] = []
-        origin: Conversation | None = None
         for target in job.deliver:
             if target == "local":
                 continue
@@ -81,16 +80,18 @@ class GatewaySchedule:
             if address is None or address.platform not in self._hub.platforms:
                 missing.append(target)
                 continue
-            if target == "origin":
-                origin = await self._carry_result(job, run)
             content = Content(
                 run.text, address.thread, in_group=address.in_group, run=(run.job, run.due)
             )
             replies.append(self._hub.outbox.create_reply(address.platform, address.chat, content))
         failure = RunDelivery(run.job, run.due, "failed") if missing else None
-        entries = tuple(reply.entry for reply in replies)
-        change = MailboxChange(replies=entries, conversation=origin, run=failure)
-        await self._hub.mailbox.apply(change)
+        change = MailboxChange(replies=tuple(reply.entry for reply in replies), run=failure)
+        if "origin" in job.deliver and "origin" not in missing:
+            async with self._hub.lock_conversation(job.origin):
+                origin = await self._carry_result(job, run)
+                await self._hub.mailbox.apply(structs.replace(change, conversation=origin))
+        else:
+            await self._hub.mailbox.apply(change)
         for reply in replies:
             self._hub.outbox.schedule(reply)
         for target in missing:

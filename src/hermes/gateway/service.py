@@ -23,10 +23,11 @@ from hermes.gateway.adapter import ConnectionFailure, SendFailure
 from hermes.gateway.chat_commands import ChatCommands, GatewayActions, list_visible_commands
 from hermes.gateway.chat_moves import ChatMoves
 from hermes.gateway.content.media import MediaCache
+from hermes.gateway.content.reply import Content
 from hermes.gateway.conversations import Conversations
 from hermes.gateway.hub import Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import OpenQuestions
-from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.outbox import Outbox
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.people.reachable_chats import ReachableChats
 from hermes.gateway.process.repair import DamageWatch, salvage_store
@@ -293,7 +294,7 @@ class Gateway:
     async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None:
         text = f"⚠️ The chat {chat} on {platform} cannot be reached any more: {why}."
         address = self.owner.find_address()
-        if address is not None and (address.platform, address.chat) != (platform, chat):
+        if address is None or (address.platform, address.chat) != (platform, chat):
             await self.owner.tell(f"{platform} {chat} gone", text)
 
     async def handle_lost_result(self, job: str, due: int, why: str) -> None:

@@ -1,5 +1,6 @@
 """The session of a conversation: opened when it is needed, replaced when it starts afresh."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -28,12 +29,19 @@ class SessionSlot:
         self.row = Conversation(key)
         """The conversation as it was when the session was last opened."""
         self._hub = hub
+        self._lock = asyncio.Lock()
 
     async def open_session(
         self, item: Item, *, renews: bool = True, needs_model: bool = True
     ) -> tuple[Session, str]:
         """The session that answers now, and a note for the agent if it is a fresh one. Without
         `renews` it is the one there was, also when the next message starts afresh."""
+        async with self._lock:  # a message and a command must not open two
+            return await self._open_session(item, renews, needs_model)
+
+    async def _open_session(
+        self, item: Item, renews: bool, needs_model: bool
+    ) -> tuple[Session, str]:
         hub = self._hub
         self.row = row = await hub.mailbox.get_conversation(self.key)
         message = item.message
@@ -48,7 +56,9 @@ class SessionSlot:
         if self.session is not None and cause is None:
             return self.session, ""
         saved = self.update_settings(row, item)
-        await self.drop_session()
+        if cause is not None and self.session is not None:
+            self.session.host.closing = "reset"
+        await self._close_session()
         session = await self._load_session(item, "" if cause else row.session, saved, needs_model)
         self.session = session
         if cause is None:
@@ -63,8 +73,7 @@ class SessionSlot:
         wants_notice = cause == "suspended" or (policy.notify and not is_excluded)
         if old is not None and old.messages and wants_notice:
             await hub.say(item.address, texts.NEW_SESSION.format(why=why, id=old.id))
-        self.row = structs.replace(row, session=session.id, suspended=False, used=time.time())
-        await hub.mailbox.put_conversation(self.row)
+        self.row = await self._use_session(session)
         return session, texts.FRESH_NOTE.format(reason=reason) if old is not None else ""
 
     def update_settings(self, row: Conversation, item: Item) -> ConversationSettings:
@@ -145,33 +154,55 @@ class SessionSlot:
     async def adopt_session(self, session: Session, item: Item) -> None:
         """Continue in another session from now on."""
         old, self.session = self.session, session
-        row = await self._hub.mailbox.get_conversation(self.key)
-        await self._hub.mailbox.put_conversation(
-            structs.replace(row, session=session.id, suspended=False, used=time.time())
-        )
+        await self._use_session(session)
         if old is not None and old is not session:
             await old.close()
+
+    async def _use_session(self, session: Session) -> Conversation:
+        return await self._hub.change_conversation(
+            self.key,
+            lambda row: structs.replace(row, session=session.id, suspended=False, used=time.time()),
+        )
 
     async def save_settings(self, item: Item) -> None:
         """Keep what a command has set for this conversation."""
         session = self.session
         if session is None:
             return
-        row = await self._hub.mailbox.get_conversation(self.key)
         found = self._hub.platforms[item.platform].settings
         default = found.busy_input_mode or self._hub.settings.busy_input_mode
         mode = session.interactions.busy_mode
-        saved = structs.replace(
-            self.update_settings(row, item),
-            choice=session.options.choice,
-            effort=session.options.effort,
-            busy_mode=None if mode == default else mode,
-        )
-        body = msgspec.msgpack.encode(saved)
-        if body != row.settings:
-            await self._hub.mailbox.put_conversation(structs.replace(row, settings=body))
+
+        def replace_settings(row: Conversation) -> Conversation:
+            saved = structs.replace(
+                self.update_settings(row, item),
+                choice=session.options.choice,
+                effort=session.options.effort,
+                fast=session.options.fast,
+                personality=session.options.personality,
+                busy_mode=None if mode == default else mode,
+            )
+            return structs.replace(row, settings=msgspec.msgpack.encode(saved))
+
+        await self._hub.change_conversation(self.key, replace_settings)
+
+    async def set_switch(self, item: Item, name: str, *, on: bool | None) -> bool:
+        """Whether a setting of this conversation is on, after setting it unless `on` is None."""
+
+        def replace_switch(row: Conversation) -> Conversation:
+            if on is None:
+                return row
+            saved = structs.replace(self.update_settings(row, item), **{name: on})
+            return structs.replace(row, settings=msgspec.msgpack.encode(saved))
+
+        row = await self._hub.change_conversation(self.key, replace_switch)
+        return bool(getattr(decode_settings(row), name))
 
     async def drop_session(self) -> None:
+        async with self._lock:
+            await self._close_session()
+
+    async def _close_session(self) -> None:
         session, self.session = self.session, None
         if session is not None:
             await session.close()

@@ -65,11 +65,19 @@ NOT_YOURS = "Only {name} or an administrator can answer this."
 
 FAILED_TURN = "⚠️ {error}"
 TOOL_LINE = "⚙️ {tool}: {what}"
+VOICE = "[voice] {text}"
+VOICE_UNREAD = "[the voice note was not transcribed: {why}]"
 ATTACHMENT = "[attachment: {path} ({type}, {size} bytes), named {name}]"
 ATTACHMENT_MISSING = "[attachment {name} was not fetched: {why}]"
 NOT_SENT = "(not sent: {path} is outside this session's folder)"
 UNDECRYPTED = "⚠️ I could not decrypt a message here, so I have not read it. Send it again."
 NOT_HERE = "You cannot use this bot here."
+FOOTER = "— {model}, {tokens} tokens of context"
+NO_SPEECH = (
+    "No model for speech is set. The owner names one with: hermes config set "
+    "auxiliary.speech.provider openai, and auxiliary.speech.model."
+)
+SWITCHES = {"footer": "A line about the model below answers", "voice": "Answers by voice"}
 HOME_CHAT_SET = "Notices for the owner will be sent to this chat."
 
 

@@ -14,7 +14,8 @@ from hermes.core.store import Conversation, MailboxChange, SessionState
 from hermes.gateway import texts
 from hermes.gateway.content.media import extract_files
 from hermes.gateway.content.render import describe_call, hold_back_secrets
-from hermes.gateway.outbox import Content, Outbox, Reply
+from hermes.gateway.content.reply import Content, Reply
+from hermes.gateway.outbox import Outbox
 
 deliveries = logging.getLogger("hermes.gateway.deliveries")
 """Answers that go to the log."""
@@ -40,6 +41,8 @@ class ReplyStyle(Struct, frozen=True):
     folders: tuple[Path, ...]
     """Files may be sent from here."""
     shows_tools: bool
+    footer: Callable[[Message], str] | None = None
+    """What stands below the last message of a turn."""
 
 
 class TurnReply:
@@ -66,6 +69,8 @@ class TurnReply:
         self._style = style
         self._draft = draft
         self._begun = False
+        self._is_recorded = False
+        """The message whose text comes in is complete and stored, or on its way there."""
         self._text = ""
         self._tool_line = ""
         self._changed = asyncio.Event()
@@ -90,8 +95,11 @@ class TurnReply:
             done, self.steered = self.steered, []
         replies: tuple[Reply, ...] = ()
         if message is not None and message.role == "assistant":
+            self._is_recorded = True
             if message.text.strip() or error or not message.calls:
-                replies = self._finish_reply(message.text, error)
+                describe = self._style.footer if state == "idle" else None
+                footer = describe(message) if describe is not None else ""
+                replies = self._finish_reply(message.text, error, footer)
         elif state in _ENDED:
             replies = self._finish_reply("", error)
         if state in _ENDED:
@@ -114,12 +122,14 @@ class TurnReply:
         done = (*self.numbers, *self.steered)
         return MailboxChange(done=done, replies=entries, finished=self.conversation.key)
 
-    def _finish_reply(self, text: str, error: str) -> tuple[Reply, ...]:
+    def _finish_reply(self, text: str, error: str, footer: str = "") -> tuple[Reply, ...]:
         whole = self._style.redact(text)
         if error:
             failure = texts.FAILED_TURN.format(error=self._style.redact(error))
             whole = f"{whole.rstrip()}\n\n{failure}" if whole.strip() else failure
         whole, files = extract_files(whole, self._style.folders)
+        if footer and whole.strip():
+            whole = f"{whole.rstrip()}\n\n{footer}"
         draft, self._draft = self._draft, None
         self._text = self._tool_line = ""
         has_content = bool(whole.strip() or files)
@@ -151,7 +161,7 @@ class TurnReply:
 
     def handle_event(self, event: TurnEvent) -> None:
         match event:
-            case TextDelta(text=text):
+            case TextDelta(text=text) if not self._is_recorded:
                 self._text += text
                 self._tool_line = ""
                 self._changed.set()
@@ -162,6 +172,7 @@ class TurnReply:
             case ToolDone():
                 self._tool_line = ""
             case Recorded() | TurnEnd():
+                self._is_recorded = False
                 self.schedule_complete()
 
     def schedule_complete(self) -> None:

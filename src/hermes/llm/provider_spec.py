@@ -53,6 +53,8 @@ class Quirks(Struct, frozen=True):
     thinkingLevel; think: Ollama's `think`."""
     efforts: tuple[Effort, ...] = ()
     """The efforts it supports; others are lowered to one of them. Empty: all, as far as known."""
+    fast: bool = False
+    """Whether requests may ask to be answered before others (`service_tier`)."""
     thinking_switch: Literal["none", "asked", "always", "alone"] = "none"
     """chat: whether `thinking: {"type": "enabled"|"disabled"}` is sent. asked: when an effort is
     set; always: in every request; alone: in those without a `reasoning_effort`."""

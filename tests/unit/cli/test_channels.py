@@ -10,7 +10,8 @@ import pytest
 from hermes.cli.gateway.channels import list_channels, queue_message
 from hermes.core.errors import ToolError
 from hermes.core.store import Conversation, MailboxChange
-from hermes.gateway.outbox import FOREIGN, Content
+from hermes.gateway.content.reply import Content
+from hermes.gateway.outbox import FOREIGN
 from hermes.store.sqlite import SqliteStore
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hermes.gateway.adapter import Capabilities, Part, PlainPlatform, Receiver, Target
-from hermes.gateway.outbox import Content, Outbox
+from hermes.gateway.content.reply import Content
+from hermes.gateway.outbox import Outbox
 from hermes.store.sqlite import SqliteStore
 
 

@@ -96,14 +96,16 @@ RIGHTS = {
     **dict.fromkeys("help new queue retry status steer stop version whoami".split(), EVERYBODY),
     **dict.fromkeys(
         (
-            "config cron debug model plugins reload-mcp restart rollback sethome skills update yolo"
+            "config cron debug model plugins reload-mcp reload-skills restart rollback sethome "
+            "update yolo"
         ).split(),
         ADMINS,
     ),
     **dict.fromkeys(
-        "agents approve background branch busy compress context cost deny diff init insights "
-        "memory permissions plan platforms profile reasoning resume review sessions thinkon title "
-        "tools toolsets undo usage verbose".split(),
+        "agents approve background branch busy compress context cost deny diff fast footer init "
+        "insights "
+        "memory permissions personality plan platforms profile reasoning resume review sessions "
+        "skills thinkon title tools toolsets undo usage verbose voice".split(),
         MEMBERS,
     ),
 }
@@ -143,7 +145,7 @@ def test_g6_who_may_run_what_and_where(person: str, place: str) -> None:
 
 def test_what_never_waits_for_a_running_turn() -> None:
     never = (
-        "agents approve background deny help new platforms profile queue restart sethome status "
+        "agents approve background deny help new platforms profile queue restart status "
         "steer stop update version whoami"
     )
     waits = {c.name for c in load_commands() if not c.never_waits}

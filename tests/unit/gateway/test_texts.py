@@ -65,13 +65,15 @@ TABLE = {
     texts.ATTACHMENT.format(path="/p", type="t", size=5, name="n"): (
         "[attachment: /p (t, 5 bytes), named n]"
     ),
+    texts.VOICE.format(text="t"): "[voice] t",
     texts.ATTACHMENT_MISSING.format(name="n", why="w"): "[attachment n was not fetched: w]",
     texts.NOT_SENT.format(path="/p"): "(not sent: /p is outside this session's folder)",
 }
 
 
 OWN = frozenset(
-    "INTERNAL_ERROR HOME_CHAT_SET NOT_DELIVERED CARRIED NO NOT_HERE UNDECRYPTED".split()
+    "INTERNAL_ERROR HOME_CHAT_SET NOT_DELIVERED CARRIED NO NOT_HERE UNDECRYPTED "
+    "VOICE_UNREAD NO_SPEECH FOOTER".split()
 )
 """Words that nobody but the gateway itself has to keep."""
 

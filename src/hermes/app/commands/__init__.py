@@ -36,7 +36,11 @@ _NAME = re.compile(
 )
 ESCAPE_HINT = " (To send it as text, start with //.)"
 _YES = frozenset({"yes", "y", "confirm"})
-_OTHER_MODULES = {"reasoning": "effort", "reload-mcp": "reload_mcp"}
+_OTHER_MODULES = {
+    "reasoning": "effort",
+    "reload-mcp": "reload_mcp",
+    "reload-skills": "reload_skills",
+}
 """Commands whose module has another name."""
 RunCommand: TypeAlias = "Callable[[CommandContext, str], Awaitable[Reply]]"
 

@@ -8,7 +8,6 @@ from hermes.core.errors import ConfigError
     "sethome",
     "send notices for the owner to this chat",
     admin_only=True,
-    never_waits=True,
     needs_model=False,
     surfaces="messenger",
 )

@@ -28,7 +28,8 @@ async def list_channels(store: SqliteStore) -> list[dict[str, str]]:
 
 async def queue_message(store: SqliteStore, target: str, text: str) -> str:
     """Put a text into the outbox; the running gateway delivers it, or the next one does."""
-    from hermes.gateway.outbox import FOREIGN, Content, make_entry
+    from hermes.gateway.content.reply import Content, make_entry
+    from hermes.gateway.outbox import FOREIGN
 
     known = {row["target"] for row in await list_channels(store)}
     if target not in known:

@@ -41,8 +41,8 @@ class MediaCache:
         self._max_bytes = max_bytes
         self._days = days
 
-    async def fetch(self, platform: Platform, attachment: Attachment) -> tuple[str, Media | None]:
-        """The line that tells the agent about the attachment, and the picture if it is one."""
+    async def fetch(self, platform: Platform, attachment: Attachment) -> tuple[str, Path | None]:
+        """The line that tells the agent about the attachment, and the file if there is one."""
         name = clean_name(attachment.name)
         paths.make_private_folder(self.folder)
         path = self.folder / secrets.token_hex(16)
@@ -53,7 +53,15 @@ class MediaCache:
             return texts.ATTACHMENT_MISSING.format(name=name, why=str(error).rstrip(".")), None
         kind = clean_name(attachment.type or "unknown type")
         line = texts.ATTACHMENT.format(path=path, type=kind, size=size, name=name)
-        return line, _read_image(path, size)
+        return line, path
+
+    def store(self, data: bytes, suffix: str) -> Path:
+        """A new file with what is sent."""
+        paths.make_private_folder(self.folder)
+        path = self.folder / (secrets.token_hex(16) + suffix)
+        with _create_private(path) as file:
+            file.write(data)
+        return path
 
     async def _download(self, platform: Platform, attachment: Attachment, path: Path) -> int:
         if attachment.size > self._max_bytes:
@@ -87,8 +95,9 @@ def _create_private(path: Path) -> BinaryIO:
     return os.fdopen(handle, "wb")
 
 
-def _read_image(path: Path, size: int) -> Media | None:
-    if size > _LARGEST_IMAGE:
+def read_image(path: Path) -> Media | None:
+    """The picture in a file, if it is one that models take."""
+    if path.stat().st_size > _LARGEST_IMAGE:
         return None
     data = path.read_bytes()
     for start, kind in _IMAGES.items():

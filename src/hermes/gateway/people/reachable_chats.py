@@ -2,8 +2,8 @@
 
 from hermes.core.errors import ToolError
 from hermes.core.redaction.redactor import Redactor
+from hermes.gateway.content.reply import Content
 from hermes.gateway.hub import Hub
-from hermes.gateway.outbox import Content
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.turn_reply import ReplyAddress
 

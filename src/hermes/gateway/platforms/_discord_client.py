@@ -346,7 +346,8 @@ def read_message(message: discord.Message, channel: _Channel, me: int) -> Inboun
         sent=message.created_at.timestamp(),
         quote=answered.content if answered is not None else "",
         attachments=tuple(
-            Attachment(a.url, a.filename, a.content_type or "", a.size) for a in attachments
+            Attachment(a.url, a.filename, a.content_type or "", a.size, a.waveform is not None)
+            for a in attachments
         ),
     )
 

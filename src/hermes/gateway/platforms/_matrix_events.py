@@ -121,6 +121,7 @@ def _read_attachments(content: Mapping[str, Any]) -> tuple[Attachment, ...]:
             str(content.get("filename") or content.get("body") or ""),
             str(info.get("mimetype") or ""),
             size if isinstance(size, int) else 0,
+            "org.matrix.msc3245.voice" in content,
         ),
     )
 

@@ -86,6 +86,7 @@ def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
             str(file.get("filename") or ""),
             str(file.get("contentType") or ""),
             int(file.get("size") or 0),
+            bool(file.get("voiceNote")),
         )
         for file in message.get("attachments") or ()
         if file.get("id")

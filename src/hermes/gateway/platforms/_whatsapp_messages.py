@@ -72,7 +72,10 @@ def _find_type(group: Any) -> ChatType:
 
 def _read_file(content: Mapping[str, Any]) -> Attachment:
     return Attachment(
-        str(content["id"]), str(content.get("filename") or ""), str(content.get("mime_type") or "")
+        str(content["id"]),
+        str(content.get("filename") or ""),
+        str(content.get("mime_type") or ""),
+        is_voice=bool(content.get("voice")),
     )
 
 

@@ -342,6 +342,7 @@ def _read_files(files: Any) -> tuple[Attachment, ...]:
             str(file.get("name") or ""),
             str(file.get("mimetype") or ""),
             int(file.get("size") or 0),
+            file.get("subtype") == "slack_audio",
         )
         for file in files
     )

@@ -455,7 +455,11 @@ def _full_name(user: Mapping[str, Any]) -> str:
 
 
 def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    found = [message[name] for name in _FILES if name in message and name != "animation"]
+    found = [
+        {**message[name], "is_voice": name == "voice"}
+        for name in _FILES
+        if name in message and name != "animation"
+    ]
     if photos := message.get("photo"):
         largest = max(photos, key=lambda photo: photo.get("file_size") or 0)
         found.append({**largest, "mime_type": "image/jpeg", "file_name": "photo.jpg"})
@@ -465,6 +469,7 @@ def _read_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
             str(file.get("file_name") or ""),
             str(file.get("mime_type") or ""),
             int(file.get("file_size") or 0),
+            bool(file.get("is_voice")),
         )
         for file in found
     )

@@ -9,7 +9,8 @@ from hermes.config.load import Setup, reload_setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError
 from hermes.gateway import texts
-from hermes.gateway.outbox import FOREIGN, Content, make_entry
+from hermes.gateway.content.reply import Content, make_entry
+from hermes.gateway.outbox import FOREIGN
 from hermes.gateway.people.pairing_desk import PairingDesk
 from hermes.gateway.platforms import list_names, load_platform
 from hermes.gateway.process.connection_checks import check_messengers

@@ -28,7 +28,7 @@ PROVIDER = ProviderSpec(
     hosts=("api.openai.com",),
     model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
     keys=("OPENAI_API_KEY",),
-    quirks=Quirks(answer_schema="always", max_tokens_field="max_completion_tokens"),
+    quirks=Quirks(fast=True, answer_schema="always", max_tokens_field="max_completion_tokens"),
     models=GPT,
     default_model="gpt-5",
     small_model="gpt-5-mini",

@@ -87,6 +87,8 @@ class Encoder(BaseEncoder):
             fields["temperature"] = settings.temperature
         if settings.top_p is not None:
             fields["top_p"] = settings.top_p
+        if settings.fast and quirks.fast:
+            fields["service_tier"] = "priority"
         wanted = settings.answer_schema
         if wanted is not None and quirks.accepts_schema(has_tools=bool(tools)):
             fields["text"] = {"format": {"type": "json_schema", **wanted}}
