@@ -108,8 +108,7 @@ class SessionHost:
     ) -> None:
         meta = transcript.meta
         purpose = meta.source if meta.source in _PURPOSES else "main"
-        self.agent = settings.agent
-        self.workspace = workspace
+        self.agent, self.workspace = settings.agent, workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
         """The account of its model calls; a surface adds its user, a schedule its job."""
@@ -129,7 +128,7 @@ class SessionHost:
         self.tape = shared.new_tape(settings.options)
         self.recall: TurnRecall | None = None
         self.closing: Pause = "end"
-        """Why the session is closed: `reset` if another one takes its place."""
+        """`reset`: another session takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
