@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say
-from tests.kit.bodies import messages
+from tests.kit.bodies import messages, system
 
 pytestmark = pytest.mark.e2e
 
@@ -138,3 +138,40 @@ async def test_a_bad_file_is_named_by_its_line(
     ran = await run_hermes(["eval", "cases.yaml", "--json"], home)
     assert ran.rc == 2 and said in ran.stderr and "Nothing was run." in ran.stderr
     assert not provider.requests and json.dumps(ran.stdout) == '""'
+
+
+async def test_the_last_run_is_replayed_without_a_provider(home: Home, provider: Provider) -> None:
+    """Tools run again, in a fresh folder: what they change is checked, also where the model named
+    the folder of the run that was recorded."""
+
+    def rename_whole_path(request: Received) -> Reply:
+        seen = messages(request)
+        if "Judge an answer" in seen[-1].text:
+            return say("4")
+        if seen[-1].results:
+            return say("It was renamed to b.txt.")
+        folder = next(
+            line.split(": ", 1)[1] for line in system(request).splitlines() if ": /" in line
+        )
+        return call(("c1", "write_file", {"path": f"{folder}/b.txt", "content": "one"}))
+
+    provider.then = rename_whole_path
+    file = write_cases(
+        home,
+        make_case(
+            "good", files={"b.txt": {"equals": "one"}}, judge={"rubric": "rubric one", "min": 4}
+        ),
+        make_case("bad", text={"contains": ["c.txt"]}),
+        toolsets=["file"],
+    )
+    early = await run_hermes(["eval", file, "--replay"], home)
+    assert early.rc == 2 and "no recorded run" in early.stderr
+    ran = await run_hermes(["eval", file, "--json"], home)
+    assert ran.rc == 1 and [row["passed"] for row in ran.json["results"]] == [True, False], ran
+    await provider.close()
+    home.configure(model={"default": "gone:model"})
+    again = await run_hermes(["eval", file, "--json", "--replay"], home)
+    assert again.rc == 1, again
+    wanted = [(row["name"], row["passed"], row["failed"]) for row in ran.json["results"]]
+    found = [(row["name"], row["passed"], row["failed"]) for row in again.json["results"]]
+    assert found == wanted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.kit import Gate, Home, Provider, call, run_hermes, say, think
-from tests.kit.screen import CTRL_T, ENTER, TAB, terminal
+from tests.kit.screen import CTRL_T, ENTER, ESCAPE, TAB, terminal
 
 pytestmark = pytest.mark.e2e
 CTRL_O = "\x0f"
@@ -107,7 +108,7 @@ async def test_small_screens_and_long_queues_degrade(tmp_path: Path, size: tuple
         await gate.reached()
         for n in range(27):
             t.type(f"message {n}" + TAB)
-        await t.see("more queued")
+        await t.until(lambda: bool(re.search(r"\d+ (more )?queued", t.screen)), "a count")
         t.type("draft")
         await t.see("❯ draft")
         assert t.screen.count("queued: ") <= 6
@@ -116,6 +117,17 @@ async def test_small_screens_and_long_queues_degrade(tmp_path: Path, size: tuple
         await t.until(lambda: len(p.requests) == 28, "all of them sent")
     sent = [m["content"] for m in p.last.json["messages"] if m["role"] == "user"]
     assert sent == ["go", *(f"message {n}" for n in range(27))]
+
+
+async def test_a_question_on_a_low_screen_shows_what_it_asks_about(tmp_path: Path) -> None:
+    command = "git stash drop; " + "echo a long line of it; " * 12
+    steps = [call(("c1", "terminal", {"command": command})), say("so be it")]
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p), size=(80, 6)) as t:
+        t.type("go" + ENTER)
+        await t.see("(Enter: no)")
+        assert "\ngit stash drop; echo a long line of it; echo" in t.screen
+        t.type(ESCAPE)
+        await t.see("so be it")
 
 
 async def test_a_command_of_the_user(tmp_path: Path) -> None:

@@ -216,7 +216,9 @@ async def test_a_fresh_home_ends_in_a_conversation_with_the_embedded_model(embed
 
 
 async def test_the_first_start_on_a_terminal(embedded: Home) -> None:
-    """Nothing is set up: a model is found, tried, and the conversation begins."""
+    """Nothing is set up: a model is found, tried, and the conversation begins. It is given no
+    instruction files, so that there is nothing to trust."""
+    embedded.file("AGENTS.md", "Be brief.")
     terminal = Terminal(embedded, term="dumb")
     await terminal.until("Paste an API key")
     terminal.type("\n")
@@ -228,7 +230,7 @@ async def test_the_first_start_on_a_terminal(embedded: Home) -> None:
     assert await terminal.end() == 0
     again = Terminal(embedded, term="dumb")
     await again.until("you> ")
-    assert "Paste" not in again.seen
+    assert "Paste" not in again.seen and "AGENTS.md" not in terminal.seen + again.seen
     again.type("exit\n")
     assert await again.end() == 0
 

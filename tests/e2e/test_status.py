@@ -17,8 +17,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from hermes.app.control.doctor import connectivity
 from hermes.app.live.log_records import make_filter, read_tail
-from hermes.cli.doctor import connectivity
 from hermes.cli.main import main
 from hermes.cli.maintenance.installation import PACKAGE, detect_installation, is_newer
 from hermes.config.instances import announce_instance, list_instances, list_stale_files

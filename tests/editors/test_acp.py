@@ -19,11 +19,19 @@ from acp.stdio import spawn_agent_process  # noqa: E402
 from hermes.app.runtime import Runtime  # noqa: E402
 from hermes.config.load import load_setup  # noqa: E402
 from hermes.server.editors.agent import EditorAgent  # noqa: E402
+from tests.flow.test_mcp import kit_server  # noqa: E402
 from tests.kit import Gate, Home, Provider, call, say, status, think  # noqa: E402
-from tests.kit.bodies import messages  # noqa: E402
+from tests.kit.bodies import messages, system  # noqa: E402
 from tests.kit.home import program  # noqa: E402
+from tests.kit.processes import naming, until  # noqa: E402
+from tests.kit.skills import write_skill  # noqa: E402
 
 pytestmark = pytest.mark.e2e
+
+
+FILES = schema.ClientCapabilities(
+    fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
+)
 
 
 class Editor:
@@ -35,6 +43,17 @@ class Editor:
         self.answer: str | None = "once"
         self.can_answer = True
         self.news = asyncio.Condition()
+        self.buffers: dict[str, str] = {}
+        """Unsaved files by their paths."""
+        self.saved: dict[str, str] = {}
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        if path not in self.buffers:
+            raise RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.buffers[path])
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.saved[path] = content
 
     def on_connect(self, conn: Any) -> None:
         return None
@@ -89,7 +108,7 @@ async def editor(
             connected: Any = client
             conn = acp.connect_to_agent(connected, writer, reader, use_unstable_protocol=True)
             try:
-                await conn.initialize(protocol_version=1)
+                await conn.initialize(protocol_version=1, client_capabilities=FILES)
                 yield conn, client, home, provider
             finally:
                 await conn.close()
@@ -109,7 +128,7 @@ async def editor_process(home: Home) -> AsyncIterator[tuple[Any, Editor]]:
         client, words[0], *words[1:], env=home.env, cwd=home.work, use_unstable_protocol=True
     ) as (conn, _):
         async with asyncio.timeout(90):
-            await conn.initialize(protocol_version=1)
+            await conn.initialize(protocol_version=1, client_capabilities=FILES)
         yield conn, client
 
 
@@ -294,3 +313,71 @@ async def test_the_program_itself_and_a_session_that_is_open_elsewhere(tmp_path:
                     await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])
                 await conn.close_session(session_id=name)
                 await other.load_session(cwd=str(home.work), session_id=name, mcp_servers=[])
+
+
+async def test_files_go_through_the_editor(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "read_file", {"path": "a.txt"})),
+        call(("c2", "patch", {"path": "a.txt", "old": "typed", "new": "changed"})),
+        call(("c3", "write_file", {"path": "b.txt", "content": "made\n"})),
+        call(("c4", "read_file", {"path": "../home/.env"})),
+        say("done"),
+    ]
+    async with Provider(steps) as provider:
+        home = Home.of(tmp_path, provider)
+        async with editor_process(home) as (conn, client):
+            a, b = home.work / "a.txt", home.work / "b.txt"
+            a.write_text("on disk\n")
+            (home.path / ".env").write_text("SECRET_KEY=abc\n")
+            client.buffers = {str(a): "typed\n", str(home.path / ".env"): "leaked\n"}
+            made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+            done = await conn.prompt(session_id=made.session_id, prompt=text("edit"))
+            assert done.stop_reason == "end_turn"
+            assert "1|typed" in messages(provider.requests[1])[-1].results[0][1]
+            assert client.saved == {str(a): "changed\n", str(b): "made\n"}
+            assert a.read_text() == "changed\n" and b.read_text() == "made\n"
+            last = messages(provider.requests[-1])[-1].results[0][1]
+            assert "leaked" not in last, "paths are checked before the editor is asked"
+
+
+async def test_the_servers_of_the_editor_hold_for_its_session(tmp_path: Path) -> None:
+    entry = kit_server("acp-server")
+    mine = schema.McpServerStdio(name="kit", command=entry["command"], args=entry["args"], env=[])
+    steps = [
+        call(("c1", "tool_search", {"query": "add numbers"})),
+        call(("c2", "mcp__kit__add", {"a": 2, "b": 3})),
+        say("five"),
+        say("none"),
+    ]
+    async with editor(tmp_path, steps) as (conn, _client, home, provider):
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[mine])
+        await conn.prompt(session_id=made.session_id, prompt=text("add"))
+        assert "5" in messages(provider.requests[2])[-1].results[0][1]
+        assert "MCP servers" in system(provider.requests[0])
+        assert naming("acp-server")
+        await conn.close_session(session_id=made.session_id)
+        await until(lambda: not naming("acp-server"))
+        other = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=other.session_id, prompt=text("add"))
+        assert "MCP servers" not in system(provider.requests[-1])
+
+
+async def test_questions_with_choices_and_skills_as_commands(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "clarify", {"question": "Which?", "choices": ["red", "blue"]})),
+        say("blue it is"),
+        say("as the skill says"),
+    ]
+    async with editor(tmp_path, steps) as (conn, client, home, provider):
+        write_skill(home.path / "skills", "paint", body="Paint twice.")
+        client.answer = "1"
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await client.until("available_commands_update")
+        (shown,) = client.of_kind("available_commands_update")
+        assert "paint" in {command.name for command in shown.available_commands}
+        await conn.prompt(session_id=made.session_id, prompt=text("paint it"))
+        (asked, options) = client.asked[0]
+        assert asked.title == "Which?" and [o.name for o in options] == ["red", "blue"]
+        assert "blue" in messages(provider.requests[1])[-1].results[0][1]
+        await conn.prompt(session_id=made.session_id, prompt=text("/paint the door"))
+        assert "Paint twice." in messages(provider.requests[2])[-1].text

@@ -18,7 +18,7 @@ from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load_setup
 from hermes.core.events import Approval, TurnEnd
-from hermes.core.message import user_message
+from hermes.core.message import ToolReturn, user_message
 from hermes.llm.local import engine
 from tests.kit import Home
 
@@ -91,6 +91,39 @@ async def test_a_file_that_was_not_read_is_not_replaced(runtime: Runtime, home: 
     file.unlink()
     await session.submit(user_message("write notes.txt"))
     assert file.exists()
+
+
+async def test_a_refusal_shows_a_short_text_and_counts_as_reading_it(
+    runtime: Runtime, home: Home
+) -> None:
+    file = home.file("insisted.txt", "short")
+    session = await opened(runtime, home, yolo=True)
+    await session.submit(user_message("insist"))
+    parts = [part for m in session.transcript.history.messages for part in m.parts]
+    results = [part.text for part in parts if isinstance(part, ToolReturn)]
+    assert "This is its text:\nshort" in results[0] and results[1].startswith("Replaced")
+    file.write_text("long " * 1000)
+    await session.submit(user_message("insist"))
+    assert file.read_text() == "long " * 1000
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("echo x > notes.txt", True),
+        ("echo x >notes.txt; ls", True),
+        ("echo x >> notes.txt", False),
+        ("echo x 2> other.txt", True),
+    ],
+)
+async def test_a_redirection_replaces_no_file_that_was_not_read(
+    runtime: Runtime, home: Home, command: str, *, kept: bool
+) -> None:
+    file = home.file("notes.txt", "precious\n")
+    session = await opened(runtime, home, yolo=True)
+    result = await session.submit(user_message(f"run {command}"))
+    assert (file.read_text() == "precious\n") is kept
+    assert ("you have not read it" in result.text) is ("notes" in command and kept)
 
 
 async def test_a_person_is_asked_about_every_change(runtime: Runtime, home: Home) -> None:

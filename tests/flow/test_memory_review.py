@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hermes.app.commands import CommandContext, run_command
 from tests.kit import Provider, Received, Reply, call, say
 from tests.kit.bodies import messages, system
 from tests.kit.rig import Rig, rig
@@ -116,3 +117,18 @@ async def test_bounds(tmp_path: Path) -> None:
         assert len(talk.reviews) == 2, "so many a day"
         assert len(talk.reviews[0].body) < 6600 * 4
         assert talk.reviews[0].json.get("max_tokens", 600) == 600
+
+
+async def test_a_procedure_is_proposed_as_a_skill_once(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.answer = '{"entries": [], "skill": "release-notes"}'
+    async with rig(tmp_path, [], then=talk, config=ON, check=False) as r:
+        await converse(r, 8)
+        await finish(r)
+        assert len(talk.reviews) >= 1
+        said = [n.text for n in r.notices if n.code == "skill"]
+        text = "This could become a skill: release-notes. /skills propose writes it."
+        assert said == [text]
+        context = CommandContext(r.runtime, r.session, "cli")
+        reply = await run_command(context, "skills", "propose release-notes")
+        assert reply.submit is not None and "release-notes" in reply.submit.text

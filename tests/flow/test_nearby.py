@@ -135,9 +135,9 @@ async def test_what_floods_us_is_no_list_of_models(monkeypatch: pytest.MonkeyPat
 
 async def test_everybody_names_the_model_that_would_answer(bare: Home) -> None:
     """The doctor, the status and `hermes model` go the way a conversation goes."""
+    from hermes.app.control.doctor import connectivity
+    from hermes.app.control.model_description import describe_model
     from hermes.cli.commands.status import _find_model
-    from hermes.cli.doctor import connectivity
-    from hermes.cli.model.show import describe_model
 
     async with Provider([], models=["qwen3:8b"]) as provider, _server(provider):
         setup = load_setup("", bare.env)

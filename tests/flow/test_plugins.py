@@ -417,8 +417,8 @@ async def test_tools_of_plugins_obey_the_settings_of_tools(tmp_path: Path) -> No
     async def offered(platform: str, options: Options, **settings: Any) -> set[str]:
         config = {**enable("books"), "tools": settings}
         async with rig(tmp_path, [], config=config, check=False) as r:
-            agent = r.runtime.agents.get_agent(options, platform)
-            return {"look_up", "order_book"} & set(agent.tools)
+            session = await r.runtime.open_session(source=platform, options=options)
+            return {"look_up", "order_book"} & set(session.agent.tools)
 
     both = {"look_up", "order_book"}
     assert await offered("cli", Options()) == both
@@ -428,3 +428,36 @@ async def test_tools_of_plugins_obey_the_settings_of_tools(tmp_path: Path) -> No
     assert await offered("cli", Options(toolsets=("file",))) == set()
     assert await offered("cli", Options(toolsets=("none",))) == set()
     assert await offered("cli", Options(), disabled=["order_book"], enabled=[]) == {"look_up"}
+
+
+async def test_memory_can_be_kept_by_a_plugin(tmp_path: Path) -> None:
+    code = (
+        "import json\n"
+        "class Shelf:\n"
+        "  name = 'shelf'\n"
+        "  def __init__(self, api): self.file = api.data / 'calls'\n"
+        "  def note(self, *row):\n"
+        "    with self.file.open('a') as file: file.write(json.dumps(row) + chr(10))\n"
+        "  def recall(self, scope, query, limit): return ['Herons eat fish.', {'text': 'B'}]\n"
+        "  def write(self, action, content, **more): self.note(action, content)\n"
+        "  async def record(self, user, assistant, **more): self.note(user, assistant)\n"
+        "def register(api): api.register_memory_provider(Shelf(api))\n"
+    )
+    plant(tmp_path, "keeper", code)
+    config = {**enable("keeper"), "memory": {"provider": "shelf", "recall": "auto"}}
+    steps = [call(("c1", "memory", {"action": "add", "content": "Tea is good."})), say("done")]
+    async with rig(tmp_path, steps, config=config, check=False) as r:
+
+        async def allow(_: Any) -> Any:
+            return "once"
+
+        r.session.interactions.on_approval = allow
+        r.session.interactions.user_present = True
+        await r.turn("hello")
+        assert "- Herons eat fish.\n- B" in messages(r.requests[0])[-1].text
+        file = r.home.path / "plugins/.data/keeper/calls"
+        async with asyncio.timeout(90):
+            while not file.exists() or file.read_text().count("\n") < 2:
+                await asyncio.sleep(0.01)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows == [["add", "Tea is good."], ["hello", "done"]]

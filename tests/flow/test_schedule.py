@@ -28,6 +28,7 @@ from hermes.store.jobs import SqliteJobs
 from tests.kit import Gate, Home, Provider, call, say, status
 from tests.kit.processes import living
 from tests.kit.rig import rig
+from tests.kit.skills import write_skill
 
 NOON = 1_794_744_000.0  # 2026-11-15T12:00:00Z
 HOUR = 3600.0
@@ -117,6 +118,21 @@ async def test_what_the_model_is_told_and_given(tmp_path: Path) -> None:
         await b.pass_time(28 * HOUR)
         asked = provider.last.json["messages"][-1]["content"]
         assert "It runs 4 hours late, because no scheduler was running." in asked
+
+
+async def test_a_run_begins_with_its_skills(tmp_path: Path) -> None:
+    provider = Provider([say("Fine.")])
+    async with bench(tmp_path, provider) as b:
+        write_skill(b.home.path / "skills", "disks", body="Look at df first.")
+        write_skill(b.home.path / "skills", "short", body="Say one word about: $ARGUMENTS")
+        id = await b.add(prompt="the disk", skills="short, disks")
+        assert await b.pass_time() == (1, 0)
+        asked = provider.last.json["messages"][-1]["content"]
+        assert asked.endswith("Say one word about: Look at df first.\n\nthe disk")
+        await b.editor.edit_job(await b.job(), JobWishes(skills=("none-such",)))
+        assert await b.pass_time() == (1, 1)
+        assert "There is no skill none-such." in (await b.runs())[-1].error
+        assert (await b.job()).id == id
 
 
 async def test_what_asks_is_refused(tmp_path: Path) -> None:

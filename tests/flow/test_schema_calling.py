@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hermes.app.control.model_description import describe_model
 from hermes.app.runtime import Runtime
-from hermes.cli.model.show import describe_model
 from hermes.core.message import user_message
 from tests.kit import Reply, say
 from tests.kit.rig import Rig, rig

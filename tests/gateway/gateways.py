@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from hermes.app.runtime import Runtime
-from hermes.cli.gateway.process import open_platforms
+from hermes.cli.gateway.process import open_platforms, open_registered_platforms
 from hermes.config.load import load_setup
 from hermes.config.paths import database_file
 from hermes.gateway.service import Gateway
@@ -90,7 +90,8 @@ class LiveGateway:
         store = SqliteStore(database_file(setup.home))
         self._stack.push_async_callback(store.close)
         runtime = await self._stack.enter_async_context(Runtime.open(setup, store=store))
-        self.service = Gateway(runtime, store, open_platforms(setup))
+        registered = open_registered_platforms(setup, runtime.plugins)
+        self.service = Gateway(runtime, store, (*open_platforms(setup), *registered))
         running = asyncio.Event()
         self._running = asyncio.create_task(self.service.run(running.set))
         async with asyncio.timeout(90):

@@ -16,7 +16,9 @@ import aiohttp
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import read_settings
 from hermes.config.load import load_setup
+from hermes.gateway.process.messenger_desk import MessengerDesk
 from hermes.server.app import Server
+from hermes.store.sqlite import SqliteStore
 from tests.kit.home import Home
 from tests.kit.server import Provider, Step
 
@@ -185,7 +187,11 @@ async def api(
             home.env["API_SERVER_KEY"] = key
         setup = load_setup("", home.env)
         async with Runtime.open(setup) as runtime:
-            server = Server(runtime, read_settings(setup.config, home.env)[0])
+            store = runtime.store
+            assert isinstance(store, SqliteStore)
+            desk = MessengerDesk(setup, store)
+            settings_read = read_settings(setup.config, home.env)[0]
+            server = Server(runtime, settings_read, open_messengers=lambda: desk)
             async with server.listen() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http

@@ -1,8 +1,8 @@
 """Stands in for llama.cpp behind the embedded model's socket: scripted by what is said to it.
 
 Takes the arguments of llm/local/server_process.py. `crash` kills it, `crash once` only the first
-time, `run CMD` calls the terminal, a result is repeated, `fail` and `torn` end it before it is
-ready.
+time, `run CMD` calls the terminal, `write FILE` writes x, `insist` writes insisted.txt, again when
+told to read it first, a result is repeated, `fail` and `torn` end it before it is ready.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ MODEL, SOCKET = sys.argv[1], sys.argv[2]
 ONCE = Path(MODEL).with_suffix(".crashed")
 
 
-def step(said: str) -> dict[str, str]:
+def step(said: str, before: str) -> dict[str, str]:
+    if "you have not read it" in said and '"path": "insisted' in before:
+        return json.loads(before)
     if said == "crash" or (said == "crash once" and not ONCE.exists()):
         ONCE.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -28,13 +30,16 @@ def step(said: str) -> dict[str, str]:
         return {"tool": "terminal", "command": said[4:]}
     if said.startswith("write "):
         return {"tool": "write_file", "path": said[6:], "content": "x"}
+    if said.startswith("insist"):
+        return {"tool": "write_file", "path": "insisted.txt", "content": "x"}
     return {"answer": f"{os.getpid()} heard: {said}"}
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        content = json.dumps(step(body["messages"][-1]["content"]))
+        before, last = (message["content"] for message in body["messages"][-2:])
+        content = json.dumps(step(last, before))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()

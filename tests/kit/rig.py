@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -33,6 +34,8 @@ from tests.kit.home import KEY, SPARE_KEY, Home
 from tests.kit.replies import say
 from tests.kit.server import Provider, Received, Step
 
+RECORDING = "HERMES_TEST_REPLAY" in os.environ
+"""Whether every session is recorded, and played again when its test has ended."""
 CODES = frozenset(
     "auth billing rate_limited overloaded server_error network stalled tls context_overflow "
     "payload_too_large bad_request model_not_found content_policy output_truncated "
@@ -305,16 +308,20 @@ async def rig(
     resume: str = "",
     sleep: Callable[[float], Awaitable[None]] | None = None,
     check: bool = True,
+    replay: bool = RECORDING,
 ) -> AsyncIterator[Rig]:
     """A Rig with one open session. `steps` is a script or a Provider that is already there;
     `spare` is configured as the fallback; `resume` opens a stored session of the same root. The
     invariants are checked at the end of the block
-    (once; a test may call `rig.invariants()` earlier), unless `check` is off."""
+    (once; a test may call `rig.invariants()` earlier), unless `check` is off. `replay`: the session
+    is recorded, and must replay identically when the block has ended."""
     provider = steps if isinstance(steps, Provider) else Provider(steps, wire=wire, then=then)
     async with provider:
         home = Home.of(root, provider)
         if spare is not None:
             home.fall_back(spare)
+        if replay:
+            config = {"trace": {"record": "wire"}, **(config or {})}
         home.configure(**(config or {}))
         home.env.update(env or {})
         waits: list[float] = []
@@ -334,6 +341,10 @@ async def rig(
                     await r.invariants()
             finally:
                 await r.close()
+            if replay:
+                from tests.kit.replay import check_replay
+
+                await check_replay(runtime.store, r.session.id, r.events)
         await _all_closed(provider)
 
 

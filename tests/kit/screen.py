@@ -27,8 +27,11 @@ class Terminal:
     """One running program. `raw` is everything it has written; `screen` and `scrollback` are what
     a person sees of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, master: int, size: tuple[int, int]):
+    def __init__(
+        self, process: asyncio.subprocess.Process, master: int, device: str, size: tuple[int, int]
+    ) -> None:
         self.process = process
+        self._device = device
         self.raw = bytearray()
         self._master = master
         self._screen = pyte.HistoryScreen(*size, history=50_000, ratio=0.01)
@@ -65,6 +68,17 @@ class Terminal:
             except BlockingIOError:
                 await asyncio.sleep(0.002)
         os.set_blocking(self._master, True)
+
+    async def all_read(self) -> None:
+        """Until the program has read everything that was typed."""
+        count = bytearray(4)
+        slave = os.open(self._device, os.O_RDONLY | os.O_NOCTTY)
+        try:
+            async with asyncio.timeout(90):
+                while fcntl.ioctl(slave, termios.FIONREAD, count) or any(count):
+                    await asyncio.sleep(0.001)
+        finally:
+            os.close(slave)
 
     def resize(self, columns: int, rows: int) -> None:
         self._feed()
@@ -179,8 +193,9 @@ async def terminal(
         env={**home.env, "TERM": "xterm-256color", **(env or {})},
         stdin=slave, stdout=slave, stderr=slave, preexec_fn=own,
     )  # fmt: skip
+    device = os.ttyname(slave)
     os.close(slave)
-    found = Terminal(process, master, size)
+    found = Terminal(process, master, device, size)
     try:
         if ready:
             await found.see(ready)

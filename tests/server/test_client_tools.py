@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,38 @@ async def test_tool_choice_reaches_the_provider(tmp_path: Path) -> None:
         named = {"type": "function", "function": {"name": "get_weather"}}
         await a.post("/v1/chat/completions", {**body, "tool_choice": named})
         assert a.provider.last.json["tool_choice"] == named
+
+
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+PLAIN = {"type": "function", "name": "get_weather"}
+CHOICES = [
+    ("messages", {"type": "auto", "disable_parallel_tool_use": True}, 2, None),
+    ("messages", {"type": "any", "disable_parallel_tool_use": True}, 2, "required"),
+    ("messages", {"type": "tool", "name": "get_weather"}, 2, NAMED),
+    ("responses", {"type": "function", "name": "get_weather"}, 2, NAMED),
+    ("responses", {"type": "allowed_tools", "mode": "required", "tools": [PLAIN]}, 1, "required"),
+    ("responses", {"type": "web_search"}, 2, None),
+    (
+        "chat/completions",
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED]}},
+        1,
+        None,
+    ),
+]
+"""A route, a choice in the words of its protocol, how many tools are left, and what is sent."""
+
+
+@pytest.mark.parametrize(("path", "choice", "count", "sent"), CHOICES)
+async def test_choices_of_every_protocol(
+    tmp_path: Path, path: str, choice: Any, count: int, sent: Any
+) -> None:
+    async with api(tmp_path, then=say("Yes.")) as a:
+        body = {"messages": [ASK], "input": "hi", "max_tokens": 99, "tools": [TOOL, OTHER]}
+        answer = await a.post(f"/v1/{path}", {**body, "tool_choice": choice})
+        assert answer.status == 200, answer.body
+        assert len(a.provider.last.json["tools"]) == count
+        assert a.provider.last.json.get("tool_choice") == sent
 
 
 async def test_invalid_tools_are_refused(tmp_path: Path) -> None:

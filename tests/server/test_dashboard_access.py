@@ -249,6 +249,14 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "GET /api/sessions/{id}/results/{call}": (None, (401, 403, 404, 404)),
     "GET /api/sessions/{id}/outline": (None, (401, 403, 404, 200)),
     "GET /api/sessions/{id}/export": (None, (401, 403, 404, 200)),
+    "POST /api/sessions/{id}/retry": ({}, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/undo": ({}, (401, 403, 404, 409)),
+    "POST /api/sessions/{id}/compress": ({}, (401, 403, 404, 200)),
+    "GET /api/sessions/{id}/changes": (None, (401, 403, 404, 200)),
+    "GET /api/sessions/{id}/file": ("?path=nothing.txt", (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/checkpoints": (None, (401, 403, 404, 200)),
+    "POST /api/sessions/{id}/checkpoints/{checkpoint}/restore": (None, (401, 403, 404, 404)),
+    "GET /api/sessions/{id}/trace": (None, (401, 403, 404, 200)),
     "GET /api/overview": (None, ADMIN),
     "GET /api/usage": (None, ADMIN),
     "GET /api/config": (None, ADMIN),
@@ -269,6 +277,32 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     ),
     "POST /api/jobs/{job}": ({"action": "pause"}, (401, 403, 403, 404)),
     "DELETE /api/jobs/{job}": (None, (401, 403, 403, 404)),
+    "GET /api/budget": (None, ADMIN),
+    "POST /api/keys/{name}/test": (None, (401, 403, 403, 422)),
+    "GET /api/models": (None, ADMIN),
+    "POST /api/models/test": ({"model": " "}, (401, 403, 403, 422)),
+    "POST /api/models/set": ({"model": ""}, (401, 403, 403, 422)),
+    "GET /api/approvals/rules": (None, ADMIN),
+    "POST /api/approvals/rules": (
+        {"decision": "allow", "prefix": "'"},
+        (401, 403, 403, 422),
+    ),
+    "DELETE /api/approvals/rules": ("?id=nothing", (401, 403, 403, 404)),
+    "POST /api/doctor": (None, ADMIN),
+    "POST /api/doctor/{check}/fix": (None, (401, 403, 403, 409)),
+    "GET /api/platforms": (None, ADMIN),
+    "GET /api/pairing": (None, ADMIN),
+    "POST /api/pairing": (
+        {"verb": "approve", "platform": "telegram", "code": "ABCD2345"},
+        (401, 403, 403, 422),
+    ),
+    "GET /api/mcp": (None, ADMIN),
+    "POST /api/mcp": ({"verb": "test", "name": "nothing"}, (401, 403, 403, 422)),
+    "GET /api/plugins": (None, ADMIN),
+    "POST /api/plugins": ({"verb": "enable", "name": "nothing"}, (401, 403, 403, 422)),
+    "GET /api/skills": (None, ADMIN),
+    "GET /api/skills/{name}": (None, (401, 403, 403, 404)),
+    "POST /api/skills": ({"verb": "enable", "name": "nothing"}, (401, 403, 403, 422)),
     "POST /api/uploads": ({}, (401, 403, 201, 201)),
 }
 """Statuses without anything, with a key without scopes, with another owner's key, and as the
@@ -285,7 +319,18 @@ async def test_every_route_with_every_caller(server: Api, operator: Browser, ent
     given, expected = TABLE[entry]
     method, path = entry.split(" ")
     path = path.replace("{id}", await operator.create_session())
-    for name in ("hash", "name", "turn", "asked", "seq", "part", "call", "job"):
+    for name in (
+        "hash",
+        "name",
+        "turn",
+        "asked",
+        "seq",
+        "part",
+        "call",
+        "job",
+        "check",
+        "checkpoint",
+    ):
         path = path.replace(f"{{{name}}}", "1")
     body = given
     if isinstance(given, str):

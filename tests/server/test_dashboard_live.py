@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.config.paths import database_file
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
@@ -45,6 +46,19 @@ async def test_a_turn_is_watched_from_the_message_to_its_end(tmp_path: Path) -> 
         listed = (await browser.get(f"{ALL}/{session}")).json
         assert listed["title"] == "hi there" and listed["source"] == "web"
         assert listed["last_text"] == "Hello from the model." and not listed["busy"]
+
+
+async def test_results_that_are_stored_together_are_told_at_their_places(tmp_path: Path) -> None:
+    reads = [(f"c{n}", "read_file", {"path": f"f{n}.txt"}) for n in range(6)]
+    async with api(tmp_path, [call(*reads), say("Read.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "read them")
+            await feed.until("end")
+        told = {d["seq"]: d["content"] for name, d in feed.seen if name == "message"}
+        stored = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert told == {m["seq"]: m["content"] for m in stored}
 
 
 async def test_a_repeated_send_is_the_same_turn(tmp_path: Path) -> None:
@@ -224,3 +238,30 @@ async def test_a_stopping_server_says_goodbye(tmp_path: Path) -> None:
             await feed.next()
             a.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
             assert (await feed.until("bye"))["reason"] == "stopping"
+
+
+async def test_accepted_messages_are_answered_after_a_kill(tmp_path: Path) -> None:
+    """What another process accepted and did not come to stands in the store."""
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        session = await (await sign_in(a)).create_session()
+        queue = StoredQueue(a.server.runtime.store.objects)
+        for n in (1, 2):
+            item = QueuedMessage(f"t_{n}", user_message(f"question {n}"), session)
+            await queue.put_message(item)
+        gone = QueuedMessage("t_3", user_message("lost"), "no-such-session")
+        await queue.put_message(gone)
+        provider = a.provider
+    async with api(tmp_path, then=say("Late."), config=ON) as a:
+        browser = await sign_in(a)
+        async with browser.watch(f"{session}:-1") as feed:
+            while (
+                len(found := texts((await browser.get(f"{ALL}/{session}/messages")).json["data"]))
+                < 4
+            ):
+                await feed.next()
+        assert found == ["question 1", "Late.", "question 2", "Late."]
+        assert provider.requests == []
+        queue = StoredQueue(a.server.runtime.store.objects)
+        async with asyncio.timeout(90):
+            while await queue.list_messages():
+                await asyncio.sleep(0.02)

@@ -26,7 +26,9 @@ def test_every_section_is_in_one_category_of_several_fields() -> None:
     fields = list_fields()
     for category in CATEGORIES:
         assert sum(field.category == category for field in fields) >= 2
-    assert all(field.help for field in fields)
+    for field in fields:
+        name = field.key.rpartition(".")[2].replace("_", " ")
+        assert len(field.help) > len(name) + 2 and field.help.endswith("."), field.key
 
 
 async def test_a_change_keeps_comments_and_can_be_undone(tmp_path: Path) -> None:
@@ -61,6 +63,9 @@ async def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
         wrong = {"agent.api_max_retries": 2, "agent.max_turns": "many"}
         answer = await patch(browser, version, wrong)
         assert answer.status == 422 and answer.error["param"] == "agent.max_turns"
+        several = {"agent.max_turns": "many", "agent.nothing": 1, "agent.api_max_retries": 2}
+        refused = (await patch(browser, version, several)).error["problems"]
+        assert refused.keys() == {"agent.max_turns", "agent.nothing"}
         assert (await patch(browser, version, {"agent.nothing": 1})).status == 422
         assert file.read_text() == before
 
@@ -107,6 +112,19 @@ async def test_secrets_in_the_file_are_masked(tmp_path: Path) -> None:
         await patch(browser, shown.json["version"], {"agent.max_turns": 3})
         versions = await browser.get("/api/config/versions")
         assert versions.json["data"] and SECRET.encode() not in versions.body
+
+
+async def test_a_file_that_cannot_be_used_is_shown_with_what_is_wrong(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        file = a.server.runtime.setup.home / "config.yaml"
+        good = file.read_text()
+        for broken in ("agent: {max_turns: many}\n", "agent: [\n"):
+            file.write_text(broken)
+            shown = (await browser.get("/api/config")).json
+            assert len(shown["problems"]) == 1 and shown["values"]["agent.max_turns"] == 90
+        file.write_text(good)
+        assert (await browser.get("/api/config")).json["problems"] == []
 
 
 async def test_rules_are_tried_without_running_anything(tmp_path: Path) -> None:

@@ -205,6 +205,27 @@ async def test_a_stream_is_replayed_by_its_id(tmp_path: Path) -> None:
         assert tail.events == streamed.events[4:]
 
 
+async def test_a_response_that_was_not_streamed_is_replayed_too(tmp_path: Path) -> None:
+    script = [call(("c1", "todo", {})), say("One two.")]
+    async with api(tmp_path, script) as a:
+        response = (await a.ask()).json
+        path = f"/v1/responses/{response['id']}?stream=true"
+        events = (await a.get(path)).events
+        assert [data["sequence_number"] for _, data in events] == list(range(len(events)))
+        names = [name for name, _ in events]
+        assert names[:2] == ["response.created", "response.in_progress"]
+        assert events[-1][1] == {
+            "type": "response.completed",
+            "response": response,
+            "sequence_number": len(events) - 1,
+        }
+        done = [data["item"] for name, data in events if name == "response.output_item.done"]
+        assert done == response["output"]
+        shown = [data["delta"] for name, data in events if name == "response.output_text.delta"]
+        assert "".join(shown) == "One two."
+        assert (await a.get(f"{path}&starting_after=3")).events == events[4:]
+
+
 async def test_a_response_is_cancelled_and_followed(tmp_path: Path) -> None:
     stalled = say("Half ", "done").stall(after="text")
     async with api(tmp_path, [stalled]) as a:

@@ -109,6 +109,7 @@ async def test_a_failure_after_text_in_messages(tmp_path: Path) -> None:
         answer = await post(a, "/v1/messages", stream=True)
         name, last = answer.events[-1]
         assert name == "error" and last["error"]["type"] == "api_error"
+        assert last["request_id"] == answer.headers["X-Request-Id"]
         assert b"end_turn" not in answer.body
 
 
@@ -137,6 +138,18 @@ async def test_a_failure_is_known_after_a_restart(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         assert (await a.chat()).status == 424
         assert not a.provider.requests
+
+
+async def test_a_retry_does_not_run_beside_the_first_attempt(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [TOUCH, say("Done.").hold(gate, n=0)]) as a:
+        first = asyncio.create_task(a.chat())
+        await gate.reached()
+        retried = await a.chat(headers={"X-Stainless-Retry-Count": "1"})
+        assert retried.status == 409 and retried.error["code"] == "in_progress"
+        assert retried.headers["Retry-After"]
+        gate.open()
+        assert (await first).status == 200 and effects(a) == 1
 
 
 async def test_a_complete_turn_may_be_repeated(tmp_path: Path) -> None:

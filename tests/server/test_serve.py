@@ -238,6 +238,9 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
         kinds = [item["type"] for item in left["output"]]
         assert kinds == ["function_call", "function_call_output", "message"]
         assert left["output"][-1]["content"][0]["text"].startswith("Read")
+        replayed = await s.read(f"/v1/responses/{response}?stream=true")
+        assert replayed.count(b"event: response.created") == 1
+        assert replayed.rstrip().rpartition(b"event: ")[2].startswith(b"response.incomplete")
         assert left["error"]["message"]
         assert (await s.call("GET", f"/v1/responses/{response}"))[1] == left
         await s.call("POST", "/v1/responses", {"input": "on", "previous_response_id": response})

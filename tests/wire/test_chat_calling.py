@@ -97,7 +97,7 @@ def test_an_answer_streams_before_it_is_complete() -> None:
 @given(st.lists(st.integers(0, 80), max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_a_step_with_a_tool_is_a_call(at: list[int]) -> None:
-    about = '"about": "computer", ' if len(at) % 2 else ""
+    about = '"about": "look", ' if len(at) % 2 else ""
     said = "{" + about + '"tool": "terminal", "command": "echo \\"hi\\"\\n"}'
     message = heard(cuts(said, at), "schema")
     assert parts(message) == ("", [("terminal", {"command": 'echo "hi"\n'})])
@@ -123,7 +123,7 @@ def test_what_an_endpoint_did_not_force_is_text(said: str, text: str) -> None:
 
 
 def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
-    begun = '{"about": "computer", "tool": "terminal", "comm'
+    begun = '{"about": "look", "tool": "terminal", "comm'
     cut = heard([begun], "schema", finish="length")
     assert cut.stop == "length"
     assert [p.name for p in cut.parts if isinstance(p, ToolCall)] == ["terminal"]
@@ -160,6 +160,33 @@ def test_without_tools_only_an_answer_is_possible() -> None:
         assert list(schema["properties"]) == ["about", "answer"]
 
 
+def test_a_small_model_that_looked_answers_with_what_it_found() -> None:
+    """It would write files or look on and on; a failed look and a change go on."""
+
+    def offers_tools(about: str, result: str, *, small: bool = True) -> bool:
+        call = ToolCall("c1", "terminal", '{"command":"ls"}', {"about": about})
+        done = ToolReturn("c1", "terminal", (Text(result),))
+        groups = [user_message("x"), Message("assistant", (call,)), Message("user", (done,))]
+        quirks = Quirks(calling="schema", favourites=("terminal",), small=small)
+        encoder = chat.Encoder(TARGET, quirks)
+        head = RequestHead("", TOOLS, Settings(), True)
+        at_once = json.loads(encoder.build_body(groups, head))
+        for group in groups:
+            encoder.add_group(group)
+        kept = json.loads(encoder.build_body([], head))
+        assert kept == at_once
+        assert json.loads(encoder.build_body([user_message("and y?")], head))["messages"]
+        return "anyOf" in kept["response_format"]["json_schema"]["schema"]
+
+    assert not offers_tools("look", "a.txt")
+    assert offers_tools("look", "ls: no such file\n[exit status 2]")
+    assert offers_tools("change", "a.txt")
+    assert offers_tools("look", "a.txt", small=False)
+    assert heard(['{"about": "look", "tool": "terminal", "command": "ls"}'], "schema").calls[
+        0
+    ].extra == {"about": "look"}
+
+
 def test_examples_show_only_tools_that_are_there() -> None:
     everything = json.dumps(body([user_message("x")], ())["messages"])
     assert "terminal" not in everything
@@ -172,7 +199,7 @@ def test_history_reads_like_the_examples_and_keeps_its_prefix() -> None:
     first = [user_message("files?")]
     later = [*first, Message("assistant", (call,)), Message("user", (done,))]
     sent = body(later)["messages"]
-    step = '{"about": "computer", "tool": "terminal", "command": "ls"}'
+    step = '{"about": "look", "tool": "terminal", "command": "ls"}'
     assert sent[-2] == {"role": "assistant", "content": step}
     assert sent[-1] == {"role": "user", "content": "Result of terminal:\na.txt"}
     assert sent[: len(body(first)["messages"])] == body(first)["messages"]

@@ -1,6 +1,5 @@
 """What is tried after each kind of failure: the POLICY table is the whole recovery policy."""
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -86,14 +85,14 @@ async def _back_off(f: Fault) -> bool:
     base = min(2.0 ** f.attempt.used["backoff"], MAX_WAIT)
     wait = f.failure.retry_after
     if wait is None or wait < 0:
-        wait = base * random.uniform(0.5, 1.0)
+        wait = base * f.turn.jitter(0.5, 1.0)
     return await _wait_seconds(f, "backoff", min(wait, MAX_RETRY_AFTER))
 
 
 async def _wait_as_told(f: Fault) -> bool:
     wait = f.failure.retry_after
     if wait is None or wait < 0:
-        wait = 2.0 ** f.attempt.used["wait"] * random.uniform(0.5, 1.0)
+        wait = 2.0 ** f.attempt.used["wait"] * f.turn.jitter(0.5, 1.0)
     if wait > MAX_RETRY_AFTER:
         return False
     f.provider.credentials.pause_key(wait)

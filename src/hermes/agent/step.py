@@ -28,6 +28,7 @@ from hermes.core.ledger import OverBudget
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user_message
 from hermes.core.provider import Request
+from hermes.llm.http.tape import note_choice
 from hermes.llm.response_builder import ResponseBuilder
 
 log = logging.getLogger(__name__)
@@ -374,6 +375,7 @@ async def append_steer(turn: Turn) -> None:
     last = turn.history.messages[-1]
     carried = last.role == "tool" or last.kind == "steer"
     if carried and (text := turn.host.take_steer()):
+        note_choice("steer", None)
         await turn.append(user_message(text, kind="steer"))
 
 

@@ -23,6 +23,7 @@ from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.tool import Invoker, Tool, Toolbox, ToolContext, ToolResult
 from hermes.core.untrusted_text import SKIPPED
+from hermes.llm.http.tape import TOOL_JOB, mark_job
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +247,8 @@ class ToolBatch:
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
             self._turn.effects |= plan.tool.has_effects
             try:
-                return await plan.tool.run(plan.params, context)
+                with mark_job(TOOL_JOB):
+                    return await plan.tool.run(plan.params, context)
             finally:
                 self._turn.host.absorb_taint(plan.tool.brings)
 

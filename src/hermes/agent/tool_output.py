@@ -9,7 +9,7 @@ from msgspec import structs
 from hermes.core.message import Media, Text
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.text import replace_invalid, safe_name
-from hermes.core.tool import ToolResult
+from hermes.core.tool import RecordedResult, ToolResult
 from hermes.core.untrusted_text import make_inert
 from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
@@ -17,6 +17,9 @@ from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 def prepare_result(result: Any, limit: int, redactor: Redactor, whole: Path) -> ToolResult:
     """The result to record of anything a tool may return. `whole`: the file for the full text if
     it is longer than the limit."""
+
+    if isinstance(result, RecordedResult):
+        return result
 
     def shown(text: str) -> Text:
         return Text(limit_output(make_inert(redactor.redact(replace_invalid(text))), limit, whole))

@@ -1,7 +1,8 @@
 """One turn and what it works with: the agent, its host, the meter, what was learned."""
 
+import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -23,6 +24,8 @@ from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.side_requests.media import MediaRequests
 from hermes.llm.side_requests.model_list import ModelListing
 
+TurnMode: TypeAlias = Literal["new", "again", "continue"]
+"""`again`: an earlier turn stored the prompt and failed; `continue`: it was cut off."""
 GUESSED_WINDOW = 128_000
 """The context window in tokens that is assumed when none is known."""
 
@@ -223,6 +226,8 @@ class Turn(Struct, kw_only=True):
     """The model that answered last."""
     effects: bool = False
     """Whether a tool ran that may have changed something."""
+    jitter: Callable[[float, float], float] = random.uniform
+    """Chooses a number between two; waits are spread with it."""
 
     async def append(
         self, message: Message, state: SessionState | None = None, error: str = ""

@@ -1,7 +1,7 @@
 """Agents: the models, tools and limits that sessions with the same options share."""
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -24,10 +24,11 @@ from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import Transport
-from hermes.tools.registry import ALL, NONE, SEARCH, Tools, is_allowed, select_tools
+from hermes.tools.registry import NONE, Tools, select_tools
 
 if TYPE_CHECKING:
     from hermes.llm.endpoints.local_servers import LocalServer
+    from hermes.mcp.server_config import ServerConfig
 
 MAX_CLIENTS = 64
 
@@ -53,6 +54,10 @@ class Options(Struct, frozen=True):
     """The id on its platform of the person who talks in a chat."""
     is_admin: bool = False
     """Whether only administrators of this agent talk in the chat: they may use its schedule."""
+    record: bool = False
+    """Whether its turns are recorded, whatever the configuration says."""
+    servers: "tuple[ServerConfig, ...]" = ()
+    """MCP servers that the client of the session brings along."""
 
 
 class Agents:
@@ -68,9 +73,8 @@ class Agents:
         self.auxiliary_models = AuxiliaryModels(setup, self.get_client)
         self.own_tools: tuple[Tool[Any], ...] = ()
         """Tools added to those the options select; every request declares them."""
-        self.deferred_tools: Mapping[str, Tool[Any]] = {}
-        """Tools made at run time; like others that are not core they can be selected, are found by
-        tool_search, and are declared where there is none."""
+        self.run_time_words: Collection[str] = ()
+        """Names of tools and toolsets that can be selected although no module defines them."""
         self._setup = setup
         self._transport = transport
         self._sleep = sleep
@@ -109,11 +113,10 @@ class Agents:
     ) -> Agent:
         """The agent for these options, without the tools that a session cannot have; ConfigError
         when there is no model to call."""
-        options = structs.replace(options, user="")
+        options = structs.replace(options, user="", servers=())
         key = msgspec.msgpack.encode((options, platform, sorted(absent)))
         if key not in self._agents:
             agent = self._build_agent(options, platform, absent)
-            agent = self._add_deferred_tools(agent, options, platform, absent)
             self._agents[key] = self._add_own_tools(agent)
         return self._agents[key]
 
@@ -136,9 +139,9 @@ class Agents:
 
     def _select_tools(self, options: Options, platform: str, absent: frozenset[str]) -> Tools:
         settings, toolsets = self._setup.config.tools, options.toolsets
-        if toolsets is not None and self.deferred_tools:
-            mine = {word for tool in self.deferred_tools.values() for word in _list_words(tool)}
-            toolsets = tuple(word for word in toolsets if word not in mine) or (NONE,)
+        if toolsets is not None and self.run_time_words:
+            defined = tuple(word for word in toolsets if word not in self.run_time_words)
+            toolsets = defined or (NONE,)
         tools = select_tools(
             toolsets, platform=platform, settings=settings, is_admin=options.is_admin
         )
@@ -176,27 +179,6 @@ class Agents:
             note=endpoints[0].note or self._find_nearby_note(options.choice),
         )
 
-    def _add_deferred_tools(
-        self, agent: Agent, options: Options, platform: str, absent: frozenset[str]
-    ) -> Agent:
-        if not self.deferred_tools:
-            return agent
-        wanted, settings = options.toolsets, self._setup.config.tools
-        added = {
-            name: tool
-            for name, tool in self.deferred_tools.items()
-            if name not in absent
-            and is_allowed(tool, settings, platform, is_selected=wanted is not None)
-            and (wanted is None or not {ALL, *_list_words(tool)}.isdisjoint(wanted))
-        }
-        if not added:
-            return agent
-        others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
-        specs = agent.specs
-        if SEARCH not in agent.tools:
-            specs = (*specs, *(tool.spec for tool in added.values()))
-        return structs.replace(agent, tools=ChainMap(added, others), specs=specs)
-
     def _add_own_tools(self, agent: Agent) -> Agent:
         added = {tool.name: tool for tool in self.own_tools}
         if not added:
@@ -227,8 +209,3 @@ class Agents:
     def _find_nearby_note(self, choice: ModelChoice) -> str:
         found = self._pick_nearby_server(choice)
         return found.note if found and found.model_choice == choice else ""
-
-
-def _list_words(tool: Tool[Any]) -> tuple[str, str]:
-    """What selects a tool."""
-    return tool.name, tool.toolset

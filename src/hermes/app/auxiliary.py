@@ -24,8 +24,9 @@ from hermes.core.provider import Request, Settings
 from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Workspace
-from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint, strip_endpoint
 from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.http.tape import TAPE, mark_job
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.providers import find_provider
 from hermes.llm.side_requests.media import MediaAnswer, TextAnswer
@@ -72,7 +73,21 @@ class AuxiliaryQuestions:
         meter: CallMeter | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
+        with mark_job(job):
+            return await self._ask_chain(job, prompt, main, system, max_output, meter)
+
+    async def _ask_chain(
+        self,
+        job: str,
+        prompt: Message,
+        main: Agent,
+        system: str,
+        max_output: int,
+        meter: CallMeter | None,
+    ) -> str:
         job_clients = self.models.find_clients(job, main)
+        if (tape := TAPE.get()) is not None:
+            tape.note_choice("job_models", [strip_endpoint(c.endpoint) for c in job_clients])
         chain = (*job_clients, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
             turn = self._new_turn(prompt, system, meter)

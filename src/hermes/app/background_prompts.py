@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +23,8 @@ from hermes.core.taint import BOTH, Taint
 from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.tools._services import ScheduleAccess
+
+_NO_SKILL = "There is no skill {name}. Install it, or change the job: hermes cron edit."
 
 if TYPE_CHECKING:
     from hermes.cron.job_editor import JobEditor
@@ -87,9 +89,16 @@ class ScheduledPrompts:
     """Answers the prompts of scheduled jobs, each in a new session with nobody present."""
 
     def __init__(
-        self, setup: Setup, store: Store, open_session: SessionOpener, commands: BackgroundCommands
+        self,
+        setup: Setup,
+        store: Store,
+        open_session: SessionOpener,
+        use_skill: Callable[[Session, str, str], Awaitable[str]],
+        commands: BackgroundCommands,
     ) -> None:
+        """`use_skill`: the instructions of a skill with a text; empty: there is none."""
         self._setup = setup
+        self._use_skill = use_skill
         self._store = store
         self._open_session = open_session
         self._commands = commands
@@ -144,7 +153,12 @@ class ScheduledPrompts:
                 budget = structs.replace(session.host.budget, session_usd=job.budget_usd)
                 session.host.budget = budget
             session.host.absorb_taint(Taint.from_bits(job.taint).sources)
-            parts = [prompt.head, job.prompt]
+            words = job.prompt
+            for name in reversed(job.skills):
+                words = await self._use_skill(session, name, words)
+                if not words:
+                    return RunOutcome("failed", "", _NO_SKILL.format(name=name))
+            parts = [prompt.head, words]
             if prompt.data:
                 session.host.absorb_taint(BOTH)
                 mark = wrapper_mark(session.id)

@@ -18,6 +18,7 @@ from hermes.core.provider import Request
 from hermes.core.store import Store
 from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.hosts import is_own_address
+from hermes.llm.http.tape import note_choice
 
 ESTIMATE_MARGIN = 1.25
 """Factor on token counts that were estimated, not reported."""
@@ -102,6 +103,7 @@ class Meter:
         estimate = _CallEstimate(draft, prices, cached, output, shortenable=not asked)
         entry = await self._admit_call(caps, estimate)
         if limit is None or entry.output < limit:
+            note_choice("max_output", entry.output)
             settings = structs.replace(request.settings, max_output=entry.output)
             request = structs.replace(request, settings=settings)
         return CallTicket(request, entry, caps, prices, began)
@@ -152,7 +154,9 @@ class Meter:
                 x for x in blocked if not estimate.fits_room(x.cap.unit, x.cap.limit - x.spent)
             ]
             if hopeless or not wait:
-                raise OverBudget(describe_refusal((hopeless or blocked)[0], time.time()))
+                refusal = describe_refusal((hopeless or blocked)[0], time.time())
+                note_choice("over_budget", refusal)
+                raise OverBudget(refusal)
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 

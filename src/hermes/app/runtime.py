@@ -24,7 +24,12 @@ from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts, ScheduledPrompts
 from hermes.app.extensions.delegations import Delegations
 from hermes.app.extensions.mcp_servers import RESOURCES, McpServers
-from hermes.app.extensions.run_time_tools import RunTimeTools, SessionTraits, extend_agent
+from hermes.app.extensions.run_time_tools import (
+    RunTimeTools,
+    SessionTools,
+    SessionTraits,
+    extend_agent,
+)
 from hermes.app.knowledge.session_knowledge import Knowledge
 from hermes.app.knowledge.titles import TITLE_JOB, Titles
 from hermes.app.meter import Meter
@@ -72,6 +77,8 @@ from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.app.extensions.plugins import Plugins
+    from hermes.app.live.session_tape import SessionTape
+    from hermes.app.live.trace_export import TraceExporter
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
     from hermes.net.web_access import WebAccess
@@ -87,6 +94,20 @@ def _open_engines() -> EmbeddedEngines:
     from hermes.llm.local.engine import LocalEngines
 
     return LocalEngines()
+
+
+def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], SessionTape | None]:
+    """Makes the recorders of sessions; `records`: of all, not only of those that ask for it."""
+    agents: dict[int, tuple[Agent, str]] = {}
+
+    def new_tape(options: Options) -> SessionTape | None:
+        if not (records or options.record):
+            return None
+        from hermes.app.live.session_tape import SessionTape
+
+        return SessionTape(store, agents)
+
+    return new_tape
 
 
 class Runtime:
@@ -110,7 +131,7 @@ class Runtime:
         )
         self.background_prompts = BackgroundPrompts(self.spawn_task)
         self.scheduled_prompts = ScheduledPrompts(
-            setup, store, self.open_session, self.background_commands
+            setup, store, self.open_session, self.knowledge.use_skill, self.background_commands
         )
         self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
         self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]
@@ -127,6 +148,8 @@ class Runtime:
             self.background_commands,
             self.spawn_task,
         )
+        self.traces: TraceExporter | None = None
+        """Where the spans of turns go; None: nowhere."""
         self.on_session: Callable[[Session], None] = lambda session: None
         """Called with every session that is opened."""
         self.services = SharedServices(
@@ -143,6 +166,7 @@ class Runtime:
             spawn_task=self.spawn_task,
             hooks=HookTable(),
             notices=[],
+            new_tape=_make_recorder(store, records=setup.config.trace.record == "wire"),
         )
 
     @classmethod
@@ -162,6 +186,10 @@ class Runtime:
         try:
             if setup.config.plugins.enabled or setup.config.hooks:
                 await runtime._load_extensions()
+            if setup.config.trace.otlp:
+                from hermes.app.live.trace_export import TraceExporter
+
+                runtime.traces = TraceExporter(setup.config.trace)
             yield runtime
         finally:
             await runtime._shut_down()
@@ -171,14 +199,18 @@ class Runtime:
 
     async def _load_extensions(self) -> None:
         """Load the plugins and shell hooks that the operator has enabled."""
+        from hermes.app.extensions.plugin_tool import PluginTools
         from hermes.app.extensions.plugins import Plugins
         from hermes.app.extensions.shell_hooks import add_shell_hooks
 
         hooks = self.services.hooks
         self.plugins = Plugins(self.setup, self._answer_plugin)
         self.services.notices.extend(await self.plugins.load_all(hooks))
-        self.agents.deferred_tools = self.plugins.tools
+        tools = PluginTools(self.plugins.tools.values(), self.setup.config.tools)
+        self.run_time_tools.append(tools)
+        self.agents.run_time_words = tools.words
         self.knowledge.plugin_skills = tuple(self.plugins.skills)
+        self.knowledge.plugin_memories = self.plugins.memories
         add_shell_hooks(hooks, self.setup.config.hooks, self._child_env)
 
     async def _answer_plugin(self, prompt: str) -> str:
@@ -286,9 +318,11 @@ class Runtime:
         """A new session that works for another: in its folder, with its tools or fewer, on its
         budget, and with what it has read."""
         meta, cwd = parent.transcript.meta, parent.host.workspace.cwd
-        known = list_tool_names() | set(self.agents.deferred_tools)
-        absent |= known - set(parent.agent.tools)
+        absent |= list_tool_names() - set(parent.agent.tools)
         agent = self.agents.get_agent(options, meta.source, absent)
+        traits = SessionTraits(options, meta.source, cwd, agent.tools)
+        absent |= set(SessionTools(traits, self.run_time_tools)) - set(parent.agent.tools)
+        agent = self._add_run_time_tools(agent, options, meta.source, cwd, absent)
         settings = SessionSettings(options, agent, self._resolve_safety(options, agent))
         made = await self._create_meta(settings, cwd, (SUBAGENT, meta.key), None, plain=True)
         taint = parent.transcript.taint
@@ -305,7 +339,7 @@ class Runtime:
         """Continue the session with another model or other limits."""
         meta = session.transcript.meta
         scope = self.knowledge.find_scope(meta.source, meta.key, options.user)
-        absent = self._list_absent_tools(scope, Path(meta.cwd))
+        absent = self._list_absent_tools(scope, Path(meta.cwd), options)
         agent = self.agents.get_agent(options, meta.source, absent)
         agent = self._add_run_time_tools(agent, options, meta.source, Path(meta.cwd))
         session.apply_settings(
@@ -343,6 +377,8 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
+        if self.traces is not None:
+            await self.traces.close()
         if self.plugins is not None:
             self.plugins.close()
         await self.background_commands.close()
@@ -361,7 +397,7 @@ class Runtime:
         needs_model: bool = True,
     ) -> SessionSettings:
         options = await self.agents.choose_model(options or Options())
-        absent = self._list_absent_tools(scope, cwd)
+        absent = self._list_absent_tools(scope, cwd, options)
         try:
             agent = self.agents.get_agent(options, source, absent)
         except ConfigError:
@@ -371,13 +407,23 @@ class Runtime:
         agent = self._add_run_time_tools(agent, options, source, cwd)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
-    def _list_absent_tools(self, scope: MemoryScope | None, cwd: Path) -> frozenset[str]:
+    def _list_absent_tools(
+        self, scope: MemoryScope | None, cwd: Path, options: Options
+    ) -> frozenset[str]:
         """Tools that a session cannot have."""
         absent = self.knowledge.list_absent_tools(scope)
-        return absent if self.mcp_servers.has_servers(cwd) else absent | {RESOURCES}
+        has_servers = self.mcp_servers.has_servers(cwd, options.servers)
+        return absent if has_servers else absent | {RESOURCES}
 
-    def _add_run_time_tools(self, agent: Agent, options: Options, source: str, cwd: Path) -> Agent:
-        session = SessionTraits(options, source, cwd, agent.tools)
+    def _add_run_time_tools(
+        self,
+        agent: Agent,
+        options: Options,
+        source: str,
+        cwd: Path,
+        absent: frozenset[str] = frozenset(),
+    ) -> Agent:
+        session = SessionTraits(options, source, cwd, agent.tools, absent)
         return extend_agent(agent, session, self.run_time_tools)
 
     async def _create_meta(
@@ -399,7 +445,8 @@ class Runtime:
         if not plain:
             extras = await self.knowledge.build_extras(place, agent, cwd, scope)
         if not plain and not agent.small:
-            servers = self.mcp_servers.describe_servers(agent.tools, cwd)
+            added = settings.options.servers
+            servers = self.mcp_servers.describe_servers(agent.tools, cwd, added)
             extras = structs.replace(extras, servers=servers)
         return create_session_meta(self.setup, agent, cwd, owner, extras=extras, notes=notes)
 
@@ -444,6 +491,8 @@ class Runtime:
         scope = self.knowledge.find_scope(meta.source, meta.key, settings.options.user)
         self.knowledge.connect_session(session, services, scope)
         self.mcp_servers.connect_session(session, services)
+        if self.traces is not None:
+            self.traces.trace_session(session)
         self.on_session(session)
         return session
 

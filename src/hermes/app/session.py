@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
-from hermes.agent.turn import Agent
+from hermes.agent.turn import Agent, TurnMode
 from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import (
@@ -226,22 +226,36 @@ class Session:
     async def _answer_message(self, message: Message | None) -> TurnResult:
         recorded = message is not None and self.transcript.ends_with(message)
         if message is None or recorded:
-            turn = self.host.begin_turn(message)
-            return await run_turn(self.agent, turn, message, recorded=recorded)
-        news, hooks = self.host.news, self.host.hooks
-        hooked = None
+            return await self._run_recorded(message, "again" if recorded else "continue")
+        news, hooks, recall = self.host.news, self.host.hooks, self.host.recall
+        hooked, prompt = None, message.text
+        if recall is not None:
+            message = await recall.add_facts(message)
         if hooks is not None:
             from hermes.app.extensions.turn_hooks import HookedTurn
 
-            hooked = HookedTurn(hooks, self.agent, message.text)
+            hooked = HookedTurn(hooks, self.agent, prompt)
             message = await hooked.begin_turn(message, is_first=not self.transcript.stored)
         if news is not None:
             message = await news.add_news(message)
-        result = await run_turn(self.agent, self.host.begin_turn(message), message)
+        result = await self._run_recorded(message, "new")
         if news is not None:
             await run_shielded(news.settle_news())
+        if recall is not None:
+            await run_shielded(recall.record_turn(prompt, result))
         if hooked is not None:  # it has ended and cannot be interrupted
             await run_shielded(hooked.end_turn(result))
+        return result
+
+    async def _run_recorded(self, message: Message | None, mode: TurnMode) -> TurnResult:
+        """Run a turn, and keep its tape if sessions are recorded."""
+        agent, turn, tape = self.agent, self.host.begin_turn(message), self.host.tape
+        if tape is not None:
+            is_opened = self.host.turn_count == 1
+            tape.begin_turn(agent, turn, self.transcript, mode, is_opened=is_opened)
+        result = await run_turn(agent, turn, message, recorded=mode == "again")
+        if tape is not None:
+            await run_shielded(tape.end_turn(agent, result))
         return result
 
     async def _run_turn(self, message: Message | None) -> TurnResult:

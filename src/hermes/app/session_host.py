@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -13,6 +12,7 @@ from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
 from hermes.app.approvals.seen_urls import SeenUrls
+from hermes.app.approvals.unread_files import require_reading
 from hermes.app.auxiliary import AuxiliaryMedia, AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
@@ -23,7 +23,7 @@ from hermes.app.session_records import find_turn_starts, save_checkpoint
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import BudgetSection
 from hermes.core.errors import ToolError
-from hermes.core.events import Approval, Notice
+from hermes.core.events import Approval, Notice, TurnResult
 from hermes.core.history import History
 from hermes.core.hooks import HookedSession, HookTable, SessionHooks
 from hermes.core.ledger import Account
@@ -34,12 +34,14 @@ from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Workspace
 from hermes.tools._services import BACKEND, MEDIA
 
-_REPLACES_FILE = "write_file"
+if TYPE_CHECKING:
+    from hermes.app.live.session_tape import SessionTape
+
 _PURPOSES = frozenset({"cron", SUBAGENT})
 """Sources that the ledger counts as purposes of their own."""
 
 
-Pause: TypeAlias = Literal["turn", "compress", "continue", "end"]
+Pause: TypeAlias = Literal["turn", "compress", "continue", "reset", "end"]
 """When a conversation may be looked back at."""
 
 
@@ -50,6 +52,15 @@ class TurnNews(Protocol):
 
     async def settle_news(self) -> None:
         """Called when the message has become part of the conversation."""
+
+
+class TurnRecall(Protocol):
+    """The memory behind the messages of a session."""
+
+    async def add_facts(self, message: Message) -> Message:
+        """The message with what is known about it."""
+
+    async def record_turn(self, prompt: str, result: TurnResult) -> None: ...
 
 
 class SharedServices(Struct, frozen=True):
@@ -71,6 +82,8 @@ class SharedServices(Struct, frozen=True):
     hooks: HookTable
     notices: list[str]
     """What the people of the first turn should know about this process."""
+    new_tape: "Callable[[Options], SessionTape | None]" = lambda options: None
+    """Makes the recorder of a session; None: it is not recorded."""
 
 
 class SessionSettings(Struct, frozen=True):
@@ -95,8 +108,7 @@ class SessionHost:
     ) -> None:
         meta = transcript.meta
         purpose = meta.source if meta.source in _PURPOSES else "main"
-        self.agent = settings.agent
-        self.workspace = workspace
+        self.agent, self.workspace = settings.agent, workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
         """The account of its model calls; a surface adds its user, a schedule its job."""
@@ -113,6 +125,10 @@ class SessionHost:
         self.depth = int(meta.source == SUBAGENT)
         """How many sessions delegated to this one."""
         self.news: TurnNews | None = None
+        self.tape = shared.new_tape(settings.options)
+        self.recall: TurnRecall | None = None
+        self.closing: Pause = "end"
+        """`reset`: another session takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
@@ -120,14 +136,8 @@ class SessionHost:
         self._user = UserAccess(
             self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
         )
-        self.approvals = Approvals(
-            settings.safety,
-            cwd=workspace.cwd,
-            home=workspace.home,
-            book=shared.rulebook,
-            seams=_make_seams(self, interactions, self._has_seen),
-            backend=services.get(BACKEND),
-        )
+        seams = _make_seams(self, interactions, self._has_seen)
+        self.approvals = _make_approvals(shared, settings, workspace, services, seams)
         self._seen_urls = SeenUrls()
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
@@ -183,7 +193,7 @@ class SessionHost:
 
     async def close(self) -> None:
         """Close what tools opened."""
-        self.on_pause("end", 0)
+        self.on_pause(self.closing, 0)
         self.on_pause = lambda pause, copied: None
         backend = self._services.get(BACKEND)
         await self._services.aclose()
@@ -209,8 +219,8 @@ class SessionHost:
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
-        if self.agent.small and tool.name == _REPLACES_FILE:
-            _require_reading(self._transcript.history, keys)
+        if self.agent.small:
+            require_reading(self._transcript.history, call, params, keys, self.workspace)
         taint = self._transcript.taint
         self.approvals.readable = self.workspace.readable
         verdict = await self.approvals.check(call, tool, params, keys, taint)
@@ -311,6 +321,23 @@ class SessionHost:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
 
 
+def _make_approvals(
+    shared: SharedServices,
+    settings: SessionSettings,
+    workspace: Workspace,
+    services: Services,
+    seams: ApprovalSeams,
+) -> Approvals:
+    return Approvals(
+        settings.safety,
+        cwd=workspace.cwd,
+        home=workspace.home,
+        book=shared.rulebook,
+        seams=seams,
+        backend=services.get(BACKEND),
+    )
+
+
 def _make_seams(
     host: SessionHost, interactions: Interactions, has_seen: Callable[[str], bool]
 ) -> ApprovalSeams:
@@ -366,22 +393,6 @@ async def _confirm_change(
         return None
     answer = await interactions.request_approval(Approval(call.id, call, reason, diff=diff))
     return None if answer is None else answer != "deny"
-
-
-def _require_reading(history: History, files: tuple[str, ...]) -> None:
-    """A small model may replace only files that it has looked at in this turn: it would lose the
-    rest of their content."""
-    earlier: list[str] = []
-    for message in reversed(history.messages):
-        if message.role == "user" and message.kind != "steer":
-            break
-        earlier += [call.args for call in message.calls if call.name != _REPLACES_FILE]
-    for file in map(Path, files):
-        if file.exists() and not any(file.name in args for args in earlier):
-            raise ToolError(
-                f"{file.name} exists and you have not read it. Nothing was written. Read it first; "
-                "then write the whole file. To add to its end, use >> in the terminal."
-            )
 
 
 async def _preview_change(host: SessionHost, tool: Tool[Any], params: Any) -> str:

@@ -54,6 +54,9 @@ class ItemRunner:
     """Runs items until none is left or it is told to stop. `claim` says whether an item is this
     process's to do."""
 
+    needs_model = True
+    """Whether sessions need a model that can be called."""
+
     def __init__(
         self,
         setup: Setup,
@@ -213,9 +216,13 @@ class ItemRunner:
     ) -> AsyncIterator[Session]:
         settings = self._settings
         model = item.model or settings.model
-        options = Options(ModelChoice(model), toolsets, settings.max_turns)
+        options = Options(ModelChoice(model), toolsets, settings.max_turns, record=settings.record)
         session = await runtime.open_session(
-            source=SOURCE, key=self._results.make_key(item), cwd=cwd, options=options
+            source=SOURCE,
+            key=self._results.make_key(item),
+            cwd=cwd,
+            options=options,
+            needs_model=self.needs_model,
         )
         system = "\n\n".join(text for text in (settings.system, item.system) if text)
         meta = session.transcript.meta
@@ -233,10 +240,14 @@ class ItemRunner:
             host.budget, session_usd=settings.max_usd, user_usd=settings.item_usd
         )
         try:
+            await self.prepare_session(session)
             yield session
         finally:
             await session.close()
             await runtime.background_commands.stop_running(session.transcript.meta)
+
+    async def prepare_session(self, session: Session) -> None:
+        """Called with every session before it is asked anything."""
 
     def _choose_toolsets(self, item: BatchItem) -> tuple[str, ...] | None:
         if item.toolsets is not None:

@@ -43,6 +43,7 @@ GROUPS = {
         "status": "show what is running, recent errors and today's cost",
         "sessions": "list, show, search, export, branch or delete sessions",
         "checkpoints": "restore earlier states of a folder",
+        "replay": "play a recorded session again and compare",
         "insights": "show what model calls used and cost",
         "logs": "show the log",
     },

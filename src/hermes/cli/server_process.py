@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
 
+    from hermes.app.control.messengers import Messengers
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
     from hermes.server.http.listener import EarlyListener
+    from hermes.store.sqlite import SqliteStore
 
 _CHECKED_SIZE = 512 * 2**20
 """Bytes of a database that is checked before the server starts, in about a second."""
@@ -131,14 +133,24 @@ def _import_server() -> None:
 
 
 async def _serve_until(
-    stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, listener: EarlyListener
+    stop: asyncio.Event,
+    setup: Setup,
+    settings: ApiServer,
+    *,
+    store: SqliteStore,
+    listener: EarlyListener,
 ) -> None:
     from hermes.app.runtime import Runtime
     from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
 
+    def open_messengers() -> Messengers:
+        from hermes.gateway.process.messenger_desk import MessengerDesk
+
+        return MessengerDesk(setup, store)
+
     async with Runtime.open(setup, store=store) as runtime:
-        server = Server(runtime, settings)
+        server = Server(runtime, settings, open_messengers=open_messengers)
         tune_garbage_collection()
         async with server.listen(listener):
             await stop.wait()

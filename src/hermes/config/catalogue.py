@@ -16,7 +16,7 @@ from hermes.config.validate import field_types, is_struct
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
     "Models": ("model", "providers", "fallback_providers", "auxiliary"),
-    "Agent": ("agent", "compression", "timezone", "delegation"),
+    "Agent": ("agent", "compression", "timezone", "delegation", "trace"),
     "Safety": ("approvals", "sandbox"),
     "Terminal": ("terminal", "display"),
     "Web and tools": ("web", "browser", "tools", "mcp_servers"),
@@ -57,7 +57,7 @@ def list_fields() -> tuple[ConfigField, ...]:
     for key, owner, name, kind in _walk_keys(Config, ""):
         section = key.partition(".")[0]
         category = next(c for c, sections in CATEGORIES.items() if section in sections)
-        help = helps.get((owner.__name__, name)) or _phrase_name(name)
+        help = _find_help(helps, owner, name)
         choices, optional = _list_choices(kind), NoneType in _unwrap(kind)
         value = _find_default(default, key)
         found.append(ConfigField(key, category, _name_kind(kind), value, help, choices, optional))
@@ -116,9 +116,10 @@ def _list_choices(kind: Any) -> tuple[str, ...]:
     return tuple(str(choice) for choices in found for choice in choices)
 
 
-def _phrase_name(name: str) -> str:
-    words = name.replace("_", " ")
-    return f"{words[0].upper()}{words[1:]}."
+def _find_help(helps: dict[tuple[str, str], str], owner: type[Struct], name: str) -> str:
+    """The docstring of a field, which its class may have from another one."""
+    found = (helps.get((kind.__name__, name)) for kind in owner.__mro__)
+    return next(filter(None, found), "")
 
 
 @cache

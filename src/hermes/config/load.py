@@ -53,6 +53,15 @@ def load_setup(
     return Setup(config, home, profile, secrets, tuple(warnings))
 
 
+def reload_setup(setup: Setup) -> Setup:
+    """The same home, as config.yaml and .env say now."""
+    warnings: list[str] = []
+    config = read_config(setup.home)
+    dotenv = _read_env_file(paths.env_file(setup.home), warnings)
+    secrets = setup.secrets.with_dotenv(dotenv, list_key_variables(config))
+    return Setup(config, setup.home, setup.profile, secrets, tuple(warnings))
+
+
 def read_source(home: Path) -> bytes | None:
     """The bytes of config.yaml; None when it does not exist."""
     file = paths.config_file(home)

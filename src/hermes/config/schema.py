@@ -33,12 +33,17 @@ class ModelSection(Section, frozen=True):
     default: str = ""
     """The model, or provider:model."""
     provider: str = ""
+    """Who serves the model; empty: derived from the model, the address or the keys that are set."""
     base_url: Address = ""
+    """The address of your own endpoint; empty: the provider's."""
     api_mode: WireName | None = None
     """None: derived from the provider and the URL."""
     api_key_env: EnvName = ""
+    """The variable that holds the key; empty: the provider's usual one."""
     context_length: Count | None = None
+    """Tokens that fit into the context window; empty: what is known of the model."""
     max_tokens: Count | None = None
+    """The longest answer, in tokens; empty: the model's own limit."""
 
 
 class Price(Section, frozen=True):
@@ -112,6 +117,7 @@ class AgentSection(Section, frozen=True):
 
 class CompressionSection(Section, frozen=True):
     enabled: bool = True
+    """Whether old messages are summarised when the context window fills up."""
     threshold: Annotated[float, Meta(gt=0, le=1)] = 0.5
     """The share of the context window at which old messages are summarised."""
 
@@ -138,6 +144,7 @@ class DockerSection(Section, frozen=True):
     image: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:/@-]*$", description="the name of an image")
     ] = "debian:stable-slim"
+    """The image of a new container."""
     container: Annotated[
         str, Meta(pattern=r"^([a-zA-Z0-9][\w.-]*)?$", description="the name of a container")
     ] = ""
@@ -147,11 +154,15 @@ class DockerSection(Section, frozen=True):
     network: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:-]*$", description="none, or the name of a network")
     ] = "none"
+    """The network of a new container; none: it has none."""
     memory: Annotated[
         str, Meta(pattern=r"^[1-9][0-9]*[bkmg]$", description="a size such as 512m or 4g")
     ] = "4g"
+    """The most memory a new container may use."""
     cpus: Annotated[float, Meta(gt=0)] = 2
+    """How many processors a new container may use."""
     pids: Annotated[int, Meta(ge=16)] = 512
+    """How many processes a new container may have."""
 
 
 class SshSection(Section, frozen=True):
@@ -160,21 +171,29 @@ class SshSection(Section, frozen=True):
     host: Annotated[
         str, Meta(pattern=r"^([\w:][\w.:%-]*)?$", description="the name or address of a machine")
     ] = ""
+    """The machine on which commands run."""
     user: Annotated[
         str,
         Meta(pattern=r"^([\w.][\w.@\\+-]*)?$", description="the name of a user on that machine"),
     ] = ""
+    """The user on that machine."""
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """Its port for SSH."""
     key_file: str = ""
+    """The file with your private key."""
     cwd: str = "~"
     """On that machine; relative paths start in the home folder."""
     connect_timeout: Annotated[float, Meta(gt=0)] = 15
+    """Seconds to wait for a connection."""
 
 
 class TerminalSection(Section, frozen=True):
     backend: Literal["local", "docker", "ssh"] = "local"
+    """Where commands run: on this machine, in a container, or on another machine."""
     cwd: str = "."
+    """The folder in which new sessions work."""
     timeout: Annotated[float, Meta(gt=0)] = 180
+    """Seconds after which a command is stopped, unless the call says otherwise."""
     keep_background: bool = False
     """Whether background commands outlive the agent; the next one finds them again."""
     docker: DockerSection = DockerSection()
@@ -212,6 +231,7 @@ class SearchSection(Section, frozen=True):
     base_url: str = ""
     """The URL of your own SearXNG, or a replacement for a service's default."""
     api_key_env: EnvName = ""
+    """The variable that holds the service's key; empty: the usual one."""
 
 
 class WebSection(Section, frozen=True):
@@ -234,19 +254,24 @@ class DisplaySection(Section, frozen=True):
     """The interactive terminal."""
 
     editing_mode: Literal["emacs", "vi"] = "emacs"
+    """The keys with which the prompt is edited."""
     plain: bool = False
     """Line by line, without redrawing, as with --plain."""
     theme: Literal["default", "warm", "contrast", "mono"] = "default"
+    """The colours of the terminal."""
     notify: Literal["off", "bell", "desktop"] = "bell"
     """What calls you when a turn ends or asks something after a while."""
     notify_after_seconds: float = 10.0
+    """How long a turn must take before you are called."""
 
 
 class ToolSelection(Section, frozen=True):
     """Tools and toolsets by name; a tool's own name takes precedence over its toolset's."""
 
     enabled: tuple[str, ...] = ()
+    """Tools and toolsets that are on although they are off by default."""
     disabled: tuple[str, ...] = ()
+    """Tools and toolsets that are off."""
 
 
 class ToolsSection(ToolSelection, frozen=True):
@@ -268,10 +293,15 @@ class ResetRule(Section, frozen=True):
 
 class ResetSection(Section, frozen=True):
     mode: Literal["none", "idle", "daily", "both"] = "none"
+    """When a conversation in a chat starts afresh: after a pause, every day, both, or never."""
     idle_minutes: Annotated[float, Meta(gt=0)] = 1440
+    """The pause in minutes after which it does."""
     at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
+    """The hour of the day at which it does."""
     notify: bool = True
+    """Whether the chat is told."""
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
+    """Platforms on which it is not told."""
     by_type: dict[str, ResetRule] = {}
     """For dm, group or channel."""
     by_platform: dict[str, ResetRule] = {}
@@ -292,27 +322,40 @@ class GatewaySection(Section, frozen=True):
     busy_input_mode: BusyMode = "queue"
     """What happens to a message while the agent works."""
     busy_ack: bool = True
+    """Whether a chat is told that its message waits."""
     group_sessions_per_user: bool = True
+    """Whether people in a group have conversations of their own."""
     thread_sessions_per_user: bool = False
+    """Whether people in a thread have conversations of their own."""
     reset: ResetSection = ResetSection()
     on_restart: Literal["tell", "resume", "suspend"] = "tell"
     """What happens to a turn that a restart cut off after a tool had begun."""
     drain_seconds: Seconds = 30
     """How long running turns may take after a signal."""
     approval_seconds: Annotated[float, Meta(gt=0)] = 300
+    """How long an approval waits; one that nobody answers is a no."""
     stale_hours: Seconds = 24
     """Older messages are not answered; 0: all are."""
     max_active: Count = 8
+    """Turns that run at the same time."""
     max_queued: Count = 20
+    """Messages that wait in a conversation; further ones are read together."""
     max_live_sessions: Count = 100
+    """Conversations that are kept in memory."""
     idle_evict_minutes: Annotated[float, Meta(gt=0)] = 10
+    """Minutes without a message after which one is no longer kept in memory."""
     max_media_bytes: Count = 20_000_000
+    """The largest attachment that is accepted, in bytes."""
     media_days: Seconds = 7
+    """Days for which attachments are kept."""
     streaming: bool = True
+    """Whether answers are shown while they are written."""
     tool_progress: bool = True
+    """Whether chats show what tools are doing."""
     profiles: tuple[str, ...] = ()
     """Profiles whose messengers this gateway serves, too."""
     quick_commands: dict[str, QuickCommand] = {}
+    """Commands of your own for chats, which run a shell command or stand for another one."""
 
 
 class BudgetSection(Section, frozen=True):
@@ -320,13 +363,21 @@ class BudgetSection(Section, frozen=True):
     counted separately, per day."""
 
     daily_usd: Dollars | None = None
+    """Dollars that all calls of a day may cost."""
     session_usd: Dollars | None = None
+    """Dollars that one session may cost."""
     user_usd: Dollars | None = None
+    """Dollars that each person may cost in a day."""
     job_usd: Dollars | None = None
+    """Dollars that each scheduled job may cost in a day."""
     daily_tokens: Tokens | None = None
+    """Tokens that all calls of a day may use."""
     session_tokens: Tokens | None = None
+    """Tokens that one session may use."""
     user_tokens: Tokens | None = None
+    """Tokens that each person may use in a day."""
     job_tokens: Tokens | None = None
+    """Tokens that each scheduled job may use in a day."""
 
 
 class BatchSection(Section, frozen=True):
@@ -334,6 +385,17 @@ class BatchSection(Section, frozen=True):
 
     distributions: dict[str, dict[str, Annotated[float, Meta(ge=0, le=100)]]] = {}
     """Further distributions: the chance of each toolset in per cent."""
+
+
+class TraceSection(Section, frozen=True):
+    """What is kept and sent of turns, for whoever wants to know why the agent did what it did."""
+
+    record: Literal["off", "wire"] = "off"
+    """wire: the responses of models are kept, so that hermes replay can play a session again."""
+    otlp: Address = ""
+    """The OTLP/HTTP address of a collector of traces: http://localhost:4318/v1/traces."""
+    content: bool = False
+    """Whether traces contain prompts, answers, arguments and results."""
 
 
 class CronSection(Section, frozen=True):
@@ -345,13 +407,25 @@ class CronSection(Section, frozen=True):
     """How many results of each job are kept as files."""
 
 
+class MemoryHttpSection(Section, frozen=True):
+    """The service of the memory provider `http`."""
+
+    url: Address = ""
+    api_key_env: EnvName = ""
+    """The variable with its key; empty: it needs none."""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=30)] = 2
+    """How long a turn waits for what it recalls."""
+
+
 class MemorySection(Section, frozen=True):
     """What the agent remembers beyond a conversation."""
 
     enabled: bool = True
+    """Whether the agent remembers facts from one session to the next."""
     memory_char_limit: Count = 2200
     """Characters of the notes about the work that prompts show."""
     user_char_limit: Count = 1375
+    """Characters that the facts about you may take in a prompt."""
     max_facts: Count = 10_000
     """Facts of one scope."""
     write_approval: Literal["tainted", "always", "never"] = "tainted"
@@ -359,12 +433,17 @@ class MemorySection(Section, frozen=True):
     text."""
     owners: tuple[str, ...] = ()
     """platform:user_id of the people whose direct chats share the memory of the terminal."""
+    recall: Literal["tool", "auto"] = "tool"
+    """auto: up to three facts that match are added to each message."""
     review: bool = True
     """Whether conversations are looked through for facts, in the background."""
     review_turns: Count = 10
     """After how many of the user's turns."""
     review_daily: Count = 20
     """Most reviews in a day."""
+    provider: str = ""
+    """Where memory is kept as well: http, or what a plugin has registered; empty: nowhere."""
+    http: MemoryHttpSection = MemoryHttpSection()
 
 
 class SkillsSection(Section, frozen=True):
@@ -373,6 +452,7 @@ class SkillsSection(Section, frozen=True):
     external_dirs: tuple[str, ...] = ()
     """More folders with skills."""
     disabled: tuple[str, ...] = ()
+    """Skills that are off."""
     index_bytes: Annotated[int, Meta(ge=0)] = 2048
     """Bytes of the list of skills in a prompt; 0: no list."""
 
@@ -387,6 +467,7 @@ class PluginsSection(Section, frozen=True):
     entries: dict[str, dict[str, Any]] = {}
     """Settings of each plugin; `required: true`: no tool runs when its hooks fail."""
     hook_timeout_seconds: Annotated[float, Meta(gt=0)] = 5
+    """Seconds that a plugin's hook may take."""
 
 
 class ShellHook(Section, frozen=True):
@@ -405,6 +486,7 @@ class DelegationSection(Section, frozen=True):
     model: str = ""
     """Their model; empty: that of the session."""
     provider: str = ""
+    """Who serves the model of subagents; empty: as in the main session."""
     max_concurrent_children: Count = 3
     """How many of a session run at once; others wait."""
     max_spawn_depth: Count = 1
@@ -412,6 +494,7 @@ class DelegationSection(Section, frozen=True):
     max_iterations: Count = 50
     """Model calls of each."""
     child_timeout_seconds: Annotated[float, Meta(gt=0)] = 900
+    """Seconds after which a subagent is stopped."""
 
 
 class DashboardSection(Section, frozen=True):
@@ -430,6 +513,7 @@ class DashboardSection(Section, frozen=True):
 class Config(Section, frozen=True):
     model: ModelSection = ModelSection()
     providers: dict[str, ProviderSection] = {}
+    """Your own endpoints, and other settings for known ones, by name."""
     fallback_providers: tuple[str, ...] = ()
     """provider:model, in the order to try them."""
     agent: AgentSection = AgentSection()
@@ -448,6 +532,7 @@ class Config(Section, frozen=True):
     """Of schedules that name none, such as Europe/Berlin; empty: the machine's."""
     cron: CronSection = CronSection()
     batch: BatchSection = BatchSection()
+    trace: TraceSection = TraceSection()
     gateway: GatewaySection = GatewaySection()
     memory: MemorySection = MemorySection()
     skills: SkillsSection = SkillsSection()

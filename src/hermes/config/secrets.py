@@ -69,6 +69,10 @@ class Secrets:
             environ, self._dotenv, key_variables=self.key_variables | {name}, logins=self._logins
         )
 
+    def with_dotenv(self, dotenv: Mapping[str, str], key_variables: Collection[str]) -> "Secrets":
+        """A copy with the present content of .env."""
+        return Secrets(self._environ, dotenv, key_variables=key_variables, logins=self._logins)
+
     def find_login(self, provider: str) -> Path | None:
         """The file with the tokens of a login to the provider; None without a login."""
         if self._logins is None:

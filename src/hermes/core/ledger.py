@@ -122,6 +122,23 @@ class UsageRow(Struct, frozen=True):
     """Tool calls."""
 
 
+class CallRecord(Struct, frozen=True):
+    """One model call that has ended."""
+
+    started: float
+    """Unix seconds."""
+    provider: str
+    model: str
+    purpose: str
+    input: int
+    cached: int
+    output: int
+    cost: float | None
+    seconds: float
+    outcome: str
+    """Why it failed; empty: it succeeded."""
+
+
 By: TypeAlias = Literal["day", "model", "provider", "purpose", "tool", "session", "user", "job"]
 
 
@@ -145,4 +162,17 @@ class Ledger(Protocol):
     ) -> None:
         """Note how a call ended. Written at the latest with the next message; never waits."""
 
-    async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...
+    async def sum_calls(
+        self, by: By, since: float, until: float | None = None
+    ) -> list[UsageRow]: ...
+
+    async def split_calls(
+        self, by: By, split: By, since: float, until: float | None = None
+    ) -> list[tuple[str, UsageRow]]:
+        """The totals of each group, divided by another property: key and part."""
+
+    async def list_calls(self, session: str, since: float) -> list[CallRecord]:
+        """The calls of a session from this moment on, in order."""
+
+    async def find_last_calls(self) -> dict[str, tuple[float, str]]:
+        """By provider: when it was last called, and why that call failed (empty: it did not)."""

@@ -414,6 +414,8 @@ class ScheduledJob(Struct, frozen=True, omit_defaults=True):
     model: str = ""
     toolsets: tuple[str, ...] | None = None
     workdir: str = ""
+    skills: tuple[str, ...] = ()
+    """Skills whose instructions each run begins with."""
     script: str = ""
     """A file of the folder `scripts`, run before the prompt is answered."""
     no_agent: bool = False
@@ -539,6 +541,10 @@ class Fact(Struct, frozen=True):
         return f"f{self.id}"
 
 
+DELIVERIES = "memory-delivery"
+"""The kind of objects that a memory provider is still to be told."""
+
+
 class FactTable(Protocol):
     """The facts inside one transaction."""
 
@@ -573,6 +579,9 @@ class FactTable(Protocol):
 
     def list_scopes(self) -> list[tuple[str, int]]:
         """Each scope and how many facts it shows or finds."""
+
+    def queue_delivery(self, body: bytes) -> None:
+        """Add an object of the kind `DELIVERIES`, whose id sorts behind those of the others."""
 
 
 class Facts(Protocol):

@@ -47,6 +47,10 @@ class ToolResult(Struct, frozen=True):
     """Whether the text is the operator's own word rather than data."""
 
 
+class RecordedResult(ToolResult, frozen=True):
+    """A result as an earlier run recorded it: it is neither redacted nor cut again."""
+
+
 class Verdict(Struct, frozen=True):
     """Whether a call may run. `reason` is for the model: why it may not, or how it runs differently
     from what was asked for."""

@@ -152,8 +152,9 @@ class ConversationJobs:
     def describe(self, job: ScheduledJob) -> str:
         """Everything that a person must see of a job, and its next times."""
         rows = {**describe_job(job), "next": self._editor.list_next(job, _SHOWN_TIMES)}
-        names = "name schedule tz next deliver model toolsets workdir script repeat prompt".split()
-        return "\n".join(f"{name}: {_format_value(rows[name])}" for name in names if rows[name])
+        names = "name schedule tz next deliver skills model toolsets workdir script repeat prompt"
+        shown = [name for name in names.split() if rows[name]]
+        return "\n".join(f"{name}: {_format_value(rows[name])}" for name in shown)
 
 
 def _explain(action: str) -> str:

@@ -29,12 +29,18 @@ def _read_job(row: dict[str, Any]) -> JobWishes:
         prompt=str(row.get("prompt") or ""),
         name=row.get("name") or None,
         deliver=_read_target(str(row.get("deliver") or "local"), row.get("origin") or {}),
+        skills=_read_skills(row),
         model=row.get("model") or None,
         workdir=row.get("workdir") or None,
         script=row.get("script") or None,
         no_agent=bool(row.get("no_agent")),
         repeat=max(1, int(times) - int(repeat.get("completed") or 0)) if times else None,
     )
+
+
+def _read_skills(row: dict[str, Any]) -> tuple[str, ...]:
+    named = row.get("skills") or row.get("skill") or ()
+    return (named,) if isinstance(named, str) else tuple(map(str, named))
 
 
 def _read_schedule(schedule: Any) -> str:

@@ -3,7 +3,7 @@
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,8 @@ class JobWishes(Struct, frozen=True):
     name: str | None = None
     tz: str | None = None
     deliver: str | None = None
+    skills: str | tuple[str, ...] | None = None
+    """A list, or names separated by commas."""
     model: str | None = None
     toolsets: str | None = None
     workdir: str | None = None
@@ -156,8 +158,10 @@ class JobEditor:
             found["zone"] = self.find_zone(wishes.tz)
         if wishes.deliver is not None:
             found["deliver"] = parse_targets(wishes.deliver, has_origin=bool(job.origin))
+        if wishes.skills is not None:
+            found["skills"] = _split_names(wishes.skills)
         if wishes.toolsets is not None:
-            names = tuple(filter(None, (name.strip() for name in wishes.toolsets.split(","))))
+            names = _split_names(wishes.toolsets)
             found["toolsets"] = () if names == ("none",) else names
         if wishes.workdir is not None:
             found["workdir"] = str(Path(wishes.workdir).expanduser().absolute())
@@ -173,6 +177,8 @@ class JobEditor:
     def _check_job(self, job: ScheduledJob) -> None:
         if job.script:
             find_script(self._home, job.script)
+        if job.no_agent and job.skills:
+            raise ConfigError("A job without an agent cannot use skills.")
         if job.no_agent and not job.script:
             raise ConfigError("A job without an agent needs a script.")
         if not job.no_agent and not job.prompt.strip():
@@ -188,6 +194,11 @@ class JobEditor:
         if changed is None:
             raise ConfigError(f"The job {job.id} was removed meanwhile. Nothing was changed.")
         return changed
+
+
+def _split_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    words = names.split(",") if isinstance(names, str) else names
+    return tuple(dict.fromkeys(filter(None, (word.strip() for word in words))))
 
 
 def _take_name(text: str) -> str:
@@ -239,8 +250,8 @@ def describe_state(job: ScheduledJob) -> str:
 def describe_job(job: ScheduledJob) -> dict[str, Any]:
     """The job for programs; times are ISO times in its zone."""
     names = (
-        "id name schedule prompt deliver origin model toolsets workdir script no_agent repeat "
-        "missed timeout max_turns budget_usd jitter runs failures error"
+        "id name schedule prompt deliver origin skills model toolsets workdir script no_agent "
+        "repeat missed timeout max_turns budget_usd jitter runs failures error"
     )
     return {
         **{name: getattr(job, name) for name in names.split()},

@@ -56,6 +56,8 @@ class SessionSlot:
         if self.session is not None and cause is None:
             return self.session, ""
         saved = self.update_settings(row, item)
+        if cause is not None and self.session is not None:
+            self.session.host.closing = "reset"
         await self._close_session()
         session = await self._load_session(item, "" if cause else row.session, saved, needs_model)
         self.session = session

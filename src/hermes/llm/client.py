@@ -11,6 +11,7 @@ from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.credential_use import CredentialUse, Sleep
 from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.http.tape import note_failure
 from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.request_encoder import EncodedRequest, RequestEncoder
@@ -32,9 +33,12 @@ class Client:
         cooldowns: Cooldowns | None = None,
         *,
         sleep: Sleep = asyncio.sleep,
+        credentials: CredentialUse | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.credentials = CredentialUse(endpoint, transport, cooldowns or Cooldowns(), sleep)
+        self.credentials = credentials or CredentialUse(
+            endpoint, transport, cooldowns or Cooldowns(), sleep
+        )
         self.listing = ModelListing(endpoint, transport, self.credentials)
         self.media = MediaRequests(endpoint, transport, self.credentials)
         self._transport = transport
@@ -76,7 +80,9 @@ class Client:
                 if not more:
                     return
         except ProviderError as error:
-            raise ProviderError(self.credentials.redact_failure(error.failure)) from None
+            failure = self.credentials.redact_failure(error.failure)
+            note_failure(failure)
+            raise ProviderError(failure) from None
         finally:
             watchdog.stop()
             if exchange is not None:

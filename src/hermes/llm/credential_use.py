@@ -15,6 +15,7 @@ from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential, KeyPool, clean_key
 from hermes.llm.auth.logins import Logins
 from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.http.tape import TAPE, mark_job, note_choice, note_failure
 from hermes.llm.http.transport import Transport
 from hermes.version import VERSION
 
@@ -53,7 +54,14 @@ class CredentialUse:
 
     async def prepare_call(self) -> Credential:
         """The credential for this task's next call; waits while it is paused."""
-        key = await self._prepare_key(self._pool.take_next_key())
+        key = self._pool.take_next_key()
+        if (tape := TAPE.get()) is not None:
+            tape.note_key(key.source, is_login=bool(key.login))
+        try:
+            key = await self._prepare_key(key)
+        except ProviderError as error:
+            note_failure(self.redact_failure(error.failure))
+            raise
         wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
         if wait > 0:
             # Spread out: otherwise all waiting tasks would call in the same instant.
@@ -66,13 +74,18 @@ class CredentialUse:
 
     def rotate_key(self, failure: Failure) -> bool:
         """Start the cooldown of the key of this task's last call; False when no other is left."""
-        return self._pool.set_aside(self._last_used_key(), failure)
+        has_other = self._pool.set_aside(self._last_used_key(), failure)
+        note_choice("rotate_key", has_other)
+        return has_other
 
     async def refresh_login(self) -> bool:
         """Renew the login of this task's last call; False when it used a key, or no other token is
         available."""
         key = self._last_used_key()
-        return bool(key.login) and await self._logins.renew_token(key)
+        with mark_job("login"):
+            is_renewed = bool(key.login) and await self._logins.renew_token(key)
+        note_choice("refresh_login", is_renewed)
+        return is_renewed
 
     def pause_key(self, seconds: float) -> None:
         """Keep all other tasks from using this key for so long; the caller waits on its own."""
@@ -117,7 +130,8 @@ class CredentialUse:
         if task is not None:
             self._used[task] = key
         if key.login:
-            key = await self._logins.prepare_key(key)
+            with mark_job("login"):
+                key = await self._logins.prepare_key(key)
             if key.value not in self._secrets:  # old ones are kept: an error may quote them
                 self._secrets.update(dict.fromkeys((key.value, key.token)))
                 self._redactor = Redactor(self._secrets)

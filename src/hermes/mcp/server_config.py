@@ -69,10 +69,16 @@ class ServerConfig(Struct, frozen=True):
     folder: Path | None = None
     """The project it belongs to; None: it is the operator's own."""
     problem: str = ""
+    client: str = ""
+    """The kind of client that brought it along; empty: it is configured here."""
 
     @property
     def key(self) -> str:
-        """Its name among the pins: servers of projects do not share those of the operator."""
+        """Its name among the pins: servers of projects and clients do not share those of the
+        operator."""
+        if self.client:
+            whole = hashlib.sha256(msgspec.json.encode(self.settings)).hexdigest()
+            return f"{self.name}@{self.client}:{whole[:16]}"
         return f"{self.name}@{self.folder}" if self.folder else self.name
 
     @property

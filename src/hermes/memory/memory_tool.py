@@ -17,6 +17,7 @@ from hermes.memory.scope import MEMORY
 
 if TYPE_CHECKING:
     from hermes.memory.notebook import Change, Outcome
+    from hermes.memory.provider import RecalledFact
     from hermes.memory.session_memory import SessionMemory
 
 _MAX_OPERATIONS = 50
@@ -88,7 +89,12 @@ async def _run_action(p: Params, mine: SessionMemory, ctx: ToolContext) -> dict[
         if not (p.query or "").strip():
             raise MemoryRefused("search needs a query.")
         found = await book.search_facts(p.query or "", limit, p.target)
-        return {"ok": True, "facts": [format_fact(fact) for fact in found]}
+        rows = [format_fact(fact) for fact in found]
+        if mine.recall is not None:
+            known = {row["text"] for row in rows}
+            more = [f for f in await mine.recall(p.query or "", limit) if f.text not in known]
+            rows += [_format_recalled(fact) for fact in more]
+        return {"ok": True, "facts": rows[:limit]}
     if p.action == "list":
         found = await book.list_facts(p.target, limit)
         return {"ok": True, "facts": [format_fact(fact) for fact in found]}
@@ -126,6 +132,11 @@ def format_fact(fact: Fact) -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(fact.created)),
         "state": fact.state,
     }
+
+
+def _format_recalled(fact: RecalledFact) -> dict[str, Any]:
+    row = {"id": fact.id, "text": fact.text, "target": "memory", "time": fact.time}
+    return {**row, "state": "stored"}
 
 
 def _answer(data: dict[str, Any], *, error: bool = False) -> ToolResult:

@@ -3,15 +3,26 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
 from hermes.config.schema import MemorySection
 from hermes.core.store import Fact, FactAction, Facts, FactState, FactTable, FactTarget
 from hermes.memory import entries
-from hermes.memory.page import Author, MemoryPage, MemoryRefused, Slot, make_fact
+from hermes.memory.delivery_queue import queue_change
+from hermes.memory.page import (
+    Author,
+    JournalEntry,
+    MemoryPage,
+    MemoryRefused,
+    Slot,
+    get_fact,
+    make_fact,
+)
 from hermes.memory.scope import MemoryScope
 
+T = TypeVar("T")
 _ARCHIVE_SECONDS = 30 * 86400
 _SECRET = "That looks like a secret; memory is no place for it."
 _MAX_SIMILAR = 5
@@ -53,12 +64,15 @@ class Notebook:
         settings: MemorySection,
         scope: MemoryScope,
         redact: Callable[[str], str],
+        on_queued: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_queued` is called when there is something to tell the memory provider."""
         self.scope = scope
         self._facts = facts
         self._home = home
         self._settings = settings
         self._redact = redact
+        self._on_queued = on_queued
 
     async def preview_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         """What the changes would do; MemoryRefused when they cannot be made."""
@@ -75,7 +89,7 @@ class Notebook:
                 for change, (slot, replaced) in zip(changes, slots, strict=True)
             ]
 
-        return await self._facts.change(apply)
+        return await self._change(apply)
 
     async def hold_changes(self, changes: Sequence[Change], author: Author) -> list[Outcome]:
         """Keep the changes as pending facts, which nothing shows until a person approves them."""
@@ -98,7 +112,7 @@ class Notebook:
                 held.append(Outcome(change, "pending", outcome.text, fact, outcome.usage))
             return held
 
-        return await self._facts.change(hold)
+        return await self._change(hold)
 
     async def list_facts(
         self, target: FactTarget | None = None, limit: int | None = None
@@ -158,7 +172,7 @@ class Notebook:
             self._save_pages(table, pages, Author())
             return self._describe(page, change, slot, old.text if old else "")
 
-        return await self._facts.change(approve)
+        return await self._change(approve)
 
     async def reject_fact(self, number: int) -> Fact:
         def reject(table: FactTable) -> Fact:
@@ -180,7 +194,7 @@ class Notebook:
             self._save_pages(table, pages, Author())
             return fact
 
-        return await self._facts.change(remove)
+        return await self._change(remove)
 
     async def restore_fact(self, number: int) -> Outcome:
         """Bring back what was removed."""
@@ -192,7 +206,7 @@ class Notebook:
             self._save_pages(table, pages, Author())
             return self._describe(pages[fact.target], Change("add", fact.target), slot, "")
 
-        return await self._facts.change(restore)
+        return await self._change(restore)
 
     async def clear_facts(self) -> int:
         """Archive everything; how many facts that were."""
@@ -203,7 +217,7 @@ class Notebook:
             self._save_pages(table, pages, Author())
             return count
 
-        return await self._facts.change(clear)
+        return await self._change(clear)
 
     async def measure_usage(self) -> dict[FactTarget, str]:
         def measure(table: FactTable) -> dict[FactTarget, str]:
@@ -216,10 +230,18 @@ class Notebook:
             "memory": self._settings.memory_char_limit,
             "user": self._settings.user_char_limit,
         }
+        journal: list[JournalEntry] = []
         return {
-            target: MemoryPage(table, self._home, scope, target, limits[target])
+            target: MemoryPage(
+                table, self._home, scope, target, limit=limits[target], journal=journal
+            )
             for scope, target in self.scope.pairs
         }
+
+    async def _change(self, run: Callable[[FactTable], T]) -> T:
+        outcome = await self._facts.change(run)
+        self._on_queued()
+        return outcome
 
     async def _synchronize(self) -> None:
         """Let the table learn what people changed in the files."""
@@ -237,6 +259,11 @@ class Notebook:
             page.save(author)
             table.drop_surplus(page.scope, self._settings.max_facts)
         table.drop_archived(time.time() - _ARCHIVE_SECONDS)
+        journal = pages["memory"].journal
+        if self._settings.provider:
+            for row in journal:
+                queue_change(table, row)
+        journal.clear()
 
     def _plan(
         self, pages: dict[FactTarget, MemoryPage], changes: Sequence[Change]
@@ -278,8 +305,7 @@ class Notebook:
         if change.action == "replace":
             return page.replace(old, self._check_content(change.content)), text
         page.remove(old)
-        fact = old if isinstance(old, Fact) else old.fact
-        return Slot(text, fact), text
+        return Slot(text, get_fact(old)), text
 
     def _check_content(self, content: str) -> str:
         text = entries.clean_entry(content)
@@ -297,16 +323,15 @@ class Notebook:
     def _find_old(self, page: MemoryPage, change: Change) -> Fact | None:
         if change.action == "add":
             return None
-        old = page.find_entry(change.old_text)
-        return old if isinstance(old, Fact) else old.fact
+        return get_fact(page.find_entry(change.old_text))
 
     def _describe(
         self, page: MemoryPage, change: Change, slot: Slot, replaced: str, *, compare: bool = True
     ) -> Outcome:
         status = "known" if slot.is_known else "removed"
         similar: tuple[str, ...] = ()
-        if change.action != "remove" and not slot.is_known:
-            assert slot.fact is not None
+        # Without a fact a later change of the same call has taken it back.
+        if change.action != "remove" and not slot.is_known and slot.fact is not None:
             status = slot.fact.state
             similar = tuple(self._find_similar(page, slot)) if compare else ()
         return Outcome(change, status, slot.text, slot.fact, page.usage, similar, replaced)

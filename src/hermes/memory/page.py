@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.store import Fact, FactState, FactTable, FactTarget
+from hermes.core.store import Fact, FactAction, FactState, FactTable, FactTarget
 from hermes.memory import entries
 from hermes.memory.scope import find_file
 
@@ -40,12 +40,27 @@ class Slot(Struct, eq=False):
     """Whether an equal one was there already."""
 
 
+class JournalEntry(Struct, frozen=True):
+    """A change of one entry, in the order in which changes were made."""
+
+    action: FactAction
+    entry: Slot | Fact
+    replaced: Slot | Fact | None = None
+
+
 class MemoryPage:
     """Reading changes nothing. `save` replaces the file first and the rows second, so that whatever
     interrupts it, the next one completes the same change from the file."""
 
     def __init__(
-        self, table: FactTable, home: Path, scope: str, target: FactTarget, limit: int
+        self,
+        table: FactTable,
+        home: Path,
+        scope: str,
+        target: FactTarget,
+        *,
+        limit: int,
+        journal: list[JournalEntry],
     ) -> None:
         self.scope = scope
         self.target: FactTarget = target
@@ -59,6 +74,9 @@ class MemoryPage:
         self._keys = {entries.normalize_entry(old.text): old for old in self._list_entries()}
         self._removed = list(pinned.values())
         """Facts to archive: at first those whose entry somebody deleted from the file."""
+        self.journal = journal
+        journal += [JournalEntry("remove", fact) for fact in self._removed]
+        journal += [JournalEntry("add", slot) for slot in self.slots if slot.fact is None]
 
     @property
     def is_synced(self) -> bool:
@@ -79,10 +97,10 @@ class MemoryPage:
         key = entries.normalize_entry(text)
         known = self._keys.get(key)
         if known is not None:
-            fact = known if isinstance(known, Fact) else known.fact
-            return Slot(known.text, fact, is_known=True)
+            return Slot(known.text, get_fact(known), is_known=True)
         slot = self._keys[key] = Slot(text, is_new=True, pending=pending)
         self.slots.append(slot)
+        self.journal.append(JournalEntry("add", slot))
         return slot
 
     def _list_entries(self) -> list[Slot | Fact]:
@@ -90,18 +108,17 @@ class MemoryPage:
 
     def replace(self, old: Slot | Fact, text: str, pending: Fact | None = None) -> Slot:
         """The new entry, in the place of the old one."""
-        if isinstance(old, Fact):
-            self.remove(old)
-            return self.add(text, pending)
-        at = self.slots.index(old)
+        at = len(self.slots) if isinstance(old, Fact) else self.slots.index(old)
         self.remove(old)
         new = self.add(text, pending)
         if not new.is_known:
             self.slots.insert(at, self.slots.pop())
+            self.journal[-2:] = [JournalEntry("replace", new, old)]
         return new
 
     def remove(self, old: Slot | Fact) -> None:
         self._keys.pop(entries.normalize_entry(old.text), None)
+        self.journal.append(JournalEntry("remove", old))
         if isinstance(old, Fact):
             self.stored.remove(old)
             self._removed.append(old)
@@ -126,7 +143,7 @@ class MemoryPage:
 
     def find_by_id(self, number: int) -> Slot | Fact | None:
         for entry in self._list_entries():
-            fact = entry if isinstance(entry, Fact) else entry.fact
+            fact = get_fact(entry)
             if fact is not None and fact.id == number:
                 return entry
         return None
@@ -185,6 +202,11 @@ class MemoryPage:
         return self._table.insert_fact(
             make_fact(author, self.scope, self.target, slot.text, state, created)
         )
+
+
+def get_fact(entry: Slot | Fact) -> Fact | None:
+    """None: the entry is new and not saved."""
+    return entry if isinstance(entry, Fact) else entry.fact
 
 
 def make_fact(

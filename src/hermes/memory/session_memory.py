@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
@@ -10,6 +10,7 @@ from hermes.core.message import ToolCall
 from hermes.core.tool import Confirmation
 from hermes.memory.notebook import Change, Notebook, Outcome
 from hermes.memory.page import Author, MemoryRefused
+from hermes.memory.provider import RecalledFact
 
 _TAINTED = "it changes the memory, and this session has read untrusted text"
 _ALWAYS = "it changes the memory"
@@ -28,6 +29,8 @@ class SessionMemory(Struct, frozen=True):
     author: Callable[[], Author]
     notify: Callable[[str, str], None]
     """Shows the people of the session a notice: its code and its text."""
+    recall: Callable[[str, int], Awaitable[Sequence[RecalledFact]]] | None = None
+    """Asks the memory provider; None: there is none."""
 
     async def write_changes(
         self, changes: Sequence[Change], call: ToolCall, confirm: Confirmation
@@ -80,6 +83,8 @@ def format_diff(outcome: Outcome) -> str:
 
 def describe_outcome(outcome: Outcome) -> str:
     """A sentence for people; empty when nothing changed."""
+    if outcome.fact is None:
+        return ""
     text = " ".join(outcome.text.split())
     if len(text) > _LONGEST_NOTICE:
         text = f"{text[: _LONGEST_NOTICE - 1]}…"
@@ -87,7 +92,6 @@ def describe_outcome(outcome: Outcome) -> str:
         case "known":
             return ""
         case "pending":
-            assert outcome.fact is not None
             return f'Memory: waits for your word ({outcome.fact.name}): "{text}".'
         case "removed":
             return f'Memory: forgot "{text}".'

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from hermes.app.control.messengers import Messengers
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer
 from hermes.config.instances import announce_instance
@@ -35,6 +36,7 @@ class Server:
         runtime: Runtime,
         settings: ApiServer,
         describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None,
+        open_messengers: Callable[[], Messengers] | None = None,
     ) -> None:
         keys = load_keys(settings, runtime.setup.secrets)
         secrets = {*runtime.setup.secrets.redactable_values(), *keys.values()}
@@ -49,7 +51,7 @@ class Server:
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
-        dashboard = self._open_dashboard()
+        dashboard = self._open_dashboard(open_messengers)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
@@ -60,6 +62,7 @@ class Server:
             runs=self.runs,
             routes=list_routes(dashboard=dashboard is not None),
             describe_gateway=describe_gateway,
+            open_messengers=open_messengers,
             dashboard=dashboard,
         )
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
@@ -96,6 +99,11 @@ class Server:
             listener.hand_over(self._acceptor)
             for check in listener.health_checks:
                 middleware.record_health_check(check)
+            if dashboard is not None:
+                from hermes.server.session_access import resume_queue
+
+                resuming = resume_queue(self.services, self.principals)
+                self.runtime.spawn_task(resuming, "messages of before")
             try:
                 yield listener.address
             finally:
@@ -121,13 +129,15 @@ class Server:
             self.services.dashboard.live.conversations.interrupt_all()
         await slots.wait_until_free(LAST_SECONDS)
 
-    def _open_dashboard(self) -> "Dashboard | None":
+    def _open_dashboard(
+        self, open_messengers: Callable[[], Messengers] | None
+    ) -> "Dashboard | None":
         settings = self.runtime.setup.config.dashboard
         if not settings.enabled:
             return None
         from hermes.server.dashboard.dashboard import Dashboard
 
-        return Dashboard(self.runtime, settings, self.principals)
+        return Dashboard(self.runtime, settings, self.principals, open_messengers)
 
     def _redact_error(self, error: str) -> str:
         """Remove secrets and the path of the home from an error message for clients."""

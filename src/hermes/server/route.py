@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hermes.app.control.messengers import Messengers
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import ApiServer, Scope
 from hermes.server.http import web
@@ -39,6 +40,8 @@ class RouteServices(Struct, frozen=True):
     """All routes of the server, for those that describe it."""
     describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None
     """The state of the gateway that the server is part of; None: it is part of none."""
+    open_messengers: Callable[[], Messengers] | None = None
+    """Opens what the operator sees of the messengers; None: this server knows none."""
     dashboard: "Dashboard | None" = None
     """None: it is off."""
 

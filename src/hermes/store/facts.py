@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.core.errors import StoreError
-from hermes.core.store import Fact, FactState, FactTable, FactTarget
+from hermes.core.store import DELIVERIES, Fact, FactState, FactTable, FactTarget
 from hermes.core.text import replace_invalid
 from hermes.store.database import Database
 from hermes.store.search import match_expression, parse_terms
@@ -122,6 +122,15 @@ class SqliteFactTable:
     def list_scopes(self) -> list[tuple[str, int]]:
         sql = f"SELECT scope, sum({_FOUND}) FROM facts GROUP BY scope ORDER BY scope"
         return [(str(scope), int(count)) for scope, count in self._db.execute(sql)]
+
+    def queue_delivery(self, body: bytes) -> None:
+        sql = "SELECT coalesce(max(id), '0') FROM objects WHERE kind = ?"
+        number = int(self._db.execute(sql, (DELIVERIES,)).get) + 1
+        now = self._clock()
+        self._db.execute(
+            "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, '', ?, ?, ?)",
+            (DELIVERIES, f"{number:012}", now, now, body),
+        )
 
     def _match(
         self, expression: str, scopes: Sequence[tuple[str, FactTarget]], limit: int

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from hermes.core.ledger import WARN_AT, By, Cap, CapLevel, CapWarning, Decide, Entry, UsageRow
+from hermes.core.ledger import (
+    WARN_AT,
+    By,
+    CallRecord,
+    Cap,
+    CapLevel,
+    CapWarning,
+    Decide,
+    Entry,
+    UsageRow,
+)
 from hermes.core.text import replace_invalid
 from hermes.store.database import Database
 from hermes.store.db_thread import do_nothing
@@ -74,13 +84,39 @@ class SqliteLedger:
 
         self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
 
-    async def sum_calls(self, by: By, since: float) -> list[UsageRow]:
-        def sum_settled(db: Connection) -> list[UsageRow]:
+    async def sum_calls(self, by: By, since: float, until: float | None = None) -> list[UsageRow]:
+        return [row for _, row in await self._sum_span(by, None, since, until)]
+
+    async def split_calls(
+        self, by: By, split: By, since: float, until: float | None = None
+    ) -> list[tuple[str, UsageRow]]:
+        return await self._sum_span(by, split, since, until)
+
+    async def _sum_span(
+        self, by: By, split: By | None, since: float, until: float | None
+    ) -> list[tuple[str, UsageRow]]:
+        span = round(since * 1e9), _FOREVER if until is None else round(until * 1e9)
+
+        def sum_settled(db: Connection) -> list[tuple[str, UsageRow]]:
             if not db.readonly("main"):
                 _settle_dead_calls(db, self._process)
-            return _sum_calls(db, by, round(since * 1e9))
+            return _sum_calls(db, by, split, span)
 
         return await self._submit(sum_settled)
+
+    async def list_calls(self, session: str, since: float) -> list[CallRecord]:
+        sql = (
+            "SELECT id / 1e9, provider, model, purpose, input, cache_read, output, cost, seconds,"
+            " outcome FROM ledger WHERE id >= ? AND session = ? ORDER BY id"
+        )
+        given = (round(since * 1e9), replace_invalid(session))
+        rows: list[Any] = await self._submit(lambda db: db.execute(sql, given).fetchall())
+        return [CallRecord(*row) for row in rows]
+
+    async def find_last_calls(self) -> dict[str, tuple[float, str]]:
+        sql = "SELECT provider, max(id), outcome FROM ledger GROUP BY provider"
+        rows: list[Any] = await self._submit(lambda db: db.execute(sql).fetchall())
+        return {provider: (number / 1e9, outcome) for provider, number, outcome in rows}
 
     def take_pending(
         self, run: Callable[[Connection], T]
@@ -262,35 +298,51 @@ _SUMS = (
 )
 
 
-def _sum_calls(db: Connection, by: By, since: int) -> list[UsageRow]:
-    """`since`: in nanoseconds."""
-    if by == "tool":
-        return _sum_by_tool(db, since)
-    key = "provider || ':' || model" if by == "model" else by  # the others are columns
+_FOREVER = 1 << 62
+_WITH_TOOLS = "AND tools <> ''"
+_COLUMNS = {"model": "provider || ':' || model", "tool": "tools"}
+"""Properties that are not columns of their name."""
+
+
+def _sum_calls(
+    db: Connection, by: By, split: By | None, span: tuple[int, int]
+) -> list[tuple[str, UsageRow]]:
+    """`span`: from and until, in nanoseconds. The key of the group, and the row of its part."""
+    first = _COLUMNS.get(by, by) if split else "''"
+    second = _COLUMNS.get(split or by, split or by)
+    has_tools = "tool" in (by, split)
     sql = (
-        f"SELECT {key}, count(*), sum(outcome <> ''), {_SUMS}"
-        " FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
+        f"SELECT {first}, {second}, count(*), sum(outcome <> ''), {_SUMS} FROM ledger "
+        f"WHERE id >= ? AND id < ? {_WITH_TOOLS if has_tools else ''} GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    return [UsageRow(*row) for row in db.execute(sql, (since,))]
+    rows = db.execute(sql, span)
+    if not has_tools:
+        return [(key, UsageRow(part, *sums)) for key, part, *sums in rows]
+    found: dict[tuple[str, str], list[float]] = {}
+    for key, part, *sums in rows:
+        _share_among_tools(found, (key, part), (by, split or by), sums)
+    return [(key, _round_row(part, row)) for (key, part), row in sorted(found.items())]
 
 
-def _sum_by_tool(db: Connection, since: int) -> list[UsageRow]:
+def _round_row(key: str, sums: list[float]) -> UsageRow:
+    counts, cost, unsure, rest = sums[:7], sums[7], sums[8:10], sums[10:]
+    values: list[Any] = [*map(round, counts), cost, *map(round, unsure), *rest]
+    return UsageRow(key, *values)
+
+
+def _share_among_tools(
+    found: dict[tuple[str, str], list[float]],
+    keys: tuple[str, str],
+    kinds: tuple[By, By],
+    sums: list[float],
+) -> None:
     """A model call that made several tool calls is divided among their tools."""
-    found: dict[str, list[float]] = {}
-    where = "WHERE id >= ? AND tools <> '' GROUP BY tools"
-    sql = f"SELECT tools, count(*), {_SUMS} FROM ledger {where}"
-    for text, calls, *sums in db.execute(sql, (since,)):
-        names = text.split()
-        for name in dict.fromkeys(names):
-            uses = names.count(name)
-            share = uses / len(names)
-            row = found.setdefault(name, [0.0] * (len(sums) + 2))
-            for i, value in enumerate((calls, *(v * share for v in sums), calls * uses)):
-                row[i] += value
-    rows = []
-    for name, (*counts, cost, unpriced, estimated, seconds, uses) in sorted(found.items()):
-        calls, *tokens = map(round, counts)
-        costs = (cost, round(unpriced), round(estimated), seconds, uses)
-        values: list[Any] = [calls, 0, *tokens, *costs]
-        rows.append(UsageRow(name, *values))
-    return rows
+    place = kinds.index("tool") if kinds[0] != kinds[1] else 1
+    names = keys[place].split()
+    for name in dict.fromkeys(names):
+        uses = names.count(name)
+        calls, _, *values = sums
+        parts = (calls, 0, *(value * uses / len(names) for value in values), calls * uses)
+        key = (name, keys[1]) if place == 0 else (keys[0], name)
+        row = found.setdefault(key, [0.0] * len(parts))
+        row[:] = [a + b for a, b in zip(row, parts, strict=True)]

@@ -444,6 +444,8 @@ def _delete_conversation(process: ProcessLock, session_id: str, db: Connection) 
         db.execute("DELETE FROM sessions WHERE n = ?", (n,))
     sql = "DELETE FROM objects WHERE kind = 'handoff' AND id = ?"
     db.executemany(sql, [(part,) for part in parts])
+    sql = "DELETE FROM objects WHERE kind = 'tape' AND owner = ?"
+    db.executemany(sql, [(part,) for part in parts])
     return bool(parts)
 
 

@@ -13,6 +13,8 @@ from hermes.core.store import Store
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes.exec.backends import CommandBackend
     from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.net.web_access import WebAccess
@@ -84,7 +86,19 @@ class MediaAccess(Protocol):
     async def transcribe_audio(self, audio: Media) -> str: ...
 
 
+class ClientFiles(Protocol):
+    """The files of the workspace as the user's editor has them, unsaved changes included."""
+
+    async def read_text(self, path: Path) -> str | None:
+        """None: the editor does not offer the file."""
+
+    async def write_text(self, path: Path, text: str) -> None:
+        """Show and save a file that was written; nothing happens if the editor cannot."""
+
+
 STORE: ServiceKey[Store] = ServiceKey("store")
+CLIENT_FILES: ServiceKey[ClientFiles] = ServiceKey("client files")
+"""Not set: no editor offers its files."""
 MEDIA: ServiceKey[MediaAccess] = ServiceKey("media")
 CHATS: ServiceKey[ChatAccess] = ServiceKey("chats")
 """Not set: no messenger is connected."""

@@ -10,6 +10,7 @@ from hermes.core.taint import BOTH
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
 from hermes.tools._files.boundary import require_agreement, require_outside_access
 from hermes.tools._files.paths import resolve_path
+from hermes.tools._services import CLIENT_FILES
 
 if TYPE_CHECKING:
     from hermes.tools._edit.file_changes import FileChanges
@@ -72,10 +73,16 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     files = FileChanges(ctx.workspace)
     paths = [files.resolve_path(raw) for raw in _list_paths(p)]
     await require_outside_access(paths, ctx, reads=True)
+    client = ctx.services.get(CLIENT_FILES)
+    if client is not None:
+        files.unsaved = {path: text for path in paths if (text := await client.read_text(path))}
     result = await asyncio.to_thread(_change_freely, p, files)
     if result is None:
         await require_agreement(files.influences, files.show_whole_diff, ctx)
         result = await asyncio.to_thread(_write_changes, files)
+    if client is not None:
+        for path, text in files.list_written():
+            await client.write_text(path, text)
     return result
 
 

@@ -21,6 +21,7 @@ from hermes.tools._files.paths import (
     open_file,
     resolve_path,
 )
+from hermes.tools._services import CLIENT_FILES
 
 MAX_RESULT_BYTES = 48_000
 """Bytes of one result with line numbers: below the general cap, which cuts anywhere."""
@@ -67,6 +68,11 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
     await require_readable(path, ctx)
     try:
         size = _measure_file(path)
+        client = ctx.services.get(CLIENT_FILES)
+        if client is not None and size <= _MAX_LOADED_BYTES and path.suffix != ".ipynb":
+            text = await client.read_text(path)
+            if text is not None:
+                return ToolResult(_format_lines(io.BytesIO(text.encode()), p, ""))
         if size <= _MAX_INLINE_BYTES:
             return _read_content(path, p, ctx)
         return await asyncio.to_thread(_read_content, path, p, ctx)

@@ -17,6 +17,7 @@ from hermes.tools._edit.atomic_write import (
 )
 from hermes.tools._files.boundary import find_influences, require_agreement, require_outside_access
 from hermes.tools._files.paths import check_access, resolve_path
+from hermes.tools._services import CLIENT_FILES
 
 if TYPE_CHECKING:
     from hermes.tools._edit.file_changes import FileChanges
@@ -72,6 +73,8 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
         )
     except OSError as error:
         raise ToolError(f"Cannot write {path}: {error.strerror}. Nothing was changed.") from None
+    if client := ctx.services.get(CLIENT_FILES):
+        await client.write_text(path, data.decode("utf-8", "replace"))
     text = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
     return ToolResult(
         f"{text}\n[warning: {problem}]" if problem else text,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,14 @@ import pytest
 
 from tests.e2e.clients.scripted_model import answer_request
 from tests.kit.api import Api, api
+from tests.kit.server import Provider
 
 CACHE = Path(__file__).parents[3] / ".cache" / "clients"
 SCRIPTS = Path(__file__).parent / "scripts"
+_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
 
 
 @dataclass
@@ -33,6 +39,14 @@ class Ran:
     def told(self) -> str:
         """Everything that the person sees."""
         return self.out + self.error
+
+    def read_cases(self) -> dict[str, str]:
+        """What the client says about each case: ok or failed, then the text."""
+        return read_cases(self.out)
+
+
+def read_cases(out: str) -> dict[str, str]:
+    return dict(part.partition(" ")[::2] for part in out.split("\n== ")[1:])
 
 
 def install_python(packages: Sequence[str]) -> Path:
@@ -59,6 +73,15 @@ def install_node(packages: Sequence[str]) -> Path:
     return folder
 
 
+def locate_script(work: Path, folder: Path, name: str) -> Path:
+    """A script beside the packages of `folder`: Node looks for them where the script is."""
+    script = work / name
+    if not script.exists():
+        shutil.copy(SCRIPTS / name, script)
+        (work / "node_modules").symlink_to(folder / "node_modules")
+    return script
+
+
 def _locate(kind: str, packages: Sequence[str]) -> Path:
     digest = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
     return CACHE / f"{kind}-{digest}"
@@ -76,6 +99,35 @@ def _install(command: list[str], folder: Path | None = None) -> None:
         pytest.skip(f"a client cannot be installed here: {ran.stderr[-300:]}")
 
 
+async def start_client(
+    command: Sequence[str | Path], folder: Path, url: str, key: str, **env: str
+) -> asyncio.subprocess.Process:
+    """Start a client in a folder of its own, with the usual variables of both protocols."""
+    image = folder / "image.png"
+    image.write_bytes(_PIXEL)
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "OPENAI_API_KEY": key,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": key,
+        "CLIENT_IMAGE": str(image),
+        "NO_COLOR": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        **env,
+    }
+    return await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=folder,
+        env=variables,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
 class ClientRig:
     """A server with the scripted model behind it, and a folder for what a client stores."""
 
@@ -88,30 +140,8 @@ class ClientRig:
         made = self.api.home.work / "effects.log"
         return len(made.read_text().split()) if made.exists() else 0
 
-    async def run(
-        self, command: Sequence[str | Path], *, cwd: Path | None = None, **env: str
-    ) -> Ran:
-        """Run a client with the usual variables of both protocols."""
-        variables = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "OPENAI_BASE_URL": f"{self.api.url}/v1",
-            "OPENAI_API_BASE": f"{self.api.url}/v1",
-            "OPENAI_API_KEY": self.api.key,
-            "ANTHROPIC_BASE_URL": self.api.url,
-            "ANTHROPIC_API_KEY": self.api.key,
-            "NO_COLOR": "1",
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            **env,
-        }
-        process = await asyncio.create_subprocess_exec(
-            *map(str, command),
-            cwd=cwd or self.folder,
-            env=variables,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+    async def run(self, command: Sequence[str | Path], **env: str) -> Ran:
+        process = await start_client(command, self.folder, self.api.url, self.api.key, **env)
         try:
             async with asyncio.timeout(200):
                 out, error = await process.communicate()
@@ -122,8 +152,15 @@ class ClientRig:
 
 
 @asynccontextmanager
-async def client_rig(tmp_path: Path, **settings: Any) -> Any:
+async def client_rig(tmp_path: Path, *, enforcing: bool = False) -> AsyncIterator[ClientRig]:
+    """`enforcing`: the endpoint of the model enforces schemas."""
     (tmp_path / "client").mkdir()
-    config = {"compression": {"enabled": False}, "agent": {"api_max_retries": 1}}
-    async with api(tmp_path, then=answer_request, settings=settings, config=config) as a:
-        yield ClientRig(a, tmp_path / "client")
+    config: dict[str, Any] = {"compression": {"enabled": False}, "agent": {"api_max_retries": 1}}
+    env: dict[str, str] = {}
+    wire = "responses" if enforcing else "chat"
+    async with Provider(wire=wire, then=answer_request) as provider:
+        if enforcing:
+            config["model"] = {"provider": "openai", "default": "gpt-4.1"}
+            env = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": provider.base_url}
+        async with api(tmp_path, provider, config=config, env=env) as a:
+            yield ClientRig(a, tmp_path / "client")

@@ -2,74 +2,92 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 from tests.kit import call, say, status
+from tests.kit.bodies import messages
 from tests.kit.replies import Reply
 from tests.kit.server import Received
 
 GREETING = "Hello from Hermes."
 WEATHER = '{"city": "Bern", "degrees": 25}'
 EFFECT = "echo x >> effects.log"
-FAILURES = {
+EDIT = "made.txt\n```\nedited\n```\n"
+"""A whole file, as programs without tools read it."""
+FAILURES: dict[str, Callable[[], Reply]] = {
     "key": lambda: status(401, "the key is worthless"),
-    "limit": lambda: status(429, "too fast").headers(Retry_After="3600"),
+    "limit": lambda: status(429, "too fast").headers(Retry_After="1"),
     "broken": lambda: status(500, "the backend burned down"),
     "overflow": lambda: status(400, "maximum context length is 9 tokens"),
     "gone": lambda: status(404, "The model kit-model does not exist"),
+    "cut": lambda: say("Half of", " the answer").cut(after="text", n=1),
 }
 MESSAGES = {
     "key": "rejected the key",
-    "limit": "rate",
+    "limit": "limits the rate",
     "broken": "burned down",
     "overflow": "too long",
     "gone": "does not know the model",
+    "cut": "broke off",
 }
 """What the person must be told."""
+AFTER_EFFECT = "effect-then-"
 
 
 def answer_request(request: Received) -> Reply:
-    messages: list[dict[str, Any]] = request.json["messages"]
-    order = _find_order(messages)
-    last = messages[-1]
-    if last["role"] == "tool":
-        if order == "effect-then-gone":
-            return FAILURES["gone"]()
-        return say("The tool said: ", _read_text(last)[:200])
+    seen = messages(request)
+    last = seen[-1]
+    order = _find_order([m.text for m in seen if m.role == "user"])
+    if last.results or (order.startswith(AFTER_EFFECT) and any(m.results for m in seen)):
+        if order.startswith(AFTER_EFFECT):
+            return FAILURES[order.removeprefix(AFTER_EFFECT)]()
+        return say("The tool said: ", last.results[-1][1][:200])
+    if order in FAILURES:
+        return FAILURES[order]()
+    if order == "server-tool" or order.startswith(AFTER_EFFECT):
+        return call(("c1", "terminal", {"command": EFFECT}))
     match order:
-        case "server-tool" | "effect-then-gone":
-            return call(("c1", "terminal", {"command": EFFECT}))
         case "edit":
             return call(("c3", *_choose_shell_call(request)))
+        case "write":
+            return say(EDIT)
         case "own-tool":
-            return call(("c2", _find_tool(request), {"city": "Bern"}))
+            return call(("c2", _find_tool(request) or "weather", {"city": "Bern"}))
         case "structured":
-            return say(WEATHER)
-        case "cut":
-            return say("Half of", " the answer").cut(after="text", n=1)
-        case name if name in FAILURES:
-            return FAILURES[name]()
+            return _answer_typed(request, last.text)
+        case "image":
+            return say(f"I see {sum(len(m.images) for m in seen)} image.")
+        case "slow":
+            return say("One ", "two.").stall(after="text")
         case _:
             return say("Hello ", "from ", "Hermes.")
 
 
-def _find_order(messages: list[dict[str, Any]]) -> str:
-    texts = [_read_text(m) for m in messages if m["role"] == "user"]
-    words = " ".join(texts).split()
-    orders = [word.strip("\"'.") for word in reversed(words)]
+def _answer_typed(request: Received, text: str) -> Reply:
+    """The weather, as a call of the client's tool or as text. A model whose endpoint does not
+    enforce the schema forgets half of it at first."""
+    if name := _find_tool(request):
+        return call(("c4", name, json.loads(WEATHER)))
+    body = request.json
+    is_enforced = "response_format" in body or "format" in body.get("text", {})
+    return say(WEATHER if is_enforced or "does not fit" in text else '{"city": "Bern"}')
+
+
+def _find_order(texts: list[str]) -> str:
+    orders = [word.strip("\"'.") for word in reversed(" ".join(texts).split())]
     return next((word[6:] for word in orders if word.startswith("order:")), "")
 
 
-def _read_text(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content)
+def _list_tools(request: Received) -> list[str]:
+    tools: list[dict[str, Any]] = request.json.get("tools") or []
+    return [tool.get("function", tool)["name"] for tool in tools]
 
 
 def _choose_shell_call(request: Received) -> tuple[str, dict[str, Any]]:
     """A call of the client's own shell that makes a file in its folder."""
-    names = {tool["function"]["name"] for tool in request.json.get("tools", ())}
+    names = _list_tools(request)
     command = "echo edited > made.txt"
     if "exec_command" in names:
         return "exec_command", {"cmd": command}
@@ -78,6 +96,7 @@ def _choose_shell_call(request: Received) -> tuple[str, dict[str, Any]]:
 
 
 def _find_tool(request: Received) -> str:
-    """The tool for the weather, whatever prefix a client gives it."""
-    names = [tool["function"]["name"] for tool in request.json.get("tools", ())]
-    return next((name for name in names if "weather" in name), names[0] if names else "weather")
+    """The client's tool for the weather or for a typed answer, whatever it calls it."""
+    marks = ("weather", "final_result", "json")
+    names = _list_tools(request)
+    return next((name for name in names if any(mark in name.lower() for mark in marks)), "")

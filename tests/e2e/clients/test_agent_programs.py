@@ -12,15 +12,16 @@ import pytest
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig, install_node
 from tests.e2e.clients.scripted_model import GREETING, MESSAGES
 
-pytestmark = pytest.mark.skipif(
-    "HERMES_TEST_PROGRAMS" not in os.environ, reason="programs of other vendors: make test-programs"
-)
 VERSIONS = {
     "claude": "@anthropic-ai/claude-code@2.1.197",
     "codex": "@openai/codex@0.166.0",
     "opencode": "opencode-ai@1.18.33",
 }
 OURS = "X-Hermes-Tool-Execution"
+SLOW = pytest.mark.skipif(
+    "HERMES_TEST_PROGRAMS" not in os.environ, reason="opencode needs minutes: make test-programs"
+)
+PROGRAMS = ["claude", "codex", pytest.param("opencode", marks=SLOW)]
 
 
 def _prepare_claude(rig: ClientRig, *, ours: bool) -> tuple[list[str], dict[str, str]]:
@@ -87,14 +88,14 @@ async def ask(rig: ClientRig, program: str, order: str, *, ours: bool = False) -
     return await rig.run([executable, *arguments, f"Please follow order:{order}"], **env)
 
 
-@pytest.mark.parametrize("program", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_greeting(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
         ran = await ask(rig, program, "greet")
         assert ran.status == 0 and GREETING in ran.out, ran.told[-2000:]
 
 
-@pytest.mark.parametrize("program", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_an_edit_with_its_own_tools(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
         ran = await ask(rig, program, "edit")
@@ -103,7 +104,7 @@ async def test_an_edit_with_its_own_tools(tmp_path: Path, program: str) -> None:
         assert rig.effects == 0
 
 
-@pytest.mark.parametrize("program", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_task_with_our_tools(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
         ran = await ask(rig, program, "server-tool", ours=True)
@@ -111,7 +112,7 @@ async def test_a_task_with_our_tools(tmp_path: Path, program: str) -> None:
         assert rig.effects == 1
 
 
-@pytest.mark.parametrize("program", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_failure_is_shown_and_has_its_effect_once(tmp_path: Path, program: str) -> None:
     async with client_rig(tmp_path) as rig:
         ran = await ask(rig, program, "gone")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.client_run import SCRIPTS, ClientRig, client_rig, install_python
-from tests.e2e.clients.scripted_model import GREETING, MESSAGES
+from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES
+from tests.server.exchanges import wait_until_idle
 
 _MODERN = (
     "openai==3.49.0",
@@ -22,70 +23,89 @@ _OTHERS = {
     "instructor": ("instructor==1.17.0",),
     "smolagents": ("smolagents[openai]==1.26.0",),
     "llama_index": ("llama-index-llms-openai-like==0.8.1",),
-    "huggingface_hub": ("huggingface_hub==2.4.0",),
+    "huggingface_hub": ("huggingface_hub==2.4.0", "pydantic==2.14.3"),
 }
 """Clients that need other versions of what they share."""
-FULL = ("text", "stream", "own-tool", "structured")
-CASES: dict[str, tuple[str, ...]] = {
-    "openai": (*FULL, "structured-stream"),
-    "openai_responses": (*FULL, "structured-stream"),
-    "anthropic": FULL,
-    "litellm": FULL,
-    "langchain": FULL,
-    "pydantic_ai": FULL,
-    "openai_agents": FULL,
-    "instructor": ("structured",),
-    "smolagents": ("text", "stream"),
-    "llama_index": ("text", "stream"),
-    "huggingface_hub": ("text", "stream"),
-}
-EXPECTED = {
-    "text": GREETING,
-    "stream": f"{GREETING} usage=18",
+ANSWERS = {
+    "greet": f"{GREETING} usage=18",
+    "whole/greet": f"{GREETING} usage=18",
+    "server-tool": "usage=36",
     "own-tool": "25 degrees in Bern",
-    "structured": "25",
-    "structured-stream": "25",
+    "image": "I see 1 image.",
 }
-SPEAKING = ("openai", "openai_responses", "anthropic", "litellm", "langchain", "pydantic_ai")
-"""Clients whose errors are tried with every failure."""
+"""What every client makes of these cases; usage is that of all calls of the model together."""
+FAILED = [*MESSAGES, "whole/key", "whole/effect-then-broken"]
+FAILED += [f"{AFTER_EFFECT}{name}" for name in ("overflow", "cut")]
+EFFECTS = 1 + sum(AFTER_EFFECT in case for case in FAILED)
+FORMS = ("whole", "stream")
+TYPED: dict[str, tuple[str, ...]] = {
+    "openai": FORMS,
+    "openai_responses": FORMS,
+    "anthropic": FORMS,
+    "litellm": ("whole",),
+    "langchain": tuple(f"{f}{m}" for f in FORMS for m in ("", "+responses", "+function_calling")),
+    "pydantic_ai": tuple(f"{f}{m}" for f in FORMS for m in ("", "+responses", "+tool")),
+    "openai_agents": ("whole",),
+    "instructor": tuple(f"{f}{m}" for f in FORMS for m in ("", "+tool")),
+    "smolagents": ("whole",),
+    "llama_index": ("whole",),
+    "huggingface_hub": ("whole",),
+}
+"""How each client asks for a typed answer."""
+TALKING = [client for client in TYPED if client != "instructor"]
+
+
+def find_packages(client: str) -> tuple[str, ...]:
+    return _OTHERS.get(client, _MODERN)
 
 
 @pytest.fixture
 def python(client: str) -> Path:
-    return install_python(_OTHERS.get(client, _MODERN))
+    return install_python(find_packages(client))
 
 
 async def use_client(rig: ClientRig, python: Path, client: str, *cases: str) -> dict[str, str]:
     """What the client says about each case: ok or failed, then the text."""
     ran = await rig.run([python, SCRIPTS / "python_clients.py", client, *cases])
-    found = dict(part.partition(" ")[::2] for part in ran.out.split("\n== ")[1:])
+    found = ran.read_cases()
     assert found.keys() == set(cases), ran.told[-2000:]
     return found
 
 
-@pytest.mark.parametrize("client", CASES)
-async def test_what_a_client_gets(tmp_path: Path, python: Path, client: str) -> None:
+@pytest.mark.parametrize("client", TALKING)
+async def test_answers_and_failures(tmp_path: Path, python: Path, client: str) -> None:
     async with client_rig(tmp_path) as rig:
-        found = await use_client(rig, python, client, *CASES[client])
-        for case, said in found.items():
-            assert said.startswith("ok") and EXPECTED[case] in said, (case, said)
+        found = await use_client(rig, python, client, *ANSWERS, *FAILED, "leave")
+        check_cases(found)
+        assert rig.effects == EFFECTS
+        await wait_until_idle(rig.api)
 
 
-@pytest.mark.parametrize("client", [*SPEAKING, "openai_agents"])
-async def test_tools_of_the_server_run_once(tmp_path: Path, python: Path, client: str) -> None:
+def check_cases(found: dict[str, str]) -> None:
+    """The person gets each answer, and the reason of each failure."""
+    for case, text in ANSWERS.items():
+        assert found[case].startswith("ok") and text in found[case], (case, found[case])
+    for case in FAILED:
+        order = case.rpartition("/")[2].removeprefix(AFTER_EFFECT)
+        assert found[case].startswith("failed"), (case, found[case])
+        assert MESSAGES[order] in found[case], (case, found[case])
+    assert "left after" in found["leave"], found["leave"]
+
+
+@pytest.mark.parametrize("client", TYPED)
+async def test_typed_answers(tmp_path: Path, python: Path, client: str) -> None:
+    cases = [f"typed/{form}" for form in TYPED[client]]
     async with client_rig(tmp_path) as rig:
-        found = await use_client(rig, python, client, "server-tool", "effect-then-gone")
-        assert "The tool said" in found["server-tool"]
-        failed = found["effect-then-gone"]
-        assert failed.startswith("failed") and MESSAGES["gone"] in failed
-        assert rig.effects == 2
+        for case, said in (await use_client(rig, python, client, *cases)).items():
+            assert said.split() == ["ok", "25"], (case, said)
 
 
-@pytest.mark.parametrize("client", SPEAKING)
-async def test_the_person_sees_why_it_failed(tmp_path: Path, python: Path, client: str) -> None:
-    orders = [order for order in MESSAGES if order != "limit"]  # clients wait as long as told
-    async with client_rig(tmp_path) as rig:
-        found = await use_client(rig, python, client, *orders, "cut")
-        for order in orders:
-            assert MESSAGES[order] in found[order], (order, found[order])
-        assert found["cut"].startswith("failed"), found["cut"]
+@pytest.mark.parametrize("client", ["openai", "openai_responses", "anthropic", "instructor"])
+async def test_typed_answers_of_an_endpoint_that_enforces_schemas(
+    tmp_path: Path, python: Path, client: str
+) -> None:
+    cases = [f"typed/{form}" for form in TYPED[client]]
+    async with client_rig(tmp_path, enforcing=True) as rig:
+        for case, said in (await use_client(rig, python, client, *cases)).items():
+            assert said.split() == ["ok", "25"], (case, said)
+        assert len(rig.api.provider.requests) == len(cases)

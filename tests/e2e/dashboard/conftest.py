@@ -31,7 +31,7 @@ class Visit:
         self.context = await self.browser.new_context(
             **{"viewport": {"width": 1440, "height": 900}, **options}
         )
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(90_000)
         self.page = await self.open_page()
         code = await create_code(self.api.server.runtime.store.objects)
         await self.page.goto(f"{self.api.url}/#code={code}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,34 +26,86 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 async def take_picture(v: Visit, look: str, name: str) -> None:
+    await v.page.locator(".skeleton").first.wait_for(state="detached")
     await v.page.wait_for_timeout(600)
     await v.page.screenshot(path=OUT / f"{name}-{look}.png")
 
 
+PAGES = ("now", "usage", "schedule", "knowledge", "connections", "settings", "health")
+BUDGET = {"daily_usd": 5, "session_usd": 1}
+
+
 async def take_pictures(look: str, options: dict[str, Any]) -> None:
+    reads = [(f"r{n}", "read_file", {"path": f"src/part{n}.py"}) for n in range(3)]
+    todo = [{"content": "Reproduce it", "status": "completed"}, {"content": "Fix the reader"}]
     patch = {"path": "src/reader.py", "content": "def parse(value):\n    return float(value)\n"}
     push = {"command": "git push origin fix/decimal-comma"}
-    steps = [call(("c1", "write_file", patch)), say(ANSWER), call(("c2", "terminal", push))]
+    steps = [
+        call(("t1", "todo", {"todos": todo})),
+        call(*reads),
+        call(("c1", "write_file", patch)),
+        say(ANSWER),
+        call(("c2", "terminal", push)),
+    ]
+    config = {"budget": BUDGET, "mcp_servers": {"files": {"command": "no-such-program"}}}
     with tempfile.TemporaryDirectory() as folder:
-        async with visit(Path(folder), steps, then=say("Done.")) as v:
+        for n in range(3):
+            part = Path(folder) / "work" / "src" / f"part{n}.py"
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text("x = 1\n")
+        async with visit(Path(folder), steps, then=say("Done."), config=config) as v:
             await v.open_context(**options)
-            await take_picture(v, look, "empty")
-            await v.send("Why is the nightly build red?")
-            await v.wait_until_answered("The failure is not")
-            await take_picture(v, look, "talk")
-            await v.send("Fix it and push.")
-            await v.page.get_by_role("button", name="Allow once").wait_for()
-            await take_picture(v, look, "approval")
-            for name in ("now", "usage", "schedule", "knowledge", "settings", "health"):
+            await take_talk(v, look)
+            for name in PAGES:
                 await v.page.goto(f"{v.api.url}/#/{name}")
                 await v.page.locator(".content > *").first.wait_for()
                 await take_picture(v, look, name)
+            await take_settings(v, look)
+
+
+async def take_talk(v: Visit, look: str) -> None:
+    page = v.page
+    await take_picture(v, look, "empty")
+    await v.send("Why is the nightly build red?")
+    await v.wait_until_answered("The failure is not")
+    await page.locator("details[data-tool=write_file] summary").click()
+    await take_picture(v, look, "talk")
+    await page.get_by_role("button", name="Details").click()
+    await take_picture(v, look, "panel")
+    if look == "phone":
+        await page.get_by_role("button", name="Close").click()
+    else:
+        await page.get_by_role("button", name="Details").click()
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Search or run a command").wait_for()
+    await take_picture(v, look, "palette")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("textbox", name="Message").fill("/")
+    await page.get_by_role("option", name="/retry").wait_for()
+    await take_picture(v, look, "completions")
+    await v.send("Fix it and push.")
+    await page.get_by_role("button", name="Allow once").wait_for()
+    await take_picture(v, look, "approval")
+
+
+async def take_settings(v: Visit, look: str) -> None:
+    page = v.page
+    await page.goto(f"{v.api.url}/#/settings/Safety")
+    await page.get_by_role("heading", name="Rules", exact=True).wait_for()
+    await take_picture(v, look, "safety")
+    await page.goto(f"{v.api.url}/#/settings/Budget")
+    await page.get_by_role("spinbutton", name="budget.daily_usd").fill("7")
+    await take_picture(v, look, "changed")
+    await page.get_by_role("button", name="Review and save").click()
+    await page.get_by_role("dialog").wait_for()
+    await take_picture(v, look, "review")
 
 
 async def main() -> None:
     OUT.mkdir(exist_ok=True)
-    for look, options in LOOKS.items():
-        await take_pictures(look, options)
+    wanted = sys.argv[1:] or list(LOOKS)
+    for look in wanted:
+        await take_pictures(look, LOOKS[look])
     print(f"{len(list(OUT.glob('*.png')))} pictures in {OUT}/")
 
 

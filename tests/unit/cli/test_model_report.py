@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.app.model_probe import ModelTrial
+from hermes.app.control.model_probe import ModelTrial
 from hermes.cli.model import show
 from hermes.core.message import Target
 

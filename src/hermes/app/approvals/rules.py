@@ -65,6 +65,26 @@ class Rulebook:
         self._rules = _load(self._data)
         return ""
 
+    async def add_rule(self, rule: dict[str, Any]) -> None:
+        """Save a rule of any decision; ConfigError: it is not valid or was not saved."""
+        from hermes.config.update import append_items
+
+        await asyncio.to_thread(append_items, self._home, "approvals.rules", [rule], _load)
+        self._adopt([*self._data, rule])
+
+    async def remove_rule(self, rule: Any) -> None:
+        """Remove a rule; ConfigError: it was not removed."""
+        from hermes.config.update import apply_changes
+
+        left = [known for known in self._data if known != rule]
+        changes = {"approvals.rules": left or None}
+        await asyncio.to_thread(apply_changes, self._home, changes)
+        self._adopt(left)
+
+    def _adopt(self, data: list[Any]) -> None:
+        self._data = [rule for n, rule in enumerate(data) if rule not in data[:n]]
+        self._rules = _load(self._data)
+
 
 def _load(data: list[Any]) -> CommandRules:
     from hermes.exec.command_policy import CommandRules

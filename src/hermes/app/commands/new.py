@@ -14,6 +14,7 @@ async def start_session(ctx: CommandContext, args: str) -> Reply:
     old = ctx.session
     old.stop()
     fresh = await ctx.runtime.reopen_session(old)
+    old.host.closing = "reset"
     if old.host.hooks is not None:
         await old.host.hooks.notify("on_session_reset", new_session_id=fresh.id, reason="new")
     back = f" To return: /resume {old.id}" if len(old.transcript.history) else ""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections import Counter
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,22 +55,27 @@ class McpServers:
         self._found: dict[Path, tuple[ServerConfig, ...]] = {}
         """Folder -> the enabled servers of sessions there."""
         self._lists: dict[
-            Path, tuple[tuple[tuple[Tool[Any], ...], ...], tuple[Tool[Any], ...]]
+            tuple[str, ...], tuple[tuple[tuple[Tool[Any], ...], ...], tuple[Tool[Any], ...]]
         ] = {}
+        self._client_uses: Counter[str] = Counter()
+        """How many sessions use each server that a client brought along, by its key."""
 
     # -- the source of run-time tools ---------------------------------------------------------
 
-    def has_servers(self, cwd: Path) -> bool:
-        """Whether any may be configured; a look at the file system."""
+    def has_servers(self, cwd: Path, added: Sequence[ServerConfig] = ()) -> bool:
+        """Whether any may be configured; a look at the file system. `added`: those of the session's
+        client."""
         file = self._setup.home / _OWN_FILE
-        return bool(self._section) or file.exists() or has_server_file(cwd)
+        return bool(added) or bool(self._section) or file.exists() or has_server_file(cwd)
 
     def serves_session(self, session: SessionTraits) -> bool:
-        return RESOURCES in session.tools and bool(self.list_links(session.cwd))
+        return RESOURCES in session.tools and bool(self._list_links_of(session))
 
     def list_tools(self, session: SessionTraits) -> tuple[Tool[Any], ...]:
-        lists = tuple(link.tools for link in self.list_links(session.cwd))
-        known = self._lists.get(session.cwd)
+        links = self._list_links_of(session)
+        lists = tuple(link.tools for link in links)
+        key = tuple(link.config.key for link in links)
+        known = self._lists.get(key)
         if (
             known is not None
             and len(known[0]) == len(lists)
@@ -69,23 +83,39 @@ class McpServers:
         ):
             return known[1]
         tools = tuple(tool for tools in lists for tool in tools)
-        self._lists[session.cwd] = (lists, tools)
+        self._lists[key] = (lists, tools)
         return tools
 
     def list_declared(self, session: SessionTraits) -> tuple[Tool[Any], ...]:
-        links = [link for link in self.list_links(session.cwd) if link.config.settings.declare]
+        links = [link for link in self._list_links_of(session) if link.config.settings.declare]
         return tuple(tool for link in links for tool in link.tools if tool.toolset == CORE)
 
     # -- sessions -----------------------------------------------------------------------------
 
-    def list_links(self, cwd: Path) -> list[ServerLink]:
-        """The enabled servers of sessions in this folder, whether they run or not."""
-        if not self.has_servers(cwd):
+    def list_links(self, cwd: Path, added: Sequence[ServerConfig] = ()) -> list[ServerLink]:
+        """The enabled servers of sessions in this folder, whether they run or not; `added` hide
+        others of the same name."""
+        if not self.has_servers(cwd, added):
             return []
-        if cwd not in self._found:
+        if cwd not in self._found and self.has_servers(cwd):
             servers = self.read_servers(cwd).values()
             self._found[cwd] = tuple(server for server in servers if server.settings.enabled)
-        return [self.get_link(config) for config in self._found[cwd]]
+        hidden = {config.name for config in added}
+        own = [config for config in self._found.get(cwd, ()) if config.name not in hidden]
+        return [self.get_link(config) for config in (*own, *added)]
+
+    def _list_links_of(self, session: SessionTraits) -> list[ServerLink]:
+        return self.list_links(session.cwd, session.options.servers)
+
+    def retain_servers(self, added: Sequence[ServerConfig]) -> None:
+        """Count a session that uses the servers of its client."""
+        self._client_uses.update(config.key for config in added)
+
+    async def release_servers(self, added: Sequence[ServerConfig]) -> None:
+        """End the servers of a client that no session uses any more."""
+        self._client_uses.subtract(config.key for config in added)
+        unused = [c.key for c in added if self._client_uses[c.key] <= 0 and c.key in self._links]
+        await _close_links([self._links.pop(key) for key in dict.fromkeys(unused)])
 
     def get_link(self, config: ServerConfig) -> ServerLink:
         """The process's only link to a server."""
@@ -119,20 +149,26 @@ class McpServers:
 
     def connect_session(self, session: Session, services: Services) -> None:
         """Give the tools of a session its servers."""
-        cwd = Path(session.transcript.meta.cwd)
-        if RESOURCES not in session.agent.tools or not self.list_links(cwd):
+        cwd, added = Path(session.transcript.meta.cwd), session.options.servers
+        if RESOURCES not in session.agent.tools or not self.list_links(cwd, added):
             return
         from hermes.mcp.resources_tool import SERVERS
         from hermes.mcp.server_link import NOTIFY
 
         notify = session.host.emit_notice
         services.set(NOTIFY, notify)
-        services.set(SERVERS, lambda: {link.config.name: link for link in self.list_links(cwd)})
-        services.set(DISCOVER_TOOLS, lambda: self._discover_tools(cwd, notify))
+        services.set(
+            SERVERS, lambda: {link.config.name: link for link in self.list_links(cwd, added)}
+        )
+        services.set(
+            DISCOVER_TOOLS, lambda: self._discover_tools(self.list_links(cwd, added), notify)
+        )
 
-    def describe_servers(self, tools: Mapping[str, Tool[Any]], cwd: Path) -> str:
+    def describe_servers(
+        self, tools: Mapping[str, Tool[Any]], cwd: Path, added: Sequence[ServerConfig] = ()
+    ) -> str:
         """The line of a new session's prompt: names and, where they are known, numbers of tools."""
-        links = self.list_links(cwd) if RESOURCES in tools else []
+        links = self.list_links(cwd, added) if RESOURCES in tools else []
         if not links:
             return ""
         words = [_describe_link(link) for link in links]
@@ -143,9 +179,9 @@ class McpServers:
                 return line
         return f"{_LINE}{len(words)}."
 
-    async def _discover_tools(self, cwd: Path, notify: Notify) -> list[str]:
+    async def _discover_tools(self, links: Sequence[ServerLink], notify: Notify) -> list[str]:
         """Start the servers whose tools are not known yet; a sentence for each that failed."""
-        unknown = [link for link in self.list_links(cwd) if link.needs_discovery]
+        unknown = [link for link in links if link.needs_discovery]
         failures = [link.failure for link in unknown if link.is_resting]
         waiting = [link for link in unknown if not link.is_resting]
         found = await asyncio.gather(
@@ -160,7 +196,8 @@ class McpServers:
         """The text of the prompt SERVER:PROMPT with arguments `key=value`."""
         server, _, prompt = name.partition(":")
         cwd = Path(session.transcript.meta.cwd)
-        links = self.list_links(cwd) if RESOURCES in session.agent.tools else []
+        added = session.options.servers
+        links = self.list_links(cwd, added) if RESOURCES in session.agent.tools else []
         link = next((x for x in links if x.config.name.lower() == server.lower()), None)
         if link is None:
             names = ", ".join(x.config.name for x in links) or "none"
@@ -182,7 +219,9 @@ class McpServers:
         """Read the configuration again; servers that changed or are gone are stopped. What changed,
         in words."""
         self._section = read_config(self._setup.home).mcp_servers
-        old, self._links = self._links, {}
+        mine = {key: link for key, link in self._links.items() if link.config.client}
+        old = {key: link for key, link in self._links.items() if key not in mine}
+        self._links = mine
         folders = list(self._found)
         self._found.clear()
         self._lists.clear()
@@ -193,6 +232,12 @@ class McpServers:
                     self._links[config.key] = old.pop(config.key)
         await _close_links(old.values())
         return sorted(link.config.name for link in old.values())
+
+    async def refresh(self) -> None:
+        """Reload if config.yaml no longer names the same servers."""
+        section = (await asyncio.to_thread(read_config, self._setup.home)).mcp_servers
+        if section != self._section:
+            await self.reload()
 
     async def close(self) -> None:
         """End every server that was started."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from msgspec import Struct
 
+from hermes.app.extensions.plugin_memory import PluginMemory
 from hermes.app.extensions.plugin_thread import PluginThread
 from hermes.app.extensions.plugin_tool import PluginTool, make_plugin_tool
 from hermes.config.paths import make_private_folder
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.skills.skill import Skill
 
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+_PLATFORM_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 _COMMANDS_FOLDER = Path(__file__).parents[1] / "commands"
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
@@ -46,7 +48,7 @@ class PluginRegistrations:
         self.skills: list[Skill] = []
         self.providers: list[ProviderSpec] = []
         self.platforms: list[Any] = []
-        self.memory_providers: list[Any] = []
+        self.memories: dict[str, PluginMemory] = {}
 
 
 class PluginSurroundings(Struct, frozen=True):
@@ -60,6 +62,7 @@ class PluginSurroundings(Struct, frozen=True):
     taken_tools: Collection[str]
     """Names of tools of the plugins before it."""
     taken_commands: Collection[str]
+    taken_memories: Collection[str]
 
 
 class PluginApi:
@@ -174,11 +177,18 @@ class PluginApi:
         self.registered.providers.append(row)
 
     def register_platform(self, spec: Any) -> None:
-        """Offer a messenger to the gateway."""
+        """Offer a messenger to the gateway: a `hermes.gateway.adapter.PlatformSpec`."""
+        if not _PLATFORM_NAME.match(str(getattr(spec, "name", ""))):
+            raise ValueError(f"{getattr(spec, 'name', spec)!r} cannot be the name of a platform")
         self.registered.platforms.append(spec)
 
     def register_memory_provider(self, provider: Any) -> None:
-        self.registered.memory_providers.append(provider)
+        """Offer a place where memory is kept as well, chosen by `memory.provider: NAME`. Its name
+        is `provider.name`, else the plugin's."""
+        name = str(getattr(provider, "name", "") or self.name)
+        if name in self.registered.memories or name in self._around.taken_memories:
+            raise ValueError(f"there is a memory provider {name} already")
+        self.registered.memories[name] = PluginMemory(provider, self._thread)
 
 
 def _is_builtin_command(name: str) -> bool:

@@ -1,16 +1,19 @@
 """Tools whose parameters are described by a JSON Schema instead of a type."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
 from typing_extensions import override
 
+from hermes.app.extensions.run_time_tools import SessionTraits
+from hermes.config.schema import ToolsSection
 from hermes.core.errors import ToolError
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import Risk, Tool, ToolContext, ToolResult, tool
+from hermes.tools.registry import ALL, is_allowed
 
 _EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -41,6 +44,37 @@ class PluginTool(Tool[Arguments], frozen=True, dict=True):
     @override
     def describe_ignored(self, args: dict[str, Any]) -> str:
         return ""
+
+
+class PluginTools:
+    """The tools of all plugins, as a source of run-time tools."""
+
+    def __init__(self, tools: Collection[PluginTool], settings: ToolsSection) -> None:
+        self._tools = tools
+        self._settings = settings
+        self._lists: dict[tuple[str, tuple[str, ...] | None], tuple[Tool[Any], ...]] = {}
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What selects them: their names and those of their toolsets."""
+        return frozenset(word for tool in self._tools for word in (tool.name, tool.toolset))
+
+    def serves_session(self, session: SessionTraits) -> bool:
+        return bool(self.list_tools(session))
+
+    def list_tools(self, session: SessionTraits) -> tuple[Tool[Any], ...]:
+        platform, wanted = session.platform, session.options.toolsets
+        if (platform, wanted) not in self._lists:
+            self._lists[platform, wanted] = tuple(
+                tool
+                for tool in self._tools
+                if is_allowed(tool, self._settings, platform, is_selected=wanted is not None)
+                and (wanted is None or not {ALL, tool.name, tool.toolset}.isdisjoint(wanted))
+            )
+        return self._lists[platform, wanted]
+
+    def list_declared(self, session: SessionTraits) -> tuple[Tool[Any], ...]:
+        return ()
 
 
 def make_plugin_tool(

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.app.extensions.plugin_api import PluginApi, PluginCommand, PluginSurroundings
+from hermes.app.extensions.plugin_memory import PluginMemory
 from hermes.app.extensions.plugin_sources import (
     PluginSource,
     list_local_plugins,
@@ -23,6 +24,7 @@ from hermes.config.load import Setup
 from hermes.config.paths import plugins_folder
 from hermes.core.errors import ConfigError
 from hermes.core.hooks import Hook, HookOwner, HookTable
+from hermes.memory.provider import HTTP
 from hermes.skills.skill import Skill
 
 log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class Plugins:
         self.commands: dict[str, PluginCommand] = {}
         self.skills: list[Skill] = []
         self.platforms: dict[str, Any] = {}
-        self.memory_providers: list[Any] = []
+        self.memories: dict[str, PluginMemory] = {}
 
     async def load_all(self, hooks: HookTable) -> list[str]:
         """Load every enabled plugin; sentences about those that could not be loaded."""
@@ -124,6 +126,7 @@ class Plugins:
             ask_model,
             frozenset(self.tools),
             frozenset(self.commands),
+            frozenset({*self.memories, HTTP}),
         )
 
     def _adopt_plugin(self, plugin: LoadedPlugin, hooks: HookTable) -> None:
@@ -140,7 +143,7 @@ class Plugins:
         self.commands.update({command.name: command for command in registered.commands})
         self.skills += registered.skills
         self.platforms.update({spec.name: spec for spec in registered.platforms})
-        self.memory_providers += registered.memory_providers
+        self.memories.update(registered.memories)
         for row in registered.providers:
             from hermes.llm.providers import register_provider
 

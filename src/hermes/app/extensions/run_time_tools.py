@@ -20,6 +20,8 @@ class SessionTraits(Struct, frozen=True):
     cwd: Path
     tools: Mapping[str, Tool[Any]]
     """The tools that its toolsets select."""
+    absent: frozenset[str] = frozenset()
+    """Tools that it cannot have."""
 
 
 class RunTimeTools(Protocol):
@@ -70,7 +72,8 @@ class SessionTools(Mapping[str, Tool[Any]]):
         ):
             self._lists = lists
             found = {tool.name: tool for tools in reversed(lists) for tool in tools}
-            self._made = {n: t for n, t in sorted(found.items()) if n not in self._selected}
+            hidden = {*self._selected, *self._session.absent}
+            self._made = {n: t for n, t in sorted(found.items()) if n not in hidden}
         return self._made
 
 
@@ -80,11 +83,12 @@ def extend_agent(agent: Agent, session: SessionTraits, sources: Sequence[RunTime
     if not active:
         return agent
     tools = SessionTools(session, active)
-    if not agent.specs:
+    if not agent.providers:
         return structs.replace(agent, tools=tools)
     declared = [tool for source in active for tool in source.list_declared(session)]
     if SEARCH not in session.tools:  # otherwise the model could not find them
         declared = list(tools.values())
     taken = {spec.name for spec in agent.specs}
-    more = {t.name: t.spec for t in declared if t.name not in taken and t.name not in session.tools}
+    taken |= {*session.tools, *session.absent}
+    more = {t.name: t.spec for t in declared if t.name not in taken}
     return structs.replace(agent, tools=tools, specs=(*agent.specs, *more.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,17 +16,21 @@ from hermes.app.context_window import is_small_window
 from hermes.app.knowledge.skill_access import list_own_roots, make_needs, open_library
 from hermes.config.load import Setup
 from hermes.config.paths import skills_folder
+from hermes.core.errors import ConfigError
 from hermes.core.store import Store
 from hermes.memory.scope import MEMORY, MemoryScope, choose_scope, has_memory
 from hermes.skills.skill import SKILLS, Skill
 
 if TYPE_CHECKING:
+    from hermes.app.knowledge.recall import FindFacts, SessionRecall
     from hermes.app.knowledge.review import Reviews
     from hermes.app.knowledge.titles import SpawnTask
     from hermes.app.session import Session
     from hermes.app.session_host import Pause, SessionHost
     from hermes.core.services import Services
+    from hermes.memory.external_memory import ExternalMemory
     from hermes.memory.notebook import Notebook
+    from hermes.memory.provider import MemoryProvider
     from hermes.memory.session_memory import SessionMemory
     from hermes.skills.session_skills import SessionSkills
 
@@ -39,6 +44,9 @@ class Knowledge:
         self.learns = setup.config.memory.review
         """Whether conversations are reviewed; not for single prompts."""
         self.plugin_skills: tuple[Skill, ...] = ()
+        self.plugin_memories: Mapping[str, MemoryProvider] = {}
+        self.external: ExternalMemory | None = None
+        """Opened by the first session that has a memory."""
         self._spawn = spawn
         self._reviews: Reviews | None = None
         self._setup = setup
@@ -102,7 +110,12 @@ class Knowledge:
         from hermes.memory.notebook import Notebook
 
         return Notebook(
-            self._store.facts, self._setup.home, self._settings, scope, agent.redactor.redact
+            self._store.facts,
+            self._setup.home,
+            self._settings,
+            scope,
+            agent.redactor.redact,
+            lambda: self.external.begin_delivery() if self.external else None,
         )
 
     def connect_session(
@@ -124,23 +137,68 @@ class Knowledge:
                 lambda: transcript.taint.untrusted,
                 lambda: Author("tool", transcript.id, session.options.user),
                 session.host.emit_notice,
+                link.find_facts if link else None,
             )
 
         services.set(MEMORY, open_memory)
+        link = self._connect_provider(session, scope)
+
+        def look_back(pause: Pause, copied: int) -> None:
+            if pause == "end" and session.transcript.meta.source == "api":
+                return  # every request ends there; the conversation does not
+            if link is not None:
+                link.end_part(pause)
+            if not self.learns or not session.transcript.stored:
+                return
+            if pause == "continue":
+                self._open_reviews().skip_copied(session.id, copied)
+            else:
+                ending = pause != "turn"
+                self._open_reviews().begin_review(session, open_memory(), ending=ending)
+
         if scope.writable and not session.agent.small:
+            session.host.on_pause = look_back
 
-            def review(pause: Pause, copied: int) -> None:
-                if not self.learns or not session.transcript.stored:
-                    return
-                if pause == "end" and session.transcript.meta.source == "api":
-                    return  # every request ends there; the conversation does not
-                if pause == "continue":
-                    self._open_reviews().skip_copied(session.id, copied)
-                else:
-                    ending = pause != "turn"
-                    self._open_reviews().begin_review(session, open_memory(), ending=ending)
+    def _connect_provider(self, session: Session, scope: MemoryScope) -> SessionRecall | None:
+        """Let a session use the memory provider, and recall facts with each message if that is
+        configured; None: there is no provider."""
+        is_automatic = self._settings.recall == "auto"
+        external = self._open_external(session)
+        if session.agent.small or (external is None and not is_automatic):
+            return None
+        from hermes.app.knowledge.recall import MessageRecall, SessionRecall, search_notebook
 
-            session.host.on_pause = review
+        link = SessionRecall(session, scope, external) if external else None
+        find_facts: FindFacts | None = None
+        if is_automatic and link is not None:
+            find_facts = link.find_facts
+        elif is_automatic:
+            find_facts = search_notebook(session, self.open_notebook(session.agent, scope))
+        session.host.recall = MessageRecall(session, find_facts, link)
+        if external is not None:
+            external.begin_delivery()
+        return link
+
+    def _open_external(self, session: Session) -> ExternalMemory | None:
+        """The process's link to the memory provider; None: none is configured, or it cannot be
+        used, which is said once."""
+        if not self._settings.provider:
+            return None
+        if self.external is None:
+            from hermes.app.knowledge.providers import open_provider
+            from hermes.memory.delivery_queue import DeliveryQueue
+            from hermes.memory.external_memory import ExternalMemory
+
+            try:
+                provider = open_provider(self._setup, self.plugin_memories)
+            except ConfigError as error:
+                notices = session.host.shared.notices
+                notices += [] if str(error) in notices else [str(error)]
+                return None
+            seconds = self._settings.http.timeout_seconds
+            queue = DeliveryQueue(self._store, self._setup.home, provider)
+            self.external = ExternalMemory(queue, seconds, self._spawn)
+        return self.external
 
     def open_skills(self, session: Session) -> SessionSkills:
         from hermes.skills.installer import SkillInstaller, refuse_download
@@ -182,6 +240,8 @@ class Knowledge:
         """Give what was begun in the background a moment to complete."""
         if self._reviews is not None:
             await self._reviews.wait_unfinished()
+        if self.external is not None:
+            await self.external.close()
 
 
 def _allow_reading(host: SessionHost, folder: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import structs
 
 from hermes.app.agents import Options
 from hermes.app.live.live_session import LiveSession
+from hermes.app.live.session_choice import load_choice, save_choice
+from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.transcript import take_first_words
@@ -19,6 +22,7 @@ from hermes.config.schema import BusyMode
 from hermes.core.errors import HermesError
 from hermes.core.message import Message
 from hermes.core.store import WEB_SOURCE, SessionMeta
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 TurnState: TypeAlias = Literal["running", "queued", "steered"]
 _OWN_SOURCES = ("api", WEB_SOURCE)
@@ -30,13 +34,6 @@ class TurnRefused(HermesError):
     """A message cannot be taken; the text says why."""
 
 
-class QueuedMessage(Struct):
-    """A message that runs or waits."""
-
-    id: str
-    message: Message
-
-
 class LiveConversation:
     """Answers messages one at a time, in order; those that wait can be changed and removed."""
 
@@ -45,8 +42,11 @@ class LiveConversation:
     ) -> None:
         self.live = live
         self.session: Session = live.session
+        self.stored_queue = StoredQueue(runtime.store.objects)
         self._runtime = runtime
         self._on_idle = on_idle
+        self.starting = asyncio.Lock()
+        """Held by whoever is about to start a turn."""
         self._queue: deque[QueuedMessage] = deque()
         self._running: QueuedMessage | None = None
         self._resources: AsyncExitStack | None = None
@@ -75,19 +75,23 @@ class LiveConversation:
         """Release these when the queue is empty."""
         self._resources = resources
 
-    def change_message(self, item_id: str, message: Message | None) -> bool:
+    async def change_message(self, item_id: str, message: Message | None) -> bool:
         """Replace a waiting message, or remove it; False when it no longer waits."""
         for item in self._queue:
             if item.id == item_id:
                 if message is None:
                     self._queue.remove(item)
+                    change = self.stored_queue.drop_message(item)
                 else:
                     item.message = message
+                    change = self.stored_queue.put_message(item)
                 self._show_turns()
+                await change
                 return True
         return False
 
     async def close(self) -> None:
+        """Stop; what waits stays stored for the next start."""
         self._queue.clear()
         if self._task is not None:
             self.session.interrupt()
@@ -106,7 +110,9 @@ class LiveConversation:
                 self._running = item = self._queue.popleft()
                 self._show_turns()
                 await self._name_session(item.message)
+                self.live.on_user_message = partial(self._drop_stored, item)
                 await asyncio.wait({self.session.submit(item.message)})
+                self._drop_stored(item)
                 self._running = None
                 self._show_turns()
         finally:
@@ -116,11 +122,21 @@ class LiveConversation:
                 self._resources = None
             self._on_idle(self)
 
+    def _drop_stored(self, item: QueuedMessage) -> None:
+        """The transcript has the message, or never will."""
+        self.live.on_user_message = _ignore_message
+        dropping = self.stored_queue.drop_message(item)
+        self._runtime.spawn_task(dropping, f"message {item.id}")
+
     async def _name_session(self, message: Message) -> None:
         """A session that was made empty gets its title with its first message."""
         transcript = self.session.transcript
         if transcript.last_seq < 0 and not transcript.meta.title:
             await transcript.update_meta(title=take_first_words(message))
+
+
+def _ignore_message() -> None:
+    """No message of the queue is on its way."""
 
 
 class LiveConversations:
@@ -148,8 +164,11 @@ class LiveConversations:
                     return found
                 await self._close_conversation(found)  # it went on elsewhere meanwhile
             self._refuse_foreign(meta)
+            choice = await load_choice(self._runtime.store, meta)
             session = await self._runtime.open_session(
-                resume=meta.id, source=meta.source, options=options
+                resume=meta.id,
+                source=meta.source,
+                options=choice.apply_to(options or Options()),
             )
             session.interactions.user_present = True
             self._runtime.claims.claim_session(session.id)
@@ -159,6 +178,21 @@ class LiveConversations:
             self._open.append(conversation)
             self.keep_briefly(conversation)
             return conversation
+
+    async def change_choice(self, meta: SessionMeta, changes: Mapping[str, Any]) -> str:
+        """Choose `model` or `effort` for a session, from its next model call on; the name of its
+        model. ConfigError: the model is not known, and nothing was changed."""
+        runtime = self._runtime
+        choice = structs.replace(await load_choice(runtime.store, meta), **changes)
+        open_one = self.find_conversation(meta.id)
+        options = open_one.session.options if open_one is not None else Options()
+        options = choice.apply_to(structs.replace(options, choice=ModelChoice()))
+        options = await runtime.agents.choose_model(options)
+        agent = runtime.agents.get_agent(options, meta.source)
+        if open_one is not None:
+            runtime.adapt_session(open_one.session, options)
+        await save_choice(runtime.store, meta.id, choice)
+        return agent.providers[0].target.model
 
     def _refuse_foreign(self, meta: SessionMeta) -> None:
         if meta.key and meta.source not in _OWN_SOURCES:

@@ -67,6 +67,8 @@ class LiveSession:
         self.shown = (False, False)
         """Whether lists show it as busy and as waiting."""
         self.on_close: Callable[[LiveSession], None] = lambda live: None
+        self.on_user_message: Callable[[], None] = lambda: None
+        """Called when a message of the user is in the transcript."""
         self._publish_event = publish
         self._id = session.id
         self._step = 0
@@ -143,10 +145,14 @@ class LiveSession:
         self.is_closed = True
         self.on_close(self)
 
-    def put(self, event: TurnEvent) -> None:
+    def follow_session(self) -> None:
+        """Tell the watchers when the conversation goes on in another session."""
         if self.session.id != self._id:
             self.publish("moved", {"to": self.session.id})
             self._id = self.session.id
+
+    def put(self, event: TurnEvent) -> None:
+        self.follow_session()
         match event:
             case events.TextDelta(text):
                 self._text.append(text)
@@ -171,6 +177,8 @@ class LiveSession:
                 self._note_tool(event)
 
     def _note_message(self, message: Message) -> None:
+        if message.role == "user":
+            self.on_user_message()
         if message.role == "assistant":
             self._text.clear()
             self._reasoning.clear()
@@ -179,7 +187,13 @@ class LiveSession:
         if message.usage is not None:
             self._usage = describe_usage(message.usage, self.session)
             self.publish("usage", self._usage)
-        self.publish(RECORDED, StoredMessage(self.last_seq, time.time(), message))
+        self.publish(RECORDED, StoredMessage(self._find_place(message), time.time(), message))
+
+    def _find_place(self, message: Message) -> int:
+        """Which place a message has; later ones may be stored by the time this one is told."""
+        messages = self.session.transcript.history.messages
+        places = range(len(messages) - 1, -1, -1)
+        return next((n for n in places if messages[n] is message), self.last_seq)
 
     def _note_tool(self, event: TurnEvent) -> None:
         match event:

@@ -57,25 +57,39 @@ def read_tail(path: Path, count: int, matches: RecordFilter) -> tuple[list[LogRe
     return list(found), position
 
 
+class LogFollower:
+    """Reads the records that are written from a position on; the file may be replaced."""
+
+    def __init__(self, path: Path, position: LogPosition) -> None:
+        self._path = path
+        self._position = position
+
+    def read_new(self, matches: RecordFilter) -> list[LogRecord]:
+        inode, size, partial = self._position
+        now, length = _file_identity(self._path)
+        if now != inode or length < size:
+            inode, size, partial = now, 0, b""
+        lines: list[bytes] = []
+        if length > size:
+            with self._path.open("rb") as stream:
+                stream.seek(size)
+                data = stream.read(length - size)
+            size += len(data)
+            *lines, partial = (partial + data).split(b"\n")
+        self._position = LogPosition(inode, size, partial)
+        return list(_parse_records(lines, matches))
+
+
 def follow_log(
     path: Path,
     position: LogPosition,
     matches: RecordFilter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogRecord]:
-    """Records written from there on, without end; the file may be replaced at any time."""
-    inode, size, partial = position
+    """Records written from there on, without end."""
+    follower = LogFollower(path, position)
     while True:
-        now, length = _file_identity(path)
-        if now != inode or length < size:
-            inode, size, partial = now, 0, b""
-        if length > size:
-            with path.open("rb") as stream:
-                stream.seek(size)
-                data = stream.read(length - size)
-            size += len(data)
-            *lines, partial = (partial + data).split(b"\n")
-            yield from _parse_records(lines, matches)
+        yield from follower.read_new(matches)
         sleep(_POLL_SECONDS)
 
 

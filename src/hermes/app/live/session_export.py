@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable
+from html import escape
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +13,11 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store, StoredMessage
 from hermes.core.text import clean_value
 
+_STYLE = (
+    "body{font:15px/1.6 system-ui,sans-serif;max-width:760px;margin:2rem auto;padding:0 1rem}"
+    "h2{font-size:13px;margin:1.5rem 0 .25rem}pre{white-space:pre-wrap;overflow-wrap:anywhere;"
+    "font:inherit;margin:0}.tool pre{font:13px/1.55 monospace}"
+)
 FormatCall: TypeAlias = Callable[[str, str], str]
 """A call on one line, from its name and its arguments."""
 
@@ -27,7 +33,20 @@ async def export_lines(
     format_name: str,
     format_call: FormatCall = join_call,
 ) -> AsyncIterator[str]:
-    """The conversation without secrets, as Markdown or as JSON lines."""
+    """The conversation without secrets, as Markdown, HTML, JSON or JSON lines."""
+    if format_name == "html":
+        async for line in _export_html(store, meta, redactor, format_call):
+            yield line
+        return
+    if format_name == "json":
+        head = redact_values(redactor, msgspec.to_builtins(meta))
+        yield f'{{"session":{_encode_line(head)},"messages":['
+        comma = ""
+        async for item in store.sessions.stream_messages(meta.id):
+            yield comma + _encode_line(_describe_item(item, redactor))
+            comma = ","
+        yield "]}"
+        return
     if format_name == "markdown":
         yield redactor.redact(markdown_head(meta))
         async for item in store.sessions.stream_messages(meta.id):
@@ -35,8 +54,29 @@ async def export_lines(
         return
     yield _encode_line(redact_values(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
     async for item in store.sessions.stream_messages(meta.id):
-        head = {"type": "message", "seq": item.seq, "created": item.created}
-        yield _encode_line(redact_values(redactor, {**head, **msgspec.to_builtins(item.message)}))
+        yield _encode_line({"type": "message", **_describe_item(item, redactor)})
+
+
+def _describe_item(item: StoredMessage, redactor: Redactor) -> dict[str, Any]:
+    head = {"seq": item.seq, "created": item.created}
+    found: dict[str, Any] = redact_values(redactor, {**head, **msgspec.to_builtins(item.message)})
+    return found
+
+
+async def _export_html(
+    store: Store, meta: SessionMeta, redactor: Redactor, format_call: FormatCall
+) -> AsyncIterator[str]:
+    """A page without scripts: every text is escaped."""
+    title = escape(redactor.redact(" ".join(meta.title.split()) or meta.id))
+    yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+    yield f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+    yield f"<p>{escape(redactor.redact(markdown_head(meta)).splitlines()[2])}</p>"
+    async for item in store.sessions.stream_messages(meta.id):
+        lines = redactor.redact(message_markdown(item, format_call)).split("\n", 2)
+        name, text = lines[0].removeprefix("## "), lines[2] if len(lines) > 2 else ""
+        yield f'<article class="{item.message.role}"><h2>{escape(name)}</h2>'
+        yield f"<pre>{escape(text.rstrip())}</pre></article>"
+    yield "</body></html>"
 
 
 def redact_values(redactor: Redactor, value: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.model_probe import ping_model
+from hermes.app.control.stored_keys import try_key
 from hermes.app.runtime import Runtime
 from hermes.cli.startup import run_async
 from hermes.cli.terminal.tables import align_columns
@@ -14,7 +14,6 @@ from hermes.config.load import Setup
 from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.auth.cooldown import Cooldowns
-from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.inventory import (
     NamedProvider,
@@ -26,7 +25,6 @@ from hermes.llm.endpoints.inventory import (
 )
 from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
-from hermes.llm.providers import find_provider
 
 _SET_ELSEWHERE = "{} is set in the environment, not in .env: remove it where it is set."
 
@@ -96,31 +94,14 @@ def check_key(setup: Setup, provider: NamedProvider, key: str, model: str) -> st
     """Makes a real call with the key: empty when it was answered, otherwise what went wrong."""
     variable = provider.usual_variable
     setup = structs.replace(setup, secrets=setup.secrets.with_variable(variable, key))
-    choice = ModelChoice(model, provider.name, "", variable)
-    return run_async(_call_provider(setup, provider, choice))
+    return run_async(
+        _call_provider(setup, provider, ModelChoice(model, provider.name, "", variable))
+    )
 
 
 async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelChoice) -> str:
     async with Runtime.open(setup) as runtime:
-        if not choice.model and not _has_model(setup, provider):
-            any_model = structs.replace(choice, model="?")
-            endpoint = resolve_chain(setup.config, setup.secrets, any_model)[0]
-            listed = await Client(endpoint, runtime.transport).listing.list_models()
-            if not listed:
-                problem = f"{provider.name} lists no models to test the key with, or rejects it"
-                return f"{problem}; name a model with --model"
-            choice = structs.replace(choice, model=listed[0])
-        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
-        return (await ping_model(runtime.services, endpoint)).error
-
-
-def _has_model(setup: Setup, provider: NamedProvider) -> bool:
-    section = setup.config.model
-    spec = find_provider(section.provider) if section.provider else None
-    configured = spec.name if spec is not None else section.provider
-    if configured == provider.name and section.default:
-        return True
-    return provider.spec is not None and bool(provider.spec.default_model)
+        return await try_key(runtime, setup, provider, choice)
 
 
 def remove_keys(setup: Setup, provider: NamedProvider, which: str, *, every: bool) -> list[str]:

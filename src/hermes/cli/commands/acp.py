@@ -49,13 +49,14 @@ async def _serve_editor(args: Namespace) -> int:
     harden_process()
     setup = load_checked_setup(args.profile)
     reader, writer = await _open_streams()
-    if not await answer_initialize(reader, writer):
+    greeting = await answer_initialize(reader, writer)
+    if greeting is None:
         return 0
-    return await _run_agent(setup, reader, writer)
+    return await _run_agent(setup, reader, writer, greeting.get("clientCapabilities"))
 
 
 async def _run_agent(
-    setup: Setup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    setup: Setup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, capabilities: object
 ) -> int:
     import acp
 
@@ -65,7 +66,7 @@ async def _run_agent(
 
     start_logging(setup.home, setup.secrets.redactable_values())
     async with Runtime.open(setup) as runtime:
-        agent = EditorAgent(runtime)
+        agent = EditorAgent(runtime, capabilities)
         # It ignores parameters that it does not use, which the protocol's type does not know.
         connected = cast("acp.Agent", agent)
         try:

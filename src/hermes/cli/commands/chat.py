@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from argparse import Namespace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
@@ -75,8 +76,8 @@ def _is_interactive(args: Namespace) -> bool:
 
 
 def _prepare_conversation(args: Namespace) -> None:
-    """Before the prompt appears: asks about the project's instruction files and, on the very first
-    start, finds a model."""
+    """Before the prompt appears: on the very first start finds a model, and asks about the
+    project's instruction files if the model is given them."""
     if args.resume is not None or args.latest:
         return
     from pathlib import Path
@@ -88,12 +89,28 @@ def _prepare_conversation(args: Namespace) -> None:
     home, folder = locate_home(args.profile), Path.cwd()
     if args.profile and not home.is_dir():
         load_checked_setup(args.profile)  # says that it creates the profile
-    if has_context_files(folder):
-        paths.make_home(home)
-        for sentence in check_context_files(home, folder, attended=True):
-            print_stderr(sentence)
     if not paths.database_file(home).exists() and not paths.config_file(home).exists():
         _find_first_model(args)
+    if has_context_files(folder):
+        paths.make_home(home)
+        loads = partial(_loads_context_files, args)
+        for sentence in check_context_files(home, folder, attended=True, are_loaded=loads):
+            print_stderr(sentence)
+
+
+def _loads_context_files(args: Namespace) -> bool:
+    """Whether the model is given instruction files: a small one has no room for them."""
+    from hermes.cli.session.start import make_options
+    from hermes.config.load import load_setup
+    from hermes.core.errors import ConfigError
+    from hermes.llm.endpoints.resolver import resolve_chain
+
+    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    try:
+        chain = resolve_chain(setup.config, setup.secrets, make_options(args).choice)
+    except ConfigError:  # said when the conversation begins
+        return True
+    return not chain[0].quirks.small
 
 
 def _find_first_model(args: Namespace) -> None:
@@ -208,6 +225,7 @@ def _parse_arguments(argv: list[str], profile: str) -> Namespace:
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
     add("--worktree", metavar="NAME", default="", help="work in a git worktree of this name")
     parser.add_flag("--yolo", help="turn off approvals and the sandbox")
+    parser.add_flag("--record", help="keep what hermes replay needs")
     parser.add_flag("--plain", help="line by line, without a screen")
     formats = ("text", "json", "stream-json")
     add("--output", choices=formats, default="text", help="output format (default: text)")

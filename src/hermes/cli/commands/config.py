@@ -100,7 +100,7 @@ def _set_value(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
-    from hermes.cli.model.selection import describe_missing
+    from hermes.app.control.model_selection import describe_missing
     from hermes.config.validate import validate_config
     from hermes.config.yaml_source import parse_yaml
 

@@ -55,8 +55,8 @@ examples:
 """
 _CHANGING = frozenset("add edit pause resume remove run import run-due daemon".split())
 _WISHES = (
-    "name tz deliver model toolsets workdir script repeat missed timeout max_turns budget_usd "
-    "jitter schedule prompt"
+    "name tz deliver skills model toolsets workdir script repeat missed timeout max_turns "
+    "budget_usd jitter schedule prompt"
 ).split()
 
 
@@ -81,6 +81,13 @@ def _add_job_options(parser: CommandParser) -> None:
     parser.add_argument("--name", help="the name of the job (default: its first words)")
     parser.add_argument("--tz", metavar="ZONE", help="time zone, such as Europe/Berlin")
     parser.add_argument("--deliver", metavar="TARGETS", help="where results go (default: local)")
+    parser.add_argument(
+        "--skill",
+        dest="skills",
+        action="append",
+        metavar="NAME",
+        help="begin each run with this skill; may be repeated",
+    )
     parser.add_argument("--model", help="the model that answers")
     parser.add_argument("--toolsets", metavar="LIST", help="the tools it may use; none: no tools")
     parser.add_argument("--workdir", metavar="DIR", help="the folder to work in (default: this)")

@@ -17,7 +17,8 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.batch.evaluation import CaseResult, Evaluation
+    from hermes.batch.eval_file import EvalFile
+    from hermes.batch.evaluation import CaseResult, EvalExtent, Evaluation
 
 _EPILOG = """\
 A file of cases, in YAML:
@@ -42,6 +43,7 @@ exit status: 0 all pass, 1 some fail, 2 a bad file
 examples:
   hermes eval cases.yaml
   hermes eval cases.yaml --model lab:small --model lab:big --repeat 5 --junit report.xml
+  hermes eval cases.yaml --replay
 """
 
 
@@ -55,6 +57,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("--max-usd", metavar="X", type=_parse_dollars, help="most dollars in all")
     parser.add_argument("--junit", metavar="FILE", help="write a JUnit report")
     parser.add_flag("--json", help="print JSON")
+    parser.add_flag("--replay", help="use the answers of the last run; needs no provider")
     args = parser.parse_command(argv, profile)
     refuse_agent("run evaluations")
     return run_async(_run_cases(args, load_checked_setup(args.profile)))
@@ -72,14 +75,20 @@ def _parse_dollars(text: str) -> float:
 
 async def _run_cases(args: Namespace, setup: Setup) -> int:
     from hermes.batch.eval_file import read_eval_file
-    from hermes.batch.evaluation import run_evaluation
+    from hermes.batch.evaluation import EvalExtent, run_evaluation
     from hermes.batch.run_folder import create_run
 
     file = Path(decode_argument(args.file))
     found = read_eval_file(file)
     stem = "".join(c if c.isalnum() else "-" for c in file.stem)[:30].strip("-") or "cases"
-    folder = create_run(setup.home, f"eval-{stem}-{time.time_ns() // 1000}", "")
-    done = await run_evaluation(setup, folder, found, args.model or [""], args.repeat, args.max_usd)
+    extent = EvalExtent(args.model or [""], args.repeat, args.max_usd)
+    if args.replay:
+        done = await _replay_cases(setup, stem, found, extent)
+        where = "answers of the last run"
+    else:
+        folder = create_run(setup.home, f"eval-{stem}-{time.time_ns() // 1000}", "")
+        done = await run_evaluation(setup, folder, found, extent)
+        where = str(folder.path)
     if args.junit:
         _write_junit(Path(args.junit), file.stem, done)
     passed = sum(result.passed for result in done.results)
@@ -87,9 +96,28 @@ async def _run_cases(args: Namespace, setup: Setup) -> int:
 
     print_report(msgspec.to_builtins(done), _describe_results(done), json=args.json)
     if not args.json:
-        text = f"{passed} of {len(done.results)} passed, ${done.cost_usd:.4f}; {folder.path}"
+        text = f"{passed} of {len(done.results)} passed, ${done.cost_usd:.4f}; {where}"
         print(text, file=sys.stderr)
     return 0 if passed == len(done.results) else EXIT_FAILED
+
+
+async def _replay_cases(setup: Setup, stem: str, found: EvalFile, extent: EvalExtent) -> Evaluation:
+    """Run the cases on the answers that the last run recorded."""
+    from functools import partial
+    from tempfile import TemporaryDirectory
+
+    from hermes.batch.evaluation import run_evaluation
+    from hermes.batch.replay.recorded_cases import RecordedCases, RecordedRun, find_recorded_run
+    from hermes.batch.run_folder import RunFolder
+
+    source = RecordedRun(find_recorded_run(setup.home, stem))
+    make_runner = partial(RecordedCases, source=source)
+    try:
+        with TemporaryDirectory(prefix="hermes-eval-") as scratch:
+            folder = RunFolder(Path(scratch))
+            return await run_evaluation(setup, folder, found, extent, make_runner)
+    finally:
+        await source.close()
 
 
 def _describe_results(done: Evaluation) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
 from hermes.cli.terminal.text import one_line, print_report, strip_controls
 from hermes.config.env import decode_argument
-from hermes.core.errors import ConfigError, HermesError
+from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.app.extensions.mcp_servers import McpServers
@@ -109,6 +108,7 @@ def _parse_port(text: str) -> int:
 
 
 async def _run_action(args: Namespace) -> int:
+    from hermes.app.control.mcp_registry import require_server
     from hermes.app.extensions.mcp_servers import open_servers
 
     setup = load_checked_setup(args.profile)
@@ -118,11 +118,7 @@ async def _run_action(args: Namespace) -> int:
         known = servers.read_servers(Path.cwd())
         if args.action == "list":
             return await _list_servers(args, servers, known)
-        name = args.words[0]
-        if name not in known:
-            names = ", ".join(known) or "none"
-            raise ConfigError(f"There is no MCP server {name}. Servers: {names}.")
-        config = known[name]
+        config = require_server(known, args.words[0])
         if args.action in ("enable", "disable", "remove"):
             return _change_server(args.action, setup, config)
         if args.action == "login":
@@ -136,12 +132,9 @@ async def _run_action(args: Namespace) -> int:
 
 
 def _add_server(args: Namespace, setup: Setup) -> int:
-    from hermes.config.update import apply_changes
-    from hermes.mcp.server_config import parse_server
+    from hermes.app.control.mcp_registry import add_server
 
     name = args.words[0]
-    if name in setup.config.mcp_servers:
-        raise ConfigError(f"There is already an MCP server {name}. Run: hermes mcp remove {name}")
     entry: dict[str, Any] = {"url": args.url} if args.url else {"command": args.command[0]}
     parts = {
         "args": args.command[1:],
@@ -150,31 +143,20 @@ def _add_server(args: Namespace, setup: Setup) -> int:
         "headers": dict(args.header),
         "auth": "oauth" if args.oauth else "",
     }
-    entry |= {key: value for key, value in parts.items() if value}
-    if problem := parse_server(name, entry).problem:
-        raise ConfigError(f"{name} was not added: {problem}.")
-    apply_changes(setup.home, {f"mcp_servers.{name}": entry})
+    add_server(setup, name, entry | {key: value for key, value in parts.items() if value})
     print(f"added {name}; to try it: hermes mcp {'login' if args.oauth else 'test'} {name}")
     return 0
 
 
 def _change_server(action: str, setup: Setup, config: ServerConfig) -> int:
-    from hermes.config.update import apply_changes
-    from hermes.mcp.pins import PinStore
+    from hermes.app.control.mcp_registry import remove_server, switch_server
 
-    name = config.name
-    if name not in setup.config.mcp_servers:
-        raise ConfigError(f"{name} is in {config.origin}; change it there.")
     if action == "remove":
-        apply_changes(setup.home, {f"mcp_servers.{name}": None})
-        PinStore(setup.home).remove_pin(config.key)
-        from hermes.config.paths import logins_folder
-
-        (logins_folder(setup.home) / f"mcp-{name}.json").unlink(missing_ok=True)
-        print(f"removed {name}")
+        remove_server(setup, config)
+        print(f"removed {config.name}")
         return 0
-    apply_changes(setup.home, {f"mcp_servers.{name}.enabled": action == "enable"})
-    print(f"{name} is {action}d")
+    switch_server(setup, config, enabled=action == "enable")
+    print(f"{config.name} is {action}d")
     return 0
 
 
@@ -186,7 +168,9 @@ async def _list_servers(
     if not known and not args.json:
         print_stderr("no MCP servers are configured; see hermes mcp --help")
         return 0
-    rows = await asyncio.gather(*(_describe_server(servers, c) for c in known.values()))
+    from hermes.app.control.mcp_registry import describe_server
+
+    rows = await asyncio.gather(*(describe_server(servers, c) for c in known.values()))
     width = max((len(name) for name in known), default=0)
     lines = [
         f"{row['name']:<{width}}  {row['state']}"
@@ -196,44 +180,18 @@ async def _list_servers(
     return print_report(rows, map(strip_controls, lines), json=args.json)
 
 
-async def _describe_server(servers: McpServers, config: ServerConfig) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": config.name, "state": "disabled", "tools": None}
-    if config.settings.enabled or config.problem:
-        link = servers.get_link(config)
-        try:
-            await link.connect()
-            row["state"] = "changed" if link.agreement.describe_changes() else "ok"
-            row["tools"] = len(link.agreement.read_tools())
-        except HermesError as error:
-            row["state"] = _describe_failure(config.name, error)
-    return {**row, "origin": config.origin}
-
-
-def _describe_failure(name: str, error: HermesError) -> str:
-    from hermes.mcp.failures import LoginNeeded
-
-    if isinstance(error, LoginNeeded):
-        return "login needed"
-    text = str(error).removeprefix(f"MCP {name}").lstrip(": ").rstrip(".")
-    return f"failed: {text}"
-
-
 async def _test_server(link: ServerLink) -> int:
+    from hermes.app.control.mcp_registry import try_server
     from hermes.core.text import format_plural
 
-    name, began = link.config.name, time.monotonic()
-    try:
-        connection = await link.connect()
-    except HermesError as error:
-        print(f"{name}: {_describe_failure(name, error)}")
+    found = await try_server(link)
+    if found["state"] != "ok":
+        print(f"{found['name']}: {found['state']}")
+        if found["note"]:
+            print_stderr(found["note"])
         return EXIT_FAILED
-    milliseconds = (time.monotonic() - began) * 1000
-    if sentence := link.agreement.describe_changes():
-        print(f"{name}: changed")
-        print_stderr(sentence)
-        return EXIT_FAILED
-    count = format_plural(len(link.agreement.read_tools()), "tool")
-    print(f"{name}: ok, {count}, {milliseconds:.0f} ms, {connection.version}")
+    count = format_plural(found["tools"], "tool")
+    print(f"{found['name']}: ok, {count}, {found['milliseconds']} ms, {found['version']}")
     return 0
 
 
@@ -264,24 +222,23 @@ async def _call_tool(args: Namespace, link: ServerLink) -> int:
 
 
 async def _review_server(args: Namespace, link: ServerLink) -> int:
+    from hermes.app.control.mcp_registry import list_changes
     from hermes.cli.terminal.picker import confirm_change
     from hermes.core.text import format_plural
-    from hermes.core.untrusted_text import reveal_hidden
 
-    name, old = link.config.name, link.agreement.read_pinned()
-    await link.connect()
+    name = link.config.name
+    changes = await list_changes(link)
     if not link.agreement.describe_changes():
         print(f"{name}: nothing changed")
         return 0
     if link.agreement.has_other_source:
         print(f"{name} has another command or address than the one you agreed to.")
-    for tool in link.agreement.changed:
-        before = old.get(tool.name)
-        print(f"{'changed' if before else 'new'}  {strip_controls(tool.name)}")
-        if before and before.description != tool.description:
-            print(f"  - {one_line(reveal_hidden(before.description), 1000)}")
-        print(f"  + {one_line(reveal_hidden(tool.description), 1000)}")
-        if before and before.schema != tool.schema:
+    for tool in changes:
+        print(f"{'new' if tool['is_new'] else 'changed'}  {strip_controls(tool['name'])}")
+        if not tool["is_new"] and tool["before"] != tool["description"]:
+            print(f"  - {one_line(tool['before'], 1000)}")
+        print(f"  + {one_line(tool['description'], 1000)}")
+        if tool["parameters_changed"]:
             print("  (its parameters changed)")
     if not args.yes:
         question = f"Agree to {format_plural(len(link.agreement.changed), 'tool')}?"

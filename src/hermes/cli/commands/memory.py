@@ -12,7 +12,7 @@ from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run
 from hermes.cli.terminal.text import print_report, strip_controls
 from hermes.config.env import decode_argument
 from hermes.config.load import Setup
-from hermes.core.store import Store
+from hermes.core.store import DELIVERIES, Store
 
 if TYPE_CHECKING:
     from hermes.memory.notebook import Notebook
@@ -87,7 +87,17 @@ async def _run_action(args: Namespace) -> int:
             print(strip_controls(line))
         if not lines and (nothing := _NOTHING.get(args.action)):
             print(nothing, file=sys.stderr)
+        if args.action not in _READING:
+            await _deliver_changes(setup, store)
     return 0
+
+
+async def _deliver_changes(setup: Setup, store: Store) -> None:
+    """Tell the memory provider now if that is quick; else the next conversation does."""
+    if setup.config.memory.provider:
+        from hermes.app.knowledge.providers import deliver_waiting
+
+        await deliver_waiting(setup, store)
 
 
 def _open_notebook(setup: Setup, store: Store, scope: str) -> Notebook:
@@ -186,6 +196,11 @@ async def _show_status(args: Namespace, setup: Setup, store: Store) -> int:
         "stored": sum(fact.state == "stored" for fact in facts),
         "pending": len(pending),
     }
+    if settings.provider:
+        from hermes.app.knowledge.providers import check_provider
+
+        row["provider"] = await check_provider(setup)
+        row["undelivered"] = len(await store.objects.list_all(DELIVERIES))
     lines = [f"{name}: {value}" for name, value in row.items() if name != "enabled"]
     lines.insert(0, f"memory is {'on' if settings.enabled else 'off (memory.enabled)'}")
     return print_report([row], lines, json=args.json)
@@ -203,5 +218,6 @@ async def _clear_scope(args: Namespace, setup: Setup, store: Store) -> int:
         if code is not None:
             return code
     await book.clear_facts()
+    await _deliver_changes(setup, store)
     print(f"forgot {count} facts; each can be restored for 30 days")
     return 0

@@ -69,7 +69,8 @@ def _load_for_change(args: Namespace) -> Setup:
 
 
 def _show_model(args: Namespace) -> int:
-    from hermes.cli.model.show import describe_model, format_model
+    from hermes.app.control.model_description import describe_model
+    from hermes.cli.model.show import format_model
 
     setup = load_checked_setup(args.profile)
     data = run_async(describe_model(setup))
@@ -82,14 +83,15 @@ def _show_model(args: Namespace) -> int:
 
 
 def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
-    from hermes.cli.model.selection import list_models
+    from hermes.app.control.model_selection import list_models
     from hermes.cli.terminal.picker import PickerRow, pick_row
 
     other = PickerRow("another address", "your own endpoint")
     current = f"{data.get('provider')}:{data.get('model')}"
     rows = run_async(list_models(setup))
     print(file=sys.stderr)
-    chosen = pick_row("Choose a model.", [*rows, other], current)
+    listed = [PickerRow(row.value, row.detail) for row in rows]
+    chosen = pick_row("Choose a model.", [*listed, other], current)
     if chosen is None or chosen == current:
         return 0
     if chosen != other.value:
@@ -101,7 +103,7 @@ def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
 
 
 def _set_model(args: Namespace) -> int:
-    from hermes.cli.model.selection import describe_missing, parse_selection, save_selection
+    from hermes.app.control.model_selection import describe_missing, parse_selection, save_selection
 
     setup = _load_for_change(args)
     selection = parse_selection(setup, args.name)
@@ -127,7 +129,7 @@ def _add_custom(args: Namespace) -> int:
 
 
 def _test_model(args: Namespace) -> int:
-    from hermes.cli.model.selection import parse_selection
+    from hermes.app.control.model_selection import parse_selection
     from hermes.cli.model.show import report_test
     from hermes.llm.endpoints.endpoint import ModelChoice
 
@@ -144,7 +146,7 @@ def _list_models(args: Namespace) -> int:
     """The models of a provider; without one, the embedded models."""
     if not args.name:
         return _list_embedded_models(args)
-    from hermes.cli.model.selection import find_provider_name, list_models
+    from hermes.app.control.model_selection import find_provider_name, list_models
 
     setup = load_checked_setup(args.profile)
     name = find_provider_name(setup.config, args.name)
@@ -205,7 +207,7 @@ async def _download_model(model: LocalModel) -> Path:
 
 
 def _use_local(args: Namespace) -> int:
-    from hermes.cli.model.selection import ModelSelection, save_selection
+    from hermes.app.control.model_selection import ModelSelection, save_selection
     from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
     setup = _load_for_change(args)

@@ -34,8 +34,9 @@ commands:
   show ID                 show the conversation
   search WORDS            find messages that contain all words or "a phrase"; --since 30d,
                           --source cli and -n N narrow it
-  export ID [-o FILE]     write JSON lines, or --format markdown, hermes, openai, sharegpt, raw;
-                          to stdout or a new private file
+  export ID [-o FILE]     write JSON lines, or --format json, markdown, html, hermes, openai,
+                          sharegpt, raw, tape (for hermes replay), trace; to stdout or a new
+                          private file
   rename ID TITLE         change the title
   branch ID [TITLE]       copy a session to continue from; the original stays unchanged
   delete ID...            delete sessions; asks first, or add --yes
@@ -61,7 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_flag("--json", help="print JSON (list, show, search)")
     parser.add_count_option("-n", "--limit", default=20, help="list at most this many")
     parser.add_flag("--here", help="list: only sessions of this folder")
-    formats = ("jsonl", "markdown", *_TRAINING_FORMATS)
+    formats = ("jsonl", "json", "markdown", "html", *_TRAINING_FORMATS, "tape", "trace")
     parser.add_argument("--format", choices=formats, default="jsonl", help="export: format")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this new file")
     parser.add_count_option("--days", metavar="N", help="prune: not used for N days")
@@ -95,6 +96,7 @@ def _check_usage(args: Namespace) -> str:
 
 async def _run_action(args: Namespace) -> int:
     setup = load_checked_setup(args.profile)
+    args.content = setup.config.trace.content
     async with open_store(setup.home) as store:
         redactor = Redactor(setup.secrets.redactable_values())
         return await _ACTIONS[args.action](args, store, redactor)
@@ -182,6 +184,10 @@ async def _export_session(args: Namespace, store: Store, redactor: Redactor) -> 
     meta = await find_session(store, args.words[0])
     if args.format in _TRAINING_FORMATS:
         lines = _list_training_lines(store, meta, redactor, args.format)
+    elif args.format == "tape":
+        lines = _list_tape_lines(store, meta, redactor)
+    elif args.format == "trace":
+        lines = _list_trace_lines(store, meta, redactor, has_content=args.content)
     else:
         lines = export_lines(store, meta, redactor, args.format, format_call)
     if args.out is None or args.out == "-":
@@ -206,6 +212,34 @@ async def _list_training_lines(
     names = sorted(name for tools in list_toolsets().values() for name in tools)
     form = next(form for form in FORMATS if form == format_name)
     yield redactor.redact(format_trajectory(found, form, names).decode())
+
+
+async def _list_tape_lines(
+    store: Store, meta: SessionMeta, redactor: Redactor
+) -> AsyncIterator[str]:
+    from hermes.app.live.session_tape import load_agents, load_tape
+    from hermes.batch.replay.player import load_conversation
+    from hermes.batch.replay.tape_file import encode_tape
+
+    found = await load_conversation(store, meta)
+    turns = [turn for part in found.metas for turn in await load_tape(store, part)]
+    if not turns:
+        raise ConfigError(
+            f"Session {meta.id} was not recorded. Record one with --record, or trace.record: wire."
+        )
+    agents = await load_agents(store, {turn.agent for turn in turns})
+    for line in encode_tape(meta.id, turns, agents):
+        yield redactor.redact(line)
+
+
+async def _list_trace_lines(
+    store: Store, meta: SessionMeta, redactor: Redactor, *, has_content: bool
+) -> AsyncIterator[str]:
+    from hermes.app.live.spans import encode_spans
+    from hermes.app.live.stored_trace import list_spans
+
+    spans = await list_spans(store, meta, has_content=has_content)
+    yield redactor.redact(encode_spans(spans).decode())
 
 
 async def _write_lines(file: Path, lines: AsyncIterator[str]) -> int:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hermes.app.control.bundle_source import fetch_bundle
+from hermes.app.control.skill_registry import (
+    decide_proposal,
+    describe_proposals,
+    describe_skills,
+    list_skills,
+    open_skill_installer,
+    switch_skills,
+)
 from hermes.cli.main import EXIT_FAILED
 from hermes.cli.maintenance.bundle_install import BundleCommand, print_summary, show_findings
 from hermes.cli.parser import CommandParser
 from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run_async
 from hermes.cli.terminal.text import one_line, print_report, strip_controls
 from hermes.config.env import decode_argument
-from hermes.config.paths import make_private_folder, skills_folder
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
     from hermes.core.store import Store
-    from hermes.skills.installer import SkillInstaller
-    from hermes.skills.proposals import SkillProposals
-    from hermes.skills.skill import Skill
 
 _EPILOG = """\
 commands:
@@ -110,15 +115,15 @@ async def _run_action(args: Namespace) -> int:
         case "inspect":
             return await _inspect_skill(args, setup)
         case "install":
-            return await BundleCommand(args, setup, _open_installer(setup)).install_bundle()
+            return await BundleCommand(args, setup, open_skill_installer(setup)).install_bundle()
         case "update":
-            return await BundleCommand(args, setup, _open_installer(setup)).update_bundles()
+            return await BundleCommand(args, setup, open_skill_installer(setup)).update_bundles()
         case "remove":
-            _open_installer(setup).remove_skill(args.words[0])
+            open_skill_installer(setup).remove_skill(args.words[0])
             print(f"removed {args.words[0]}; to bring it back: hermes skills restore")
             return 0
         case "restore":
-            _open_installer(setup).restore_skill(args.words[0])
+            open_skill_installer(setup).restore_skill(args.words[0])
             print(f"restored {args.words[0]}")
             return 0
         case "enable" | "disable":
@@ -129,38 +134,8 @@ async def _run_action(args: Namespace) -> int:
         return await _handle_proposals(args, setup, store)
 
 
-def _open_installer(setup: Setup) -> SkillInstaller:
-    from hermes.skills.installer import SkillInstaller, refuse_download
-
-    folder = skills_folder(setup.home)
-    make_private_folder(folder)
-    return SkillInstaller(folder, refuse_download)
-
-
-def _find_skills(setup: Setup) -> list[Skill]:
-    from hermes.app.knowledge.skill_access import list_own_roots, open_library
-
-    return open_library(setup, list_own_roots(setup, Path.cwd())).list_skills()
-
-
 def _list_skills(args: Namespace, setup: Setup) -> int:
-    from hermes.app.knowledge.skill_access import make_needs
-    from hermes.skills.skill_tools import search_skills
-    from hermes.tools.registry import select_tools
-
-    found = search_skills(_find_skills(setup), " ".join(args.words))
-    needs = make_needs(setup, select_tools(None, platform="cli", settings=setup.config.tools))
-    rows: list[dict[str, Any]] = []
-    for skill in found:
-        row = {"name": skill.name, "description": skill.description, "source": skill.source}
-        row |= {"path": skill.folder}
-        if skill.problem:
-            row["problem"] = skill.problem
-        elif skill.name in setup.config.skills.disabled:
-            row["disabled"] = "true"
-        elif unmet := needs.find_unmet(skill):
-            row["unmet"] = unmet
-        rows.append(row)
+    rows = describe_skills(setup, Path.cwd(), " ".join(args.words))
     if not rows and not args.json:
         print("Nothing found.", file=sys.stderr)
     lines = []
@@ -175,13 +150,13 @@ def _list_skills(args: Namespace, setup: Setup) -> int:
 
 async def _inspect_skill(args: Namespace, setup: Setup) -> int:
     word = args.words[0]
-    skill = next((s for s in _find_skills(setup) if s.name == word), None)
+    skill = next((s for s in list_skills(setup, Path.cwd()) if s.name == word), None)
     if skill is not None:
         from hermes.skills.bundle import SkillBundle, read_folder
 
         fetched = SkillBundle(skill.name, read_folder(Path(skill.folder)), skill.folder)
     else:
-        fetched = await BundleCommand(args, setup, _open_installer(setup)).fetch_bundle(word)
+        fetched = await fetch_bundle(setup, open_skill_installer(setup), word)
     print_summary(fetched)
     print(strip_controls(fetched.files["SKILL.md"].decode("utf-8", "replace")))
     show_findings(fetched)
@@ -189,22 +164,14 @@ async def _inspect_skill(args: Namespace, setup: Setup) -> int:
 
 
 def _switch_skills(args: Namespace, setup: Setup) -> int:
-    from hermes.config.update import apply_changes
-
-    disabled = [name for name in setup.config.skills.disabled if name not in args.words]
-    known = {skill.name for skill in _find_skills(setup)}
-    if missing := [name for name in args.words if name not in known]:
-        raise ConfigError(f"There is no skill {missing[0]}; nothing was changed.")
-    if args.action == "disable":
-        disabled += args.words
-    apply_changes(setup.home, {"skills.disabled": disabled})
+    switch_skills(setup, Path.cwd(), args.words, enabled=args.action == "enable")
     for name in args.words:
         print(f"{name} is {'off' if args.action == 'disable' else 'on'}")
     return 0
 
 
 def _verify_skills(args: Namespace, setup: Setup) -> int:
-    installer = _open_installer(setup)
+    installer = open_skill_installer(setup)
     records = installer.read_records()
     changed = False
     for name in args.words or sorted(records):
@@ -219,39 +186,17 @@ def _verify_skills(args: Namespace, setup: Setup) -> int:
 
 
 async def _handle_proposals(args: Namespace, setup: Setup, store: Store) -> int:
-    from hermes.core.errors import ToolError
     from hermes.skills.proposals import SkillProposals, show_change
 
-    proposals = SkillProposals(store.objects, _open_installer(setup))
+    proposals = SkillProposals(store.objects, open_skill_installer(setup))
     if args.action == "pending":
-        return await _list_proposals(args, proposals)
+        rows = await describe_proposals(proposals)
+        lines = [f"{r['id']}  {r['action']}  {r['name']}  {r['session']}  {r['why']}" for r in rows]
+        return print_report(rows, map(strip_controls, lines), json=args.json)
     for number in args.words:
-        change = await proposals.take_change(number)
         if args.action == "diff":
-            print(strip_controls(show_change(change)))
+            print(strip_controls(show_change(await proposals.take_change(number))))
             continue
-        if args.action == "approve":
-            try:
-                proposals.make_change(change)
-            except ToolError as error:
-                raise ConfigError(str(error)) from None
-        await proposals.drop_change(number)
+        await decide_proposal(proposals, number, approved=args.action == "approve")
         print(f"{'approved' if args.action == 'approve' else 'rejected'} {number}")
     return 0
-
-
-async def _list_proposals(args: Namespace, proposals: SkillProposals) -> int:
-    found = await proposals.list_changes()
-    rows = [
-        {
-            "id": number,
-            "action": change.action,
-            "name": change.name,
-            "file": change.file,
-            "session": change.session,
-            "why": change.why,
-        }
-        for number, change in found.items()
-    ]
-    lines = [f"{r['id']}  {r['action']}  {r['name']}  {r['session']}  {r['why']}" for r in rows]
-    return print_report(rows, (strip_controls(line) for line in lines), json=args.json)

@@ -8,9 +8,10 @@ from hermes.config.api_server import ApiServer
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.gateway.adapter import ConnectionFailure
-from hermes.gateway.process.state_file import read_status
+from hermes.gateway.process.messenger_desk import MessengerDesk
 from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.service import HostedServer
+from hermes.store.sqlite import SqliteStore
 
 NAME = "api_server"
 
@@ -22,14 +23,14 @@ def read_api_server(setup: Setup) -> ApiServer | None:
     return settings if settings.enabled else None
 
 
-def host_api_server(runtime: Runtime, settings: ApiServer) -> HostedServer:
+def host_api_server(runtime: Runtime, store: SqliteStore, settings: ApiServer) -> HostedServer:
     async def serve(supervisor: Supervisor) -> None:
         from hermes.server.app import Server
         from hermes.server.http.listener import open_listener
 
         try:
-            home = runtime.setup.home
-            server = Server(runtime, settings, lambda: read_status(home))
+            desk = MessengerDesk(runtime.setup, store)
+            server = Server(runtime, settings, desk.describe_gateway, lambda: desk)
         except ConfigError as error:
             raise ConnectionFailure("unconfigured", str(error), fatal=True) from None
         try:

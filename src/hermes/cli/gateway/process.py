@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -32,13 +33,17 @@ from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError, StoreError
 from hermes.gateway.chat_commands import check_quick_commands
 from hermes.gateway.hub import OpenPlatform
-from hermes.gateway.platforms import list_names, load_platform, require_known
+from hermes.gateway.platforms import HOSTED, list_names, load_platform, require_known
 from hermes.gateway.process.repair import DamageWatch, salvage_store
 from hermes.gateway.process.state_file import acquire_lock, find_pid
 from hermes.gateway.schedule import has_active_jobs
 from hermes.gateway.service import Gateway
 from hermes.gateway.turn_reply import deliveries
 from hermes.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from hermes.app.extensions.plugins import Plugins
+    from hermes.gateway.adapter import PlatformSpec
 
 EXIT_RUNNING = 3
 EXIT_RESTART = 75
@@ -113,18 +118,21 @@ async def open_gateway(
     """The gateway of a home, and what its owner should be told. ConfigError when there is nothing
     to serve: `needs_job` says that only the schedule is left."""
     file = paths.database_file(home.setup.home)
-    if needs_job and not file.exists():
+    may_have_more = bool(home.setup.config.plugins.enabled)
+    if needs_job and not may_have_more and not file.exists():
         raise ConfigError(_NOTHING_ON)
-    _warn_about_access(home.platforms)
     store = SqliteStore(file)
     stack.push_async_callback(store.close)
     store.open()
     notice = await open_database(store, file)
-    if needs_job and not await has_active_jobs(store.jobs):
-        raise ConfigError(_NOTHING_ON)
     runtime = await stack.enter_async_context(Runtime.open(home.setup, store=store))
-    hosted = () if home.server is None else (host_api_server(runtime, home.server),)
-    gateway = Gateway(runtime, store, home.platforms, hosted)
+    registered = open_registered_platforms(home.setup, runtime.plugins)
+    if needs_job and not registered and not await has_active_jobs(store.jobs):
+        raise ConfigError(_NOTHING_ON)
+    platforms = (*home.platforms, *registered)
+    _warn_about_access(platforms)
+    hosted = () if home.server is None else (host_api_server(runtime, store, home.server),)
+    gateway = Gateway(runtime, store, platforms, hosted)
     stack.enter_context(announce_instance(home.setup.home, "gateway"))
     return gateway, notice
 
@@ -163,14 +171,40 @@ async def serve_all(started: list[tuple[Gateway, str]]) -> bool:
 
 def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
     """Every messenger that is on. ConfigError when a key is wrong, or when none has its token."""
+    if not setup.config.plugins.enabled:  # otherwise one of them may know the name
+        for name in setup.config.platforms:
+            require_known(name)
+    on = (name for name in list_names() if _is_mentioned(name, setup))
+    opened, missing = _open_specs(setup, {name: load_platform(name) for name in on})
+    if missing and not opened:
+        raise ConfigError(_NOTHING_ON)
+    return opened
+
+
+def _is_mentioned(name: str, setup: Setup) -> bool:
+    """Whether anything is set for a messenger: most are off and not even imported."""
+    return name in setup.config.platforms or setup.secrets.has_any(f"{name.upper()}_")
+
+
+def open_registered_platforms(setup: Setup, plugins: Plugins | None) -> tuple[OpenPlatform, ...]:
+    """Every messenger of plugins that is on. ConfigError when a key is wrong or a name is taken."""
+    if plugins is None:
+        return ()
+    for name in plugins.platforms:
+        if name in (*list_names(), *HOSTED):
+            raise ConfigError(f"A plugin offers the platform {name}, which is built in.")
     for name in setup.config.platforms:
-        require_known(name)
+        require_known(name, plugins.platforms)
+    return _open_specs(setup, plugins.platforms)[0]
+
+
+def _open_specs(
+    setup: Setup, specs: Mapping[str, PlatformSpec]
+) -> tuple[tuple[OpenPlatform, ...], bool]:
+    """The platforms that are on, and whether any could not be opened; that is said."""
     opened: list[OpenPlatform] = []
     missing: list[str] = []
-    for name in list_names():
-        if name not in setup.config.platforms and not setup.secrets.has_any(f"{name.upper()}_"):
-            continue  # most are off: they are not even imported
-        spec = load_platform(name)
+    for name, spec in specs.items():
         settings = read_platform(name, spec.settings, setup.config, setup.secrets)
         token = setup.secrets.get(settings.token_env or spec.variable)
         if not is_enabled(settings, token or setup.secrets.get(spec.alternative)):
@@ -181,9 +215,7 @@ def open_platforms(setup: Setup) -> tuple[OpenPlatform, ...]:
             missing.append(str(error))
     for sentence in missing:
         print_stderr(sentence)
-    if missing and not opened:
-        raise ConfigError(_NOTHING_ON)
-    return tuple(opened)
+    return tuple(opened), bool(missing)
 
 
 def _warn_about_access(platforms: tuple[OpenPlatform, ...]) -> None:

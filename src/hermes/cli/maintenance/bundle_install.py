@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from hermes.app.control.bundle_source import fetch_bundle
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.errors import ConfigError
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from hermes.skills.bundle import SkillBundle
     from hermes.skills.installer import SkillInstaller
 
-_MAX_ARCHIVE = 20 << 20
-_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
 _WARNINGS = {
     "skill": "The agent will follow its instructions.",
     "plugin": "Once enabled, its code runs with all rights of this program.",
@@ -32,32 +31,8 @@ class BundleCommand:
         self._installer = installer
         self._noun = installer.kind.noun
 
-    async def fetch_bundle(self, source: str) -> SkillBundle:
-        """What is at a source, not yet trusted; archives on the web are downloaded here."""
-        address = source.partition("#")[0]
-        if address.startswith("https://") and address.lower().endswith(_ARCHIVES):
-            from hermes.skills.installer import SkillInstaller
-
-            data = await self._download_archive(address)
-            mine = self._installer
-            self._installer = SkillInstaller(mine.folder, lambda _: data, mine.kind)
-        return self._installer.fetch_bundle(source)
-
-    async def _download_archive(self, address: str) -> bytes:
-        from hermes.core.errors import HermesError
-        from hermes.net.web_access import open_web_access
-
-        fetcher = open_web_access(self._setup.config.web, self._setup.secrets).fetcher
-        try:
-            async with fetcher.fetch(address, max_bytes=_MAX_ARCHIVE, timeout=120) as page:
-                if page.status != 200:
-                    raise ConfigError(f"{address} answered with status {page.status}.")
-                return page.body
-        except HermesError as error:
-            raise ConfigError(f"{error} Nothing was installed.") from None
-
     async def install_bundle(self) -> int:
-        fetched = await self.fetch_bundle(self._args.words[0])
+        fetched = await fetch_bundle(self._setup, self._installer, self._args.words[0])
         name, noun = fetched.name, self._noun
         if (self._installer.folder / name).exists():
             raise ConfigError(
@@ -75,7 +50,7 @@ class BundleCommand:
                 raise ConfigError(
                     f"{name} was not installed from elsewhere; there is nothing to update."
                 )
-            fetched = await self.fetch_bundle(records[name].source)
+            fetched = await fetch_bundle(self._setup, self._installer, records[name].source)
             if fetched.digest == records[name].digest:
                 print(f"{name}: up to date")
             elif self._installer.find_changes(name) and not self._args.force:

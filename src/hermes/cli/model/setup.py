@@ -10,13 +10,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from hermes.app.model_probe import Greeting, greet_model
+from hermes.app.control.model_probe import Greeting, greet_model
+from hermes.app.control.model_selection import ModelSelection, save_selection
 from hermes.cli.auth.secret_input import read_key
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
-from hermes.cli.model.selection import ModelSelection, save_selection
 from hermes.cli.startup import load_checked_setup, run_async
-from hermes.cli.terminal.download import download_model, find_missing_model
+from hermes.cli.terminal.download import download_model
 from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.cli.terminal.text import one_line
 from hermes.config import dotenv
@@ -25,7 +25,12 @@ from hermes.config.load import Setup, load_setup
 from hermes.config.update import apply_changes, edit_config
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
-from hermes.llm.endpoints.embedded import default_local_model, find_model_file, is_engine_installed
+from hermes.llm.endpoints.embedded import (
+    default_local_model,
+    find_missing_model,
+    find_model_file,
+    is_engine_installed,
+)
 from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
 from hermes.llm.endpoints.local_servers import choose_model, find_servers
 from hermes.llm.endpoints.match import choose_wire

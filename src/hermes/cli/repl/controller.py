@@ -48,6 +48,8 @@ class Repl:
         self.command_timeout: asyncio.Timeout | None = None
         """Of the slash command that is running: to expire it is to stop the command."""
         self._last_control_c = self._last_leave = 0.0
+        self._lone_answer: asyncio.TimerHandle | None = None
+        """Answers the question with the letter typed last, unless something else is typed."""
 
     def quit(self, code: int) -> None:
         if self.code is None:
@@ -179,12 +181,13 @@ class Repl:
         if question is None or key.lower() not in question.keys.keys() - question.confirmed_keys:
             return
 
-        def answer_if_alone() -> None:
-            if self.state.question is question and self.editor.text == key:
+        def answer_if_open() -> None:
+            if self.state.question is question:
                 self.editor.clear()
                 self._pass_answer(key.lower())
 
-        asyncio.get_running_loop().call_later(_LONE_SECONDS, answer_if_alone)
+        loop = asyncio.get_running_loop()
+        self._lone_answer = loop.call_later(_LONE_SECONDS, answer_if_open)
 
     def close_picker(self, *, accept: bool) -> None:
         picker, self.state.picker = self.state.picker, None
@@ -204,8 +207,12 @@ class Repl:
         self.state.hint = ""
 
     def _on_typing(self) -> None:
-        """What a key asked to press again is forgotten once something is typed."""
+        """What a key asked to press again is forgotten once something is typed, and a letter that
+        would have been an answer is text."""
         self.clear_hint()
+        if self._lone_answer is not None:
+            self._lone_answer.cancel()
+            self._lone_answer = None
         self._last_control_c = self._last_leave = 0.0
 
     def _submit_message(self, text: str, *, queued: bool) -> None:

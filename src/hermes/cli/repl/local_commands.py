@@ -48,11 +48,12 @@ class LocalCommands:
 
     async def pick_model(self) -> str:
         """The model that the user chooses from the list; empty: none."""
-        from hermes.cli.model.selection import list_models
-        from hermes.cli.terminal.picker import pick_row
+        from hermes.app.control.model_selection import list_models
+        from hermes.cli.terminal.picker import PickerRow, pick_row
 
         runtime, target = self._conversation.runtime, self._conversation.session.agent.providers[0]
-        rows = await list_models(runtime.setup)
+        found = await list_models(runtime.setup)
+        rows = [PickerRow(row.value, row.detail) for row in found]
         if not rows:
             raise ConfigError("No provider lists its models. Name one: /model PROVIDER:MODEL")
         current = f"{target.target.provider}:{target.target.model}"

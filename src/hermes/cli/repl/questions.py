@@ -11,7 +11,14 @@ import msgspec
 from hermes.app.session import Session
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.markdown.highlight import Highlighter
-from hermes.cli.repl.markdown.styled_text import Line, Style, paint_line, wrap_line
+from hermes.cli.repl.markdown.styled_text import (
+    Line,
+    Style,
+    cell_width,
+    fit_text,
+    paint_line,
+    wrap_line,
+)
 from hermes.cli.terminal.approval_prompt import describe_request, describe_rule, parse_choice
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
@@ -41,6 +48,8 @@ class PendingQuestion:
     prompt: str
     confirmed_keys: frozenset[str] = frozenset()
     """Keys that count only with Enter after them."""
+    subject: str = ""
+    """What it is about in one line, for a screen too low for the body."""
 
     @property
     def wants_text(self) -> bool:
@@ -59,14 +68,21 @@ class PendingQuestion:
             return f"Enter: {self.keys[key]}"
         return "Enter sends your text; empty the prompt to answer"
 
-    def render(self, columns: int, note: str, *, colour: bool) -> list[str]:
-        line: Line = [(Style.WARNING, self.prompt)]
-        if not self.wants_text:
-            line = [(Style.WARNING, f"{self.prompt} ")]
+    def render(self, columns: int, note: str, *, low: bool, colour: bool) -> list[str]:
+        """The lines above the prompt; on a low screen with what the question is about."""
+        lines: list[Line] = [[(Style.BOLD, fit_text(self.subject, columns - 1))]]
+        lines = lines if low and self.subject else []
+        if self.wants_text:
+            lines.append([(Style.WARNING, self.prompt)])
+        else:
+            asked: Line = [(Style.WARNING, f"{self.prompt} ")]
             for key, meaning in self.keys.items():
-                line += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
-            line.append((Style.DIM, f"({note})"))
-        return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
+                asked += [(Style.BOLD, key), (Style.DIM, f" {meaning}  ")]
+            hint: Line = [(Style.DIM, f"({note})")]
+            is_wide = sum(cell_width(text) for _, text in [*asked, *hint]) > columns - 1
+            lines += [asked, hint] if is_wide else [asked + hint]
+        rows = [row for line in lines for row in wrap_line(line, columns - 1)]
+        return [paint_line(row, colour=colour) for row in rows]
 
 
 class QuestionQueue:
@@ -150,7 +166,11 @@ class QuestionQueue:
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
         body = describe_approval(approval)
-        return PendingQuestion(body, keys, answer, "Allow it?", frozenset(_KEYS["always"][0]))
+        subject = (
+            _inert_line(approval.command) or f"{approval.call.name} {describe_request(approval)}"
+        )
+        confirmed = frozenset(_KEYS["always"][0])
+        return PendingQuestion(body, keys, answer, "Allow it?", confirmed, subject)
 
     def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.interactions.answer_approval(approval.id, answer)

@@ -32,7 +32,7 @@ from hermes.cli.session.start import (
     needs_question,
     open_session,
 )
-from hermes.cli.terminal.download import ensure_available, find_missing_model
+from hermes.cli.terminal.download import ensure_available
 from hermes.cli.terminal.folder import describe_folder
 from hermes.cli.terminal.tables import shorten_path
 from hermes.cli.terminal.text import one_line
@@ -195,6 +195,8 @@ class SessionLoop:
 
     async def _ensure_model(self) -> None:
         """Downloads an embedded model that /model chose, with the prompt out of the way."""
+        from hermes.llm.endpoints.embedded import find_missing_model
+
         base_url = self._conversation.session.agent.providers[0].endpoint.base_url
         if find_missing_model(base_url) is not None:
             async with in_terminal():

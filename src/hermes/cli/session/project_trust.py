@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +19,13 @@ _LISTED_FILES = 8
 _NAMES = (*CONTEXT_FILES, *SKILL_FOLDERS, SERVER_FILE)
 
 
-def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str]:
+def check_context_files(
+    home: Path, folder: Path, *, attended: bool, are_loaded: Callable[[], bool] = lambda: True
+) -> list[str]:
     """Sentences for the user about the instruction files that apply to a folder.
 
     Somebody at the terminal is asked once for each content; where nobody is, nothing new is
-    trusted.
+    trusted. `are_loaded`: whether the model is given such files at all; if not, nobody is asked.
     """
     if not has_context_files(folder):
         return []
@@ -35,6 +37,8 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
     by = sort_by_trust(found.folders, book.read_all())
     sentences = list(found.skipped)
     trusted = by.trusted
+    if by.unknown and attended and not are_loaded():
+        return []
     if by.unknown and attended and not is_inside_agent():
         if ask_trust(by.unknown, book):
             trusted = sort_by_trust(found.folders, book.read_all()).trusted

@@ -89,6 +89,7 @@ def make_options(args: Namespace) -> Options:
         max_turns=args.max_turns,
         yolo=args.yolo,
         allowed_tools=_parse_allowed_tools(args.allowed_tools),
+        record=args.record,
     )
 
 

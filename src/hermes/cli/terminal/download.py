@@ -1,4 +1,4 @@
-"""Embedded models on the terminal: which one is missing, and the progress of its download."""
+"""Embedded models on the terminal: the progress of a download."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.llm.http.transport import EMBEDDED, Transport
+from hermes.llm.http.transport import Transport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,24 +82,12 @@ class DownloadBar:
             print(text, file=sys.stderr, flush=True)
 
 
-def is_embedded_endpoint(base_url: str) -> bool:
-    """Whether the endpoint is a model that runs on this machine, in a process of this program."""
-    return base_url.startswith(EMBEDDED)
-
-
-def find_missing_model(base_url: str) -> LocalModel | None:
-    """The embedded model behind an endpoint whose file is not downloaded yet."""
-    if not is_embedded_endpoint(base_url):
-        return None
-    from hermes.llm.endpoints.embedded import missing_model
-
-    return missing_model(base_url)
-
-
 async def ensure_available(
     base_url: str, transport: Transport, print_line: PrintLine | None = None
 ) -> None:
     """Downloads the model behind an endpoint if it is an embedded one that is missing."""
+    from hermes.llm.endpoints.embedded import find_missing_model
+
     if model := find_missing_model(base_url):
         await download_model(model, transport, print_line)
 

@@ -171,6 +171,25 @@ def restore_checkpoint(
 
 
 @_in_thread
+def copy_checkpoint(workspace: Path, home: Path, id: str, target: Path) -> None:
+    """Write the files of a checkpoint into another folder; the workspace is not touched."""
+    repository = _find_repository(workspace, home)
+    if repository is None:
+        raise ToolError(f"There is no checkpoint {id!r} of {workspace}.")
+    with repository.hold_lock():
+        then = _load_state(repository, _find_commit(repository, id)[0])
+        tree = SafeTree(target)
+        blobs = _read_blobs(repository, [object_ for _, object_, _ in then.entries.values()])
+        for (path, (kind, _, mode)), data in zip(then.entries.items(), blobs, strict=True):
+            if kind == _LINK_MODE:
+                tree.write_link(path, data)
+            else:
+                tree.write_file(path, data, mode)
+        for folder, mode in sorted(then.folders.items(), reverse=True):
+            tree.make_folder(folder, mode)
+
+
+@_in_thread
 def prune_checkpoints(
     workspace: Path, home: Path, keep: int = KEEP_COUNT, days: float = KEEP_DAYS
 ) -> int:

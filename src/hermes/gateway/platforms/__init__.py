@@ -1,5 +1,6 @@
 """The messengers: `platforms/NAME.py` defines the platform NAME in its PLATFORM."""
 
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,9 +26,10 @@ def load_platform(name: str) -> PlatformSpec:
     return spec
 
 
-def require_known(name: str) -> str:
-    """The name of a platform; ConfigError with the nearest one if there is none."""
-    known = (*list_names(), *HOSTED)
+def require_known(name: str, registered: Collection[str] = ()) -> str:
+    """The name of a platform; ConfigError with the nearest one if there is none. `registered` are
+    those of plugins."""
+    known = (*list_names(), *HOSTED, *registered)
     if name in known:
         return name
     from difflib import get_close_matches

@@ -13,7 +13,7 @@ from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 from hermes.llm.local.puller import is_complete
-from hermes.llm.local.uri import ServedModel, build_uri, parse_uri
+from hermes.llm.local.uri import ServedModel, build_uri, is_embedded_endpoint, parse_uri
 from hermes.llm.provider_spec import ProviderSpec, overlay_quirks
 
 MODULE = "xllamacpp"
@@ -89,8 +89,10 @@ def find_model_file(model: LocalModel, secrets: Secrets) -> Path | None:
     return next((file for file in files if is_complete(file, model)), None)
 
 
-def missing_model(base_url: str) -> LocalModel | None:
-    """The model of this endpoint if its file still has to be downloaded."""
+def find_missing_model(base_url: str) -> LocalModel | None:
+    """The embedded model behind an endpoint whose file is not downloaded yet."""
+    if not is_embedded_endpoint(base_url):
+        return None
     served, _ = parse_uri(base_url)
     known = find_model(Path(served.file).name)
     return known if known and not is_complete(Path(served.file), known) else None

@@ -1,6 +1,8 @@
 """A model endpoint: one model at one address, with everything it takes to call it."""
 
-from msgspec import Struct
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct, structs
 
 from hermes.core.message import Target
 from hermes.llm.auth.key_pool import Credential, PoolStrategy
@@ -62,3 +64,16 @@ class ModelEndpoint(Struct, frozen=True):
     def is_own_server(self) -> bool:
         """Whether it is a model server that the user runs: only it knows how it was set up."""
         return self.target.provider in provider_index().local_servers
+
+
+def strip_endpoint(endpoint: ModelEndpoint) -> ModelEndpoint:
+    """The endpoint without anything secret: for a tape."""
+    parts = urlsplit(endpoint.base_url)
+    host = parts.netloc.rpartition("@")[2]
+    return structs.replace(
+        endpoint,
+        base_url=urlunsplit((parts.scheme, host, parts.path, "", "")),
+        keys=(),
+        login=None,
+        headers={},
+    )

@@ -17,6 +17,7 @@ from hermes.llm.hosts import is_loopback, is_own_address, is_usual_server
 from hermes.llm.http.failures import broken_response, connection_failure
 from hermes.llm.http.large_body import wrap_body
 from hermes.llm.http.lazy_tls import load_aiohttp
+from hermes.llm.http.tape import TAPE, TapeExchange, TurnTape
 
 if TYPE_CHECKING:
     import aiohttp
@@ -68,6 +69,22 @@ class Transport:
         Exchange."""
         if self.before_send is not None:
             await self.before_send(len(body))
+        if (tape := TAPE.get()) is None:
+            return await self._open_exchange(method, url, headers, body, fresh=fresh)
+        entry = tape.begin_exchange(method, url, body)
+        try:
+            opened = await self._open_exchange(method, url, headers, body, fresh=fresh)
+        except ProviderError as error:
+            entry.failure = error.failure
+            raise
+        except asyncio.CancelledError:
+            entry.is_cut = True
+            raise
+        return RecordedExchange(opened, tape, entry)
+
+    async def _open_exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, fresh: bool
+    ) -> Exchange:
         if url.startswith(EMBEDDED):
             if self._engines is None:
                 if self._open_engines is None:
@@ -189,6 +206,34 @@ class Exchange:
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
         response.close()
+
+
+class RecordedExchange(Exchange):
+    """A response whose bytes go to a tape as they are read."""
+
+    __slots__ = ("_entry", "_inner", "_tape")
+
+    def __init__(self, inner: Exchange, tape: TurnTape, entry: TapeExchange) -> None:
+        self._inner, self._tape, self._entry = inner, tape, entry
+        self.host, self.status = inner.host, inner.status
+        self.headers, self.content_type = inner.headers, inner.content_type
+        about = (inner.content_type, inner.host)
+        tape.note_response(entry, inner.status, inner.headers, about)
+
+    async def read(self) -> bytes:
+        try:
+            data = await self._inner.read()
+        except ProviderError as error:
+            self._entry.failure = error.failure
+            raise
+        except asyncio.CancelledError:
+            self._entry.is_cut = True
+            raise
+        self._tape.note_read(self._entry, data)
+        return data
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 def _new_session(socks: str, fresh: bool) -> aiohttp.ClientSession:

@@ -16,6 +16,11 @@ class ServedModel(Struct, frozen=True):
     context: int
 
 
+def is_embedded_endpoint(base_url: str) -> bool:
+    """Whether the endpoint is a model that runs on this machine, in a process of this program."""
+    return base_url.startswith(EMBEDDED)
+
+
 def build_uri(served: ServedModel) -> str:
     return f"{EMBEDDED}//{_HOST}/{served.context}/{quote(served.file, safe='')}"
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from os import urandom
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import ResponseSink, Settings, ToolSpec
 from hermes.llm.errors.classifier import classify_error
+from hermes.llm.http.tape import draw_hex
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.base_decoder import BaseDecoder
 from hermes.llm.wire.convert import (
@@ -371,7 +371,7 @@ class Decoder(BaseDecoder):
         if signature:
             extra["thoughtSignature"] = signature
         name, args = as_text(call.get("name")), encode_json(call.get("args") or {}).decode()
-        self._sink.add_call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
+        self._sink.add_call(slot, id=id or f"call_{draw_hex(12)}", name=name, args=args)
         if extra:
             self._sink.add_extra(slot, "call", **extra)
         return slot

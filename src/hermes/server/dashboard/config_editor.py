@@ -12,9 +12,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.config import catalogue
-from hermes.config.load import read_config, read_source
+from hermes.config.load import read_source
+from hermes.config.schema import Config
 from hermes.config.secrets import is_secret_name, mask_secrets
 from hermes.config.update import change_source, replace_source
+from hermes.config.validate import validate_config
 from hermes.config.yaml_source import decode_text, parse_yaml
 from hermes.core.errors import ConfigError
 from hermes.core.store import Objects
@@ -37,15 +39,19 @@ class ConfigEdit(Struct, frozen=True):
 class ConfigEditor:
     """Reads and changes config.yaml of one home."""
 
-    def __init__(self, home: Path, objects: Objects, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, home: Path, objects: Objects, redact: Callable[[str], str], running: Config
+    ) -> None:
         self._home = home
+        self._running = running
+        """What this process started with: shown where the file cannot be used."""
         self._objects = objects
         self._redact = redact
 
     def describe(self) -> dict[str, Any]:
         source = read_source(self._home) or b""
-        written = parse_yaml(source).data
-        values = mask_secrets(msgspec.to_builtins(read_config(self._home)))
+        written, config, problems = _read_values(source)
+        values = mask_secrets(msgspec.to_builtins(config or self._running))
         fields = catalogue.list_fields()
         return {
             "version": hash_source(source),
@@ -56,7 +62,7 @@ class ConfigEditor:
             },
             "schema": [structs.asdict(field) for field in fields],
             "categories": list(catalogue.CATEGORIES),
-            "problems": [],
+            "problems": [self._mask_text(problem, source) for problem in problems],
             "file": self._mask_text(decode_text(source, _NAME), source),
         }
 
@@ -68,11 +74,16 @@ class ConfigEditor:
         source = read_source(self._home) or b""
         self._require_version(source, version)
         result = source
+        problems: dict[str, str] = {}
         for key, value in changes.items():
             try:
                 result = change_source(result, {key: value})
             except ConfigError as error:
-                raise ApiError(422, self._redact(str(error)), param=key, code="invalid") from None
+                problems[key] = self._redact(str(error))
+        if problems:
+            key, text = next(iter(problems.items()))
+            extra = {"problems": problems}
+            raise ApiError(422, text, param=key, code="invalid", extra=extra)
         diff = self._compare(source, result)
         digest = hashlib.sha256(diff.encode()).hexdigest()[:32]
         needs = any(key.partition(".")[0] in catalogue.SENSITIVE for key in changes)
@@ -129,9 +140,20 @@ class ConfigEditor:
         return self._redact(text)
 
 
+def _read_values(source: bytes) -> tuple[Any, Config | None, list[str]]:
+    """What the file says, as data and as a configuration (None: it is not valid), and what is wrong
+    with it."""
+    try:
+        parsed = parse_yaml(source)
+    except ConfigError as error:
+        return {}, None, [str(error)]
+    checked = validate_config(parsed)
+    return parsed.data, checked.config, [f"config.yaml {p}" for p in checked.problems]
+
+
 def _list_secrets(source: bytes) -> Iterator[str]:
     """The values of keys that are named like secrets, though they do not belong in the file."""
-    waiting: list[Any] = [parse_yaml(source).data]
+    waiting: list[Any] = [_read_values(source)[0]]
     while waiting:
         match waiting.pop():
             case dict() as section:

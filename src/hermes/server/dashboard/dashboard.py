@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from hermes.app.control.messengers import Messengers
 from hermes.app.live.live_sessions import LiveSessions
 from hermes.app.runtime import Runtime
 from hermes.config.paths import cache_folder
@@ -16,6 +18,7 @@ from hermes.config.schema import DashboardSection
 from hermes.core.store import SessionEnd, SessionMeta
 from hermes.server.dashboard.assets import Assets
 from hermes.server.dashboard.feed import Feed
+from hermes.server.dashboard.news import OperatorNews
 from hermes.server.dashboard.sign_in import SignIn
 from hermes.server.dashboard.uploads import Uploads
 from hermes.server.http import web
@@ -48,10 +51,15 @@ class Dashboard:
     """The dashboard of one server."""
 
     def __init__(
-        self, runtime: Runtime, settings: DashboardSection, principals: Principals
+        self,
+        runtime: Runtime,
+        settings: DashboardSection,
+        principals: Principals,
+        open_messengers: Callable[[], Messengers] | None = None,
     ) -> None:
         self.settings = settings
         self.live = LiveSessions(runtime)
+        self.news = OperatorNews(runtime, open_messengers)
         self.sign_in = SignIn(runtime.store.objects, principals, settings.session_days)
         self.assets = Assets()
         self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")

@@ -143,7 +143,8 @@ class Feed:
                 if name == "moved":
                     self._known.setdefault(data["to"], -1)
                     self.watched |= {data["to"]}
-                yield encode_frame(name, {"session": session_id, **data})
+                concerned = {"session": session_id} if session_id else {}
+                yield encode_frame(name, {**concerned, **data})
 
 
 EMPTY_SNAPSHOT: dict[str, Any] = {

@@ -11,8 +11,11 @@ from acp import RequestError, schema
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.core.errors import ConfigError, HermesError
+from hermes.mcp.server_config import ServerConfig
+from hermes.server.editors.client_offers import EditorFiles, read_offers, read_servers
 from hermes.server.editors.editor_session import SOURCE, EditorLink, EditorSession
 from hermes.server.editors.handshake import CAPABILITIES
+from hermes.tools._services import CLIENT_FILES
 
 _PAGE = 50
 _TAKEN = -32603
@@ -23,47 +26,60 @@ _LOCAL_SOURCES = frozenset({SOURCE, "cli"})
 class EditorAgent:
     """Implements `acp.Agent`; one per connection."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, capabilities: object = None) -> None:
+        """`capabilities`: those of the client, if it has been greeted already."""
         self._runtime = runtime
+        self._offered = read_offers(capabilities)
         self._sessions: dict[str, EditorSession] = {}
         self._link: EditorLink | None = None
 
     def on_connect(self, conn: acp.Client) -> None:
         self._link = EditorLink(conn)
 
-    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+    async def initialize(
+        self, protocol_version: int, client_capabilities: Any = None, **_: Any
+    ) -> schema.InitializeResponse:
+        if client_capabilities is not None:
+            self._offered = client_capabilities.fs or self._offered
         return schema.InitializeResponse.model_validate(CAPABILITIES)
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
         raise RequestError.invalid_params({"reason": "no login is needed here"})
 
-    async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
-        opened = await self._open_session(cwd)
+    async def new_session(
+        self, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
+    ) -> schema.NewSessionResponse:
+        opened = await self._open_session(cwd, servers=read_servers(mcp_servers))
         return schema.NewSessionResponse(
             session_id=opened.id, modes=opened.modes, config_options=opened.config_options
         )
 
-    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
-        opened = await self._open_session(cwd, session_id)
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: list[Any] | None = None, **_: Any
+    ) -> schema.LoadSessionResponse:
+        opened = await self._open_session(cwd, session_id, read_servers(mcp_servers))
         await opened.replay_history()
         return schema.LoadSessionResponse(modes=opened.modes, config_options=opened.config_options)
 
     async def resume_session(
-        self, session_id: str, cwd: str, **_: Any
+        self, session_id: str, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
     ) -> schema.ResumeSessionResponse:
-        opened = await self._open_session(cwd, session_id)
+        opened = await self._open_session(cwd, session_id, read_servers(mcp_servers))
         return schema.ResumeSessionResponse(
             modes=opened.modes, config_options=opened.config_options
         )
 
-    async def fork_session(self, session_id: str, cwd: str, **_: Any) -> schema.ForkSessionResponse:
+    async def fork_session(
+        self, session_id: str, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
+    ) -> schema.ForkSessionResponse:
+        servers = read_servers(mcp_servers)
         folder = _check_folder(cwd)
         await self._check_owner(session_id)
         try:
             copy = await self._runtime.copy_session(session_id, Options(), folder)
         except HermesError as error:
             raise RequestError(-32602, str(error)) from None
-        opened = await self._open_session(cwd, copy)
+        opened = await self._open_session(cwd, copy, servers)
         return schema.ForkSessionResponse(
             session_id=opened.id, modes=opened.modes, config_options=opened.config_options
         )
@@ -124,7 +140,9 @@ class EditorAgent:
             await found.close()
         self._sessions.clear()
 
-    async def _open_session(self, cwd: str, resume: str = "") -> EditorSession:
+    async def _open_session(
+        self, cwd: str, resume: str = "", servers: tuple[ServerConfig, ...] = ()
+    ) -> EditorSession:
         folder = _check_folder(cwd)
         assert self._link is not None
         if resume:
@@ -132,7 +150,9 @@ class EditorAgent:
             if resume in self._sessions:
                 await self._sessions.pop(resume).close()
         try:
-            session = await self._runtime.open_session(resume=resume, source=SOURCE, cwd=folder)
+            session = await self._runtime.open_session(
+                resume=resume, source=SOURCE, cwd=folder, options=Options(servers=servers)
+            )
         except ConfigError as error:
             raise RequestError(-32602, str(error)) from None
         claims, name = self._runtime.claims, resume or session.id
@@ -142,6 +162,8 @@ class EditorAgent:
                 _TAKEN, "That session is open elsewhere. Fork it, or close it there."
             )
         claims.claim_session(name)
+        self._runtime.mcp_servers.retain_servers(servers)
+        session.services.set(CLIENT_FILES, EditorFiles(self._link.client, name, self._offered))
         opened = self._sessions[name] = EditorSession(self._runtime, session, self._link, name)
         self._runtime.spawn_task(_announce_commands(opened), f"editor {opened.id}")
         return opened

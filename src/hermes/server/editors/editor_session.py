@@ -101,7 +101,7 @@ class EditorSession:
         session.interactions.user_present = True
         session.interactions.approval_seconds = PERMISSION_SECONDS
         session.interactions.on_approval = self._ask_permission
-        session.interactions.on_question = _answer_nothing
+        session.interactions.on_question = self._ask_question
         events = session.subscribe_events()
         self._runtime.spawn_task(self._forward_events(events), f"editor {session.id}")
 
@@ -121,16 +121,23 @@ class EditorSession:
             log.info("an update of session %s could not be sent", self.id)
 
     async def send_commands(self) -> None:
-        """Tell the editor which commands and plugins there are."""
+        """Tell the editor which commands there are, of plugins and skills too."""
         rows = [(c.name, c.help) for c in load_commands() if c.surfaces == "all"]
         if self._runtime.plugins is not None:
             rows += [(c.name, c.help) for c in self._runtime.plugins.commands.values()]
+        taken = {name for name, _ in rows}
+        skills = await asyncio.to_thread(self._list_skills)
+        rows += [(name, about) for name, about in skills if name not in taken]
         commands = [schema.AvailableCommand(name=n, description=d or n) for n, d in rows]
         await self.send_update(
             schema.AvailableCommandsUpdate(
                 session_update="available_commands_update", available_commands=commands
             )
         )
+
+    def _list_skills(self) -> list[tuple[str, str]]:
+        found = self._runtime.knowledge.open_skills(self.session).list_skills()
+        return [(skill.name, skill.description) for skill in found]
 
     async def replay_history(self) -> None:
         messages = self.session.transcript.history.messages
@@ -199,19 +206,40 @@ class EditorSession:
             )
             for choice in question.choices
         ]
+        response = await self._request_permission(self._describe_question(question), options)
+        chosen = getattr(response.outcome, "option_id", "") if response else ""
+        return chosen if chosen in question.choices else "deny"
+
+    async def _ask_question(self, question: Question) -> str | None:
+        """The chosen answer. Editors have no form for free text: then the model asks in its answer
+        instead."""
+        if not question.choices or not self._link.can_ask:
+            return None
+        options = [
+            schema.PermissionOption(option_id=str(n), name=choice, kind="allow_once")
+            for n, choice in enumerate(question.choices)
+        ]
+        asked = schema.ToolCallUpdate(
+            tool_call_id=question.id, title=question.text, kind="think", status="pending"
+        )
+        response = await self._request_permission(asked, options)
+        chosen = getattr(response.outcome, "option_id", "") if response else ""
+        names = {option.option_id: option.name for option in options}
+        return names.get(chosen)
+
+    async def _request_permission(
+        self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
+    ) -> schema.RequestPermissionResponse | None:
+        """What the editor answers; None: nothing in time, or it cannot be asked."""
         try:
             async with asyncio.timeout(PERMISSION_SECONDS):
-                response = await self._link.client.request_permission(
-                    self.id, self._describe_question(question), options
-                )
+                return await self._link.client.request_permission(self.id, call, options)
         except TimeoutError:
-            return "deny"
+            return None
         except (RequestError, ConnectionError) as error:
             self._link.can_ask = False
             log.warning("the editor cannot be asked for permission: %s", error)
-            return "deny"
-        chosen = getattr(response.outcome, "option_id", "")
-        return chosen if chosen in question.choices else "deny"
+            return None
 
     def _describe_question(self, question: Approval) -> schema.ToolCallUpdate:
         start = self._updates.describe_call(question.call)
@@ -264,12 +292,8 @@ class EditorSession:
 
     async def close(self) -> None:
         await self.session.close()
+        await self._runtime.mcp_servers.release_servers(self.session.options.servers)
         self._runtime.claims.release_session(self.id)
-
-
-async def _answer_nothing(question: Question) -> str | None:
-    """Editors have no form for questions: the model asks in its answer instead."""
-    return None
 
 
 def _make_select(id: str, name: str, category: Any, value: str, values: list[str]) -> Any:

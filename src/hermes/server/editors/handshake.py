@@ -12,6 +12,7 @@ CAPABILITIES: dict[str, Any] = {
     "protocolVersion": PROTOCOL_VERSION,
     "agentCapabilities": {
         "loadSession": True,
+        "mcpCapabilities": {"http": True, "sse": True},
         "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
         "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}},
     },
@@ -21,8 +22,11 @@ CAPABILITIES: dict[str, Any] = {
 """What `initialize` answers."""
 
 
-async def answer_initialize(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Answer the first request of an editor; False: it has gone. Other requests are refused."""
+async def answer_initialize(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> dict[str, Any] | None:
+    """Answer the first request of an editor; its parameters, or None if it has gone. Other requests
+    are refused."""
     while line := await reader.readline():
         try:
             request = json.loads(line)
@@ -39,5 +43,6 @@ async def answer_initialize(reader: asyncio.StreamReader, writer: asyncio.Stream
         writer.write(json.dumps(reply).encode() + b"\n")
         await writer.drain()
         if is_first:
-            return True
-    return False
+            params = request.get("params")
+            return params if isinstance(params, dict) else {}
+    return None

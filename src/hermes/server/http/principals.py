@@ -80,6 +80,12 @@ class Principals:
             raise _unauthorized(text)
         return found
 
+    def find_named(self, name: str) -> Principal | None:
+        """The owner of a key by name, the operator without one; None: there is no such key now."""
+        if not name:
+            return self._operator
+        return next((principal for principal in self._all if principal.name == name), None)
+
     def find_owner(self, key: str) -> Principal | None:
         """The owner of a key; None when nobody has it."""
         return self.find_owner_by_digest(_hash_key(key.strip()))

@@ -24,6 +24,12 @@ class DeletedObject(Struct):
     deleted: Literal[True]
 
 
+class ActionAnswer(Struct):
+    """What a change did, in sentences."""
+
+    lines: list[str]
+
+
 class IncompleteTurn(Struct):
     """Present when a turn did not complete."""
 

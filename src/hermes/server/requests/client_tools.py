@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.message import Media, Message, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
@@ -57,8 +57,8 @@ def parse_client_tools(execution: str, tools: Any, choice: Any) -> ClientTools |
     specs = tuple(spec for spec in found if spec is not None)
     if not specs and execution != "client":
         return None
-    settings = _parse_tool_choice(choice, {spec.name for spec in specs})
-    return ClientTools(specs, settings, with_own=execution == "both")
+    chosen = _parse_tool_choice(choice, specs)
+    return structs.replace(chosen, with_own=execution == "both")
 
 
 def declares_function(tools: Any) -> bool:
@@ -112,21 +112,38 @@ def _parse_tool_spec(tool: Any, field: str) -> ToolSpec | None:
     return ToolSpec(name, str(function.get("description") or ""), schema)
 
 
-def _parse_tool_choice(choice: Any, names: set[str]) -> dict[str, Any]:
-    if choice is None or choice == "auto" or choice == {"type": "auto"}:
-        return {}
-    if choice in ("none", {"type": "none"}):
-        return {"tool_choice": "none"}
-    if choice in ("required", "any", {"type": "any"}):
-        return {"tool_choice": "required"}
-    if isinstance(choice, dict):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, dict) else choice.get("name")
-        if name in names:
-            return {"tool_choice": "required", "tool": name}
+def _parse_tool_choice(choice: Any, specs: Sequence[ToolSpec]) -> ClientTools:
+    """The tools that the client allows, and whether the model must call one. A choice of a hosted
+    tool has no more effect than the tool itself."""
+    allowed = tuple(specs)
+    fields = choice if isinstance(choice, dict) else {"type": choice}
+    kind = fields.get("type")
+    if kind == "allowed_tools":
+        fields = fields.get("allowed_tools", fields)
+        named = {_read_tool_name(tool) for tool in fields.get("tools") or ()}
+        allowed, kind = tuple(s for s in specs if s.name in named), fields.get("mode")
+    match kind:
+        case None | "auto":
+            return ClientTools(allowed)
+        case "none":
+            return ClientTools(allowed, {"tool_choice": "none"})
+        case "required" | "any":
+            return ClientTools(allowed, {"tool_choice": "required"})
+        case "function" | "tool" | "custom":
+            name = _read_tool_name(fields)
+            if any(spec.name == name for spec in specs):
+                return ClientTools(allowed, {"tool_choice": "required", "tool": name})
+        case str() if isinstance(choice, dict):
+            return ClientTools(allowed)
     raise bad_request(
         "tool_choice must be auto, none, required or one of the tools.", "tool_choice"
     )
+
+
+def _read_tool_name(tool: Any) -> Any:
+    """The name in a reference to a function, in the form of any protocol."""
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
 
 
 def parse_tool_calls(entries: Any, field: str) -> tuple[ToolCall, ...]:

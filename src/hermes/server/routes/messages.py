@@ -14,6 +14,7 @@ from hermes.core.message import Media, Message, Text, ToolCall, Usage
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import bad_request, describe_anthropic_error
+from hermes.server.http.headers import get_request_id
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import (
     EffortField,
@@ -124,7 +125,9 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
         return await services.turns.idempotency.run_once(
             call, lambda: services.turns.answer_turn(call, request, build)
         )
-    encoder = _MessageEncoder(model, with_reasoning=services.settings.reasoning)
+    encoder = _MessageEncoder(
+        model, get_request_id(call.request), with_reasoning=services.settings.reasoning
+    )
     return await services.turns.stream_turn(call, request, encoder)
 
 
@@ -340,7 +343,8 @@ class _MessageEncoder:
 
     log = None
 
-    def __init__(self, model: str, *, with_reasoning: bool) -> None:
+    def __init__(self, model: str, request_id: str, *, with_reasoning: bool) -> None:
+        self._request_id = request_id
         self._message = _create_empty_message(model)
         self._with_reasoning = with_reasoning
         self._index = -1
@@ -367,7 +371,7 @@ class _MessageEncoder:
             frames += self._encode_tool_use(block)
         if result.status != "completed" and not is_truncated(result):
             error = describe_anthropic_error(build_error(result))
-            return frames + _encode_event("error", error=error)
+            return frames + _encode_event("error", error=error, request_id=self._request_id)
         delta = {"stop_reason": _choose_stop_reason(result), "stop_sequence": None}
         last: dict[str, Any] = {"delta": delta, "usage": _build_usage(result.usage)}
         if incomplete := describe_incomplete(result):

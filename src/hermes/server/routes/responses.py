@@ -46,7 +46,7 @@ from hermes.server.turns.response_items import (
     ResponseObject,
     build_input_items,
     build_output,
-    skip_frames,
+    replay_frames,
 )
 from hermes.server.turns.sse import send_frames
 from hermes.server.turns.stored_responses import (
@@ -347,8 +347,8 @@ class _ResponseEncoder:
             await asyncio.shield(saving)  # it is stored even if the client disconnects now
         except StoreError as error:  # a response that could not be stored has failed
             response.mark_failed("internal", services.turns.redact(str(error)))
-        name = "incomplete" if response.status == "cancelled" else response.status
-        frames.append(self._items.encode_frame(f"response.{name}", response=response))
+        kind = f"response.{response.end_name}"
+        frames.append(self._items.encode_frame(kind, response=response))
         if self.log is not None:  # the task starts after these frames are in the log
             closing = services.responses.close_log(response.id)
             services.runtime.spawn_task(closing, f"frames of {response.id}")
@@ -381,7 +381,8 @@ async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResp
     after = query.get("starting_after", "-1")
     if not after.removeprefix("-").isdigit() or len(after) > 9:
         raise bad_request("starting_after must be a sequence number.", "starting_after")
-    frames = skip_frames(services.responses.read_frames(stored.response.id), int(after))
+    stream = services.responses.read_frames(stored.response.id)
+    frames = replay_frames(stream, stored.response, int(after))
     return await send_frames(call.request, services.settings.cors_origins, frames)
 
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from hermes.app.session import Session
+from hermes.core.errors import ConfigError
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Message
+from hermes.core.provider import Effort
 from hermes.core.store import WEB_SOURCE, SessionEnd, SessionFilter, SessionMeta
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
-from hermes.server.http.errors import ApiError, bad_request, not_found
+from hermes.server.http.errors import ApiError, bad_request, not_found, unsupported_parameter
 from hermes.server.http.request_schemas import MessageContent
 from hermes.server.http.response_schemas import (
     AssistantMessage,
@@ -48,6 +50,9 @@ class UpdateSessionRequest(Struct):
     title: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     pinned: bool | None = None
     archived: bool | None = None
+    model: Annotated[str, Meta(max_length=300)] | None = None
+    """As provider:model; empty: the configured one again."""
+    effort: Effort | None = None
 
 
 class ForkRequest(Struct):
@@ -156,14 +161,25 @@ async def get_session(call: ApiCall, services: RouteServices) -> web.StreamRespo
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Change the title of a session, pin it or archive it."""
+    """Change the title of a session, pin it, archive it, or choose its model and effort."""
     body = call.decode_body(UpdateSessionRequest)
-    changes = {n: value for n, value in structs.asdict(body).items() if value is not None}
-    if not changes:
-        raise bad_request("Send title, pinned or archived.", "title")
-    meta = await _find_session(call, services)
-    await services.runtime.store.sessions.update_meta(meta.id, **changes)
-    return json_response(_describe_session(services, structs.replace(meta, **changes)))
+    sent = {n: value for n, value in structs.asdict(body).items() if value is not None}
+    if not sent:
+        raise bad_request("Send title, pinned, archived, model or effort.", "title")
+    meta, runtime = await _find_session(call, services), services.runtime
+    choice: dict[str, Any] = {n: sent.pop(n) for n in ("model", "effort") if n in sent}
+    if choice:
+        if services.dashboard is None:
+            raise unsupported_parameter(next(iter(choice)), "the dashboard is off.")
+        if "model" in choice and call.principal.name and "admin" not in call.principal.scopes:
+            raise ApiError(403, "This key does not have the scope admin.", code="scope")
+        try:
+            model = await services.dashboard.live.conversations.change_choice(meta, choice)
+        except ConfigError as error:
+            raise bad_request(services.turns.redact(str(error)), next(iter(choice))) from None
+        sent["model"] = model
+    await runtime.store.sessions.update_meta(meta.id, **sent)
+    return json_response(_describe_session(services, structs.replace(meta, **sent)))
 
 
 async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:

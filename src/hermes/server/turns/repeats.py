@@ -25,6 +25,9 @@ STOPPED = (
     "The server stopped during this request, after a tool had run. The work so far is kept in the "
     "session. Check what was done before you ask again."
 )
+_RUNNING = (
+    "The first attempt of this request is still running, and a tool has run in it. Try again later."
+)
 _DISCONNECTED = (
     "The client disconnected during this request, after a tool had run. The work so far is kept in "
     "the session. Check what was done before you ask again."
@@ -65,10 +68,15 @@ class FailedRequests:
                 self._known[found.id] = failure
 
     def raise_if_repeated(self, call: ApiCall) -> None:
-        """Raise the failure that this request has already met."""
+        """Raise the failure that this request has already met. A client's automatic retry does not
+        run beside the first attempt either."""
         request_hash = hash_request(call)
         failure = self._known.get(request_hash)
-        if failure is None or not failure.envelope:
+        if failure is None:
+            return
+        if not failure.envelope:
+            if _count_retries(call):
+                raise ApiError(409, _RUNNING, code="in_progress", headers={"Retry-After": "5"})
             return
         if failure.when < time.time() - KEPT_SECONDS:
             del self._known[request_hash]

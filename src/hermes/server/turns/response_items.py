@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.events import (
     TextDelta,
@@ -61,6 +61,11 @@ class ResponseObject(Struct):
     max_output_tokens: int | None = None
     reasoning: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
+
+    @property
+    def end_name(self) -> str:
+        """How the last event of its stream calls it."""
+        return "incomplete" if self.status == "cancelled" else self.status
 
     def apply_result(self, result: TurnResult, *, unusable: bool) -> None:
         """Set the status, usage and error of a turn that has ended; `unusable`: without text."""
@@ -174,12 +179,12 @@ class ItemEncoder:
     """Encodes turn events as frames and collects finished items; at most one message or reasoning
     item is open."""
 
-    def __init__(self, style: ItemStyle) -> None:
+    def __init__(self, style: ItemStyle, sequence: int = 0) -> None:
         self.items: list[Item] = []
         self._style = style
         self._running: dict[str, int] = {}
         """Running hosted calls: their index in `items`."""
-        self._sequence = 0
+        self._sequence = sequence
         self._text: list[str] = []
         self._message: Item | None = None
         self._reasoning: Item | None = None
@@ -207,13 +212,22 @@ class ItemEncoder:
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.end_message()
                 parts = [{"type": "input_text", "text": result.text}]
-                item, index = _build_output_item(result.call_id, parts), len(self.items)
-                self.items.append(item)
-                for state in ("added", "done"):
-                    kind = f"response.output_item.{state}"
-                    yield self.encode_frame(kind, output_index=index, item=item)
+                yield from self.encode_items([_build_output_item(result.call_id, parts)])
             case _:
                 return
+
+    def encode_items(self, items: Sequence[Item]) -> Iterator[bytes]:
+        """Encode finished items as if they had been streamed."""
+        for item in items:
+            if item["type"] == "message":
+                yield from self._begin_message(item["id"])
+                yield from self._encode_delta("".join(p["text"] for p in item["content"]))
+                yield from self.end_message()
+                continue
+            for state in ("added", "done"):
+                kind = f"response.output_item.{state}"
+                yield self.encode_frame(kind, output_index=len(self.items), item=item)
+            self.items.append(item)
 
     def end_message(self) -> Iterator[bytes]:
         """End the open message or reasoning item, if any."""
@@ -270,8 +284,8 @@ class ItemEncoder:
     def _locate_summary(self, item: Item) -> dict[str, Any]:
         return {"item_id": item["id"], "output_index": len(self.items), "summary_index": 0}
 
-    def _begin_message(self) -> Iterator[bytes]:
-        item = {**_build_message_item(""), "status": "in_progress", "content": []}
+    def _begin_message(self, item_id: str = "") -> Iterator[bytes]:
+        item = {**_build_message_item("", item_id), "status": "in_progress", "content": []}
         self._message, index = item, len(self.items)
         position = {"item_id": item["id"], "output_index": index, "content_index": 0}
         yield self.encode_frame("response.output_item.added", output_index=index, item=item)
@@ -407,15 +421,33 @@ def rebuild_items(frames: bytes) -> tuple[list[Item], str]:
     return [items[index] for index in sorted(items)], unfinished_text
 
 
-async def skip_frames(pages: AsyncIterator[bytes], after: int) -> AsyncIterator[bytes]:
-    """Yield the frames with a higher sequence number."""
+async def replay_frames(
+    pages: AsyncIterator[bytes], response: ResponseObject, after: int
+) -> AsyncIterator[bytes]:
+    """Yield the frames with a higher sequence number. What the stored stream lacks is made from the
+    response: the end if the server died, everything if it was not streamed."""
+    last, name = -1, b""
     async for page in pages:
-        if after < 0:
-            yield page
-            continue
-        frames = [frame for frame in page.split(b"\n\n") if _read_sequence(frame) > after]
-        if frames:
-            yield b"\n\n".join((*frames, b""))
+        frames = [frame for frame in page.split(b"\n\n") if frame]
+        last, name = _read_sequence(frames[-1]), frames[-1].partition(b"\n")[0]
+        if newer := [frame for frame in frames if _read_sequence(frame) > after]:
+            yield b"\n\n".join((*newer, b""))
+    if response.status != "in_progress" and not name.endswith(_ENDS):
+        missing = _encode_missing_frames(response, last + 1)
+        yield b"".join(frame for frame in missing if _read_sequence(frame.rstrip()) > after)
+
+
+_ENDS = (b"response.completed", b"response.incomplete", b"response.failed")
+
+
+def _encode_missing_frames(response: ResponseObject, sequence: int) -> Iterator[bytes]:
+    encoder = ItemEncoder(ItemStyle(), sequence)
+    if sequence == 0:
+        begun = structs.replace(response, status="in_progress", output=[], usage=None)
+        for kind in ("response.created", "response.in_progress"):
+            yield encoder.encode_frame(kind, response=begun)
+        yield from encoder.encode_items(response.output)
+    yield encoder.encode_frame(f"response.{response.end_name}", response=response)
 
 
 def _read_sequence(frame: bytes) -> int:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -50,6 +50,8 @@ class FileChanges:
         self._files: dict[Path, _FileState] = {}
         self.influences: dict[Path, str] = {}
         """The changed files that programs outside obey, and how."""
+        self.unsaved: Mapping[Path, str] = {}
+        """Files as the user's editor has them; edits begin with that."""
 
     def resolve_path(self, raw: str) -> Path:
         """The real path. Raises ToolError when one inside the working folder leads out of it."""
@@ -127,7 +129,9 @@ class FileChanges:
             check_access(path, self._workspace, write=True)
             try:
                 before, found = read_bytes(path, self._workspace)
-                self._files[path] = _FileState(path, before, found, before)
+                self._files[path] = _FileState(
+                    path, before, found, self._take_unsaved(path, before)
+                )
             except FileNotFoundError:
                 self._files[path] = _FileState(path, None, None, None)
             except OSError as error:
@@ -135,6 +139,23 @@ class FileChanges:
             if len(self._files) > MAX_FILES:
                 raise ToolError(f"More than {MAX_FILES} files in one patch; nothing was changed.")
         return self._files[path]
+
+    def _take_unsaved(self, path: Path, data: bytes) -> bytes:
+        """The content that an edit begins with: the editor's, if it differs from the file's."""
+        if path not in self.unsaved:
+            return data
+        text, encoding = decode_text(data, path)
+        shown = self.unsaved[path]
+        return data if shown == text else encoding.encode(shown, path)
+
+    def list_written(self) -> list[tuple[Path, str]]:
+        """The text files that were changed or made, with their content."""
+        written = []
+        for file in self._files.values():
+            if file.after is not None and file.after != file.before:
+                with contextlib.suppress(ToolError):
+                    written.append((file.path, decode_text(file.after, file.path)[0]))
+        return written
 
     def _get_source(self, file: _FileState) -> _FileState:
         return self._files[file.source] if file.source else file

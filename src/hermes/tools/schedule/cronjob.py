@@ -26,6 +26,7 @@ class Params(Struct, frozen=True):
     prompt: Annotated[str | None, Meta(description="complete: a run knows nothing else")] = None
     name: str | None = None
     deliver: str | None = None
+    skills: Annotated[tuple[str, ...] | str | None, Meta(description="names of skills")] = None
     model: str | None = None
     toolsets: Annotated[str | None, Meta(description="comma-separated")] = None
     workdir: str | None = None

@@ -1,128 +1,255 @@
-// Node clients of the server: `node node_clients.mjs CLIENT CASE` prints what the client makes of it.
-import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
+// Node clients of the server: `node node_clients.mjs CLIENT CASE…` prints what it makes of each case.
+// Cases: own-tool, whole/ORDER, typed/FORM, leave, restart; any other is an order for the model,
+// whose answer is streamed.
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 
-const require = createRequire(process.env.CLIENT_FOLDER + "/");
-const load = (name) => import(pathToFileURL(require.resolve(name)));
-const [, , client, chosen] = process.argv;
+const [, , chosen, ...cases] = process.argv;
 const model = "hermes-agent";
-const order = { text: "greet", stream: "greet", "structured-stream": "structured" }[chosen] ?? chosen;
-const prompt = `Please follow order:${order}`;
-const said = [{ role: "user", content: prompt }];
+const image = readFileSync(process.env.CLIENT_IMAGE).toString("base64");
+const at = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
+const ask = (order) => `Please follow order:${order}`;
+const weather = ({ city }) => `25 degrees in ${city}`;
 const parameters = {
   type: "object",
   properties: { city: { type: "string" } },
   required: ["city"],
   additionalProperties: false,
 };
-const weather = (city) => `25 degrees in ${city}`;
 
 async function schema() {
-  const { z } = await load("zod");
+  const { z } = await import("zod");
   return z.object({ city: z.string(), degrees: z.number() });
 }
 
 async function openai() {
-  const { default: OpenAI } = await load("openai");
-  const api = new OpenAI();
-  if (chosen === "structured") {
-    const { zodResponseFormat } = await load("openai/helpers/zod");
-    const response_format = zodResponseFormat(await schema(), "weather");
-    const found = await api.chat.completions.parse({ model, messages: said, response_format });
-    return found.choices[0].message.parsed.degrees;
-  }
-  if (chosen === "own-tool") {
-    const tools = [{ type: "function", function: { name: "weather", parameters, function: (a) => weather(a.city), parse: JSON.parse } }];
-    return await api.chat.completions.runTools({ model, messages: said, tools }).finalContent();
-  }
-  if (chosen === "text") {
-    return (await api.chat.completions.create({ model, messages: said })).choices[0].message.content;
-  }
-  const stream = api.chat.completions.stream({ model, messages: said, stream_options: { include_usage: true } });
-  const text = await stream.finalContent();
-  return `${text} usage=${(await stream.totalUsage()).total_tokens}`;
+  const { default: OpenAI } = await import("openai");
+  const { zodResponseFormat } = await import("openai/helpers/zod");
+  const chat = new OpenAI().chat.completions;
+  const say = (order) => {
+    const picture = { type: "image_url", image_url: { url: `data:image/png;base64,${image}` } };
+    const content = order === "image" ? [{ type: "text", text: ask(order) }, picture] : ask(order);
+    return [{ role: "user", content }];
+  };
+  return {
+    async *stream(order, signal) {
+      const options = { stream: true, stream_options: { include_usage: true } };
+      let usage = 0;
+      for await (const chunk of await chat.create({ model, messages: say(order), ...options }, { signal })) {
+        usage += chunk.usage?.total_tokens ?? 0;
+        const text = chunk.choices[0]?.delta.content;
+        if (text) yield text;
+      }
+      return usage;
+    },
+    async whole(order) {
+      const found = await chat.create({ model, messages: say(order) });
+      if (found.hermes) throw new Error(found.hermes.error);
+      return [found.choices[0].message.content, found.usage.total_tokens];
+    },
+    async ownTool() {
+      const run = { name: "weather", parameters, function: weather, parse: JSON.parse };
+      const tools = [{ type: "function", function: run }];
+      return await chat.runTools({ model, messages: say("own-tool"), tools }).finalContent();
+    },
+    async typed(form) {
+      const response_format = zodResponseFormat(await schema(), "weather");
+      const wanted = { model, messages: say("structured"), response_format };
+      const found = form === "whole" ? await chat.parse(wanted) : await chat.stream(wanted).finalChatCompletion();
+      return found.choices[0].message.parsed;
+    },
+  };
 }
 
 async function openai_responses() {
-  const { default: OpenAI } = await load("openai");
-  const api = new OpenAI();
-  if (chosen === "structured") {
-    const { zodTextFormat } = await load("openai/helpers/zod");
-    const text = { format: zodTextFormat(await schema(), "weather") };
-    return (await api.responses.parse({ model, input: prompt, text })).output_parsed.degrees;
-  }
-  if (chosen === "own-tool") {
-    const tools = [{ type: "function", name: "weather", parameters, strict: true }];
-    const first = await api.responses.create({ model, input: prompt, tools });
-    const call = first.output.find((item) => item.type === "function_call");
-    const input = [{ type: "function_call_output", call_id: call.call_id, output: weather("Bern") }];
-    return (await api.responses.create({ model, input, tools, previous_response_id: first.id })).output_text;
-  }
-  if (chosen === "text") return (await api.responses.create({ model, input: prompt })).output_text;
-  const final = await api.responses.stream({ model, input: prompt }).finalResponse();
-  if (final.error) throw new Error(final.error.message);
-  return `${final.output_text} usage=${final.usage.total_tokens}`;
+  const { default: OpenAI } = await import("openai");
+  const { zodTextFormat } = await import("openai/helpers/zod");
+  const { responses } = new OpenAI();
+  const say = (order) => {
+    if (order !== "image") return ask(order);
+    const picture = { type: "input_image", detail: "auto", image_url: `data:image/png;base64,${image}` };
+    return [{ role: "user", content: [{ type: "input_text", text: ask(order) }, picture] }];
+  };
+  return {
+    async *stream(order, signal) {
+      for await (const event of await responses.create({ model, input: say(order), stream: true }, { signal })) {
+        if (event.type === "response.output_text.delta") yield event.delta;
+        if (event.response?.error) throw new Error(event.response.error.message);
+        if (event.type === "response.completed") return event.response.usage.total_tokens;
+      }
+      throw new Error("the stream has no end");
+    },
+    async whole(order) {
+      const found = await responses.create({ model, input: say(order) });
+      if (found.error) throw new Error(found.error.message);
+      return [found.output_text, found.usage.total_tokens];
+    },
+    async ownTool() {
+      const tools = [{ type: "function", name: "weather", parameters, strict: true }];
+      const first = await responses.create({ model, input: ask("own-tool"), tools });
+      const call = first.output.find((item) => item.type === "function_call");
+      const output = weather(JSON.parse(call.arguments));
+      const input = [{ type: "function_call_output", call_id: call.call_id, output }];
+      return (await responses.create({ model, input, tools, previous_response_id: first.id })).output_text;
+    },
+    async typed(form) {
+      const text = { format: zodTextFormat(await schema(), "weather") };
+      const wanted = { model, input: ask("structured"), text };
+      const found = form === "whole" ? responses.parse(wanted) : responses.stream(wanted).finalResponse();
+      return (await found).output_parsed;
+    },
+  };
 }
 
 async function anthropic() {
-  const { default: Anthropic } = await load("@anthropic-ai/sdk");
-  const api = new Anthropic();
+  const { default: Anthropic } = await import("@anthropic-ai/sdk");
+  const { zodOutputFormat } = await import("@anthropic-ai/sdk/helpers/zod");
+  const { messages } = new Anthropic();
   const more = { model, max_tokens: 999 };
-  if (chosen === "own-tool") {
-    const tools = [{ name: "weather", input_schema: parameters }];
-    const first = await api.messages.create({ messages: said, tools, ...more });
-    const use = first.content.find((block) => block.type === "tool_use");
-    const result = { type: "tool_result", tool_use_id: use.id, content: weather("Bern") };
-    const messages = [...said, { role: "assistant", content: first.content }, { role: "user", content: [result] }];
-    return (await api.messages.create({ messages, tools, ...more })).content[0].text;
-  }
-  if (chosen === "text") return (await api.messages.create({ messages: said, ...more })).content[0].text;
-  const final = await api.messages.stream({ messages: said, ...more }).finalMessage();
-  return `${final.content[0].text} usage=${final.usage.input_tokens + final.usage.output_tokens}`;
+  const say = (order) => {
+    const source = { type: "base64", media_type: "image/png", data: image };
+    const pictures = order === "image" ? [{ type: "image", source }] : [];
+    return [{ role: "user", content: [{ type: "text", text: ask(order) }, ...pictures] }];
+  };
+  const count = (usage) => usage.input_tokens + usage.output_tokens;
+  return {
+    async *stream(order, signal) {
+      const stream = messages.stream({ messages: say(order), ...more }, { signal });
+      for await (const event of stream) {
+        if (event.delta?.type === "text_delta") yield event.delta.text;
+      }
+      return count((await stream.finalMessage()).usage);
+    },
+    async whole(order) {
+      const found = await messages.create({ messages: say(order), ...more });
+      return [found.content[0].text, count(found.usage)];
+    },
+    async ownTool() {
+      const tools = [{ name: "weather", input_schema: parameters }];
+      const said = say("own-tool");
+      const first = await messages.create({ messages: said, tools, ...more });
+      const use = first.content.find((block) => block.type === "tool_use");
+      const result = { type: "tool_result", tool_use_id: use.id, content: weather(use.input) };
+      said.push({ role: "assistant", content: first.content }, { role: "user", content: [result] });
+      return (await messages.create({ messages: said, tools, ...more })).content[0].text;
+    },
+    async typed(form) {
+      const output_config = { format: zodOutputFormat(await schema()) };
+      const wanted = { messages: say("structured"), output_config, ...more };
+      const found = form === "whole" ? messages.parse(wanted) : messages.stream(wanted).finalMessage();
+      return (await found).parsed_output;
+    },
+  };
 }
 
 async function useAiSdk(chat) {
-  const { generateText, streamText, tool, stepCountIs, Output } = await load("ai");
-  if (chosen === "structured") {
-    const output = Output.object({ schema: await schema() });
-    return (await generateText({ model: chat, prompt, output })).output.degrees;
-  }
-  if (chosen === "own-tool") {
-    const { z } = await load("zod");
-    const inputSchema = z.object({ city: z.string() });
-    const tools = { weather: tool({ inputSchema, execute: ({ city }) => weather(city) }) };
-    return (await generateText({ model: chat, prompt, tools, stopWhen: stepCountIs(3) })).text;
-  }
-  if (chosen === "text") return (await generateText({ model: chat, prompt })).text;
-  let failure;
-  const result = streamText({ model: chat, prompt, onError: ({ error }) => (failure = error) });
-  let text = "";
-  for await (const part of result.fullStream) {
-    if (part.type === "text-delta") text += part.text;
-    if (part.type === "error") failure = part.error;
-  }
-  if (failure) throw failure;
-  return `${text} usage=${(await result.totalUsage).totalTokens}`;
+  const { generateText, streamText, tool, isStepCount, Output } = await import("ai");
+  const { z } = await import("zod");
+  const say = (order) => {
+    const picture = { type: "file", data: image, mediaType: "image/png" };
+    const content = order === "image" ? [{ type: "text", text: ask(order) }, picture] : ask(order);
+    return { model: chat, maxRetries: 1, messages: [{ role: "user", content }] };
+  };
+  return {
+    async *stream(order, abortSignal) {
+      const result = streamText({ ...say(order), abortSignal, onError: () => {} });
+      for await (const part of result.fullStream) {
+        if (part.type === "error") throw part.error;
+        if (part.type === "text-delta") yield part.text;
+      }
+      return (await result.totalUsage).totalTokens;
+    },
+    async whole(order) {
+      const found = await generateText(say(order));
+      return [found.text, found.totalUsage.totalTokens];
+    },
+    async ownTool() {
+      const inputSchema = z.object({ city: z.string() });
+      const tools = { weather: tool({ inputSchema, execute: weather }) };
+      return (await generateText({ ...say("own-tool"), tools, stopWhen: isStepCount(3) })).text;
+    },
+    async typed(form) {
+      const wanted = { ...say("structured"), output: Output.object({ schema: await schema() }) };
+      if (form === "whole") return (await generateText(wanted)).output;
+      let last;
+      for await (const part of streamText(wanted).partialOutputStream) last = part;
+      return last;
+    },
+  };
 }
 
 async function ai_sdk() {
-  const { createOpenAICompatible } = await load("@ai-sdk/openai-compatible");
-  const at = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
+  const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
   const options = { name: "hermes", includeUsage: true, supportsStructuredOutputs: true };
   return await useAiSdk(createOpenAICompatible({ ...options, ...at })(model));
 }
 
 async function ai_sdk_responses() {
-  const { createOpenAI } = await load("@ai-sdk/openai");
+  const { createOpenAI } = await import("@ai-sdk/openai");
   const headers = { "X-Hermes-Tool-Items": "mcp_call" };
-  const at = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
   return await useAiSdk(createOpenAI({ ...at, headers }).responses(model));
 }
 
-const clients = { openai, openai_responses, anthropic, ai_sdk, ai_sdk_responses };
-try {
-  console.log(String(await clients[client]()));
-} catch (error) {
-  console.error(`${error.name}: ${error.message}`, error.lastError?.message ?? "");
-  process.exit(1);
+async function ai_sdk_messages() {
+  const { createAnthropic } = await import("@ai-sdk/anthropic");
+  return await useAiSdk(createAnthropic(at)(model));
 }
+
+async function readStream(stream) {
+  for (let text = ""; ; ) {
+    const { value, done } = await stream.next();
+    if (done) return `${text} usage=${value}`;
+    text += value;
+  }
+}
+
+const describe = (error) => `${error.name}: ${error.message} ${error.lastError?.message ?? ""}`;
+
+/** Reads until the server stops, then asks again when told that it is back. */
+async function liveThroughRestart(client) {
+  const stream = client.stream("slow");
+  const first = (await stream.next()).value;
+  console.log("\n== begun");
+  const rest = await readStream(stream).catch(describe);
+  console.log(`\n== stopped ${first}${rest}`);
+  const lines = createInterface({ input: process.stdin });
+  await new Promise((resolve) => lines.once("line", resolve));
+  lines.close();
+  return await readStream(client.stream("greet"));
+}
+
+async function useClient(client, name) {
+  const [kind, form] = name.split("/");
+  switch (kind) {
+    case "whole": {
+      const [text, usage] = await client.whole(form);
+      return `${text} usage=${usage}`;
+    }
+    case "own-tool":
+      return await client.ownTool();
+    case "typed":
+      return (await client.typed(form)).degrees;
+    case "leave": {
+      const leaving = new AbortController();
+      const { value } = await client.stream("slow", leaving.signal).next();
+      leaving.abort();
+      return `left after ${value}`;
+    }
+    case "restart":
+      return await liveThroughRestart(client);
+    default:
+      return await readStream(client.stream(kind));
+  }
+}
+
+process.on("unhandledRejection", () => {}); // of streams that were left
+const clients = { openai, openai_responses, anthropic, ai_sdk, ai_sdk_responses, ai_sdk_messages };
+const client = await clients[chosen]();
+for (const name of cases) {
+  const said = await useClient(client, name).then(
+    (text) => `ok\n${text}`,
+    (error) => `failed\n${describe(error)}`,
+  );
+  console.log(`\n== ${name} ${said}`);
+}
+process.exit(0);

@@ -1,281 +1,538 @@
 """Python clients of the server: `python_clients.py CLIENT CASE…` prints what it makes of each case.
 
-Cases: text, stream, own-tool, structured, structured-stream; any other is an order for the model.
+Cases: `own-tool`, `whole/ORDER`, `typed/FORM`, `leave`, `restart`; any other is an order for the
+model, whose answer is streamed.
 """
 
-import asyncio
-import os
+import json
 import sys
 
-URL, KEY = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
-MODEL = "hermes-agent"
-PARAMETERS = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+from client_cases import (
+    DATA_URL,
+    IMAGE,
+    KEY,
+    MODEL,
+    PARAMETERS,
+    URL,
+    Stream,
+    ask,
+    drain,
+    run,
+    say,
+    say_item,
+    weather,
+    weather_model,
+    weather_schema,
+)
 
 
-def prompt(case: str) -> str:
-    order = {"text": "greet", "stream": "greet", "structured-stream": "structured"}.get(case, case)
-    return f"Please follow order:{order}"
+class OpenAIChat:
+    def __init__(self) -> None:
+        from openai import OpenAI
 
+        self.api = OpenAI()
 
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"25 degrees in {city}"
+    def stream(self, order: str) -> Stream:
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        usage = 0
+        with self.api.chat.completions.create(
+            model=MODEL, messages=say(order), **options
+        ) as chunks:
+            for chunk in chunks:
+                usage += chunk.usage.total_tokens if chunk.usage else 0
+                if chunk.choices and chunk.choices[0].delta.content:
+                    yield chunk.choices[0].delta.content
+        return usage
 
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.api.chat.completions.create(model=MODEL, messages=say(order))
+        if found.choices[0].finish_reason == "error":
+            raise RuntimeError(found.hermes["error"])
+        return found.choices[0].message.content, found.usage.total_tokens
 
-def weather_model():
-    from pydantic import BaseModel
-
-    class Weather(BaseModel):
-        city: str
-        degrees: int
-
-    return Weather
-
-
-def use_openai(case: str) -> str:
-    from openai import OpenAI
-
-    client, said = OpenAI(), [{"role": "user", "content": prompt(case)}]
-    if case == "structured":
-        found = client.chat.completions.parse(
-            model=MODEL, messages=said, response_format=weather_model()
-        )
-        return str(found.choices[0].message.parsed.degrees)
-    if case == "structured-stream":
-        with client.chat.completions.stream(
-            model=MODEL, messages=said, response_format=weather_model()
-        ) as stream:
-            return str(stream.get_final_completion().choices[0].message.parsed.degrees)
-    if case == "own-tool":
-        function = {"name": "weather", "parameters": PARAMETERS}
-        tools = [{"type": "function", "function": function}]
-        first = client.chat.completions.create(model=MODEL, messages=said, tools=tools)
+    def own_tool(self) -> str:
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+        said = say("own-tool")
+        first = self.api.chat.completions.create(model=MODEL, messages=said, tools=tools)
         call = first.choices[0].message.tool_calls[0]
-        result = {"role": "tool", "tool_call_id": call.id, "content": weather("Bern")}
-        said += [first.choices[0].message, result]
-        last = client.chat.completions.create(model=MODEL, messages=said, tools=tools)
+        result = weather(**json.loads(call.function.arguments))
+        said += [first.choices[0].message]
+        said += [{"role": "tool", "tool_call_id": call.id, "content": result}]
+        last = self.api.chat.completions.create(model=MODEL, messages=said, tools=tools)
         return last.choices[0].message.content
-    if case == "text":
-        return client.chat.completions.create(model=MODEL, messages=said).choices[0].message.content
-    with client.chat.completions.stream(
-        model=MODEL, messages=said, stream_options={"include_usage": True}
-    ) as stream:
-        final = stream.get_final_completion()
-    return f"{final.choices[0].message.content} usage={final.usage.total_tokens}"
+
+    def typed(self, form: str):
+        wanted = {"messages": say("structured"), "response_format": weather_model()}
+        if form == "whole":
+            found = self.api.chat.completions.parse(model=MODEL, **wanted)
+        else:
+            with self.api.chat.completions.stream(model=MODEL, **wanted) as stream:
+                found = stream.get_final_completion()
+        return found.choices[0].message.parsed
 
 
-def use_openai_responses(case: str) -> str:
-    from openai import OpenAI
+class OpenAIResponses:
+    def __init__(self) -> None:
+        from openai import OpenAI
 
-    client, said = OpenAI(), prompt(case)
-    if case == "structured":
-        found = client.responses.parse(model=MODEL, input=said, text_format=weather_model())
-        return str(found.output_parsed.degrees)
-    if case == "structured-stream":
-        with client.responses.stream(
-            model=MODEL, input=said, text_format=weather_model()
-        ) as stream:
-            return str(stream.get_final_response().output_parsed.degrees)
-    if case == "own-tool":
+        self.api = OpenAI()
+
+    def stream(self, order: str) -> Stream:
+        with self.api.responses.create(model=MODEL, input=say_item(order), stream=True) as events:
+            for event in events:
+                if event.type == "response.output_text.delta":
+                    yield event.delta
+                elif event.type in ("response.failed", "response.incomplete"):
+                    raise RuntimeError(event.response.error.message)
+                elif event.type == "response.completed":
+                    return event.response.usage.total_tokens
+        raise RuntimeError("the stream has no end")
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.api.responses.create(model=MODEL, input=say_item(order))
+        if found.error:
+            raise RuntimeError(found.error.message)
+        return found.output_text, found.usage.total_tokens
+
+    def own_tool(self) -> str:
         tools = [{"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": True}]
-        first = client.responses.create(model=MODEL, input=said, tools=tools)
+        first = self.api.responses.create(model=MODEL, input=ask("own-tool"), tools=tools)
         call = next(item for item in first.output if item.type == "function_call")
-        kind = "function_call_output"
-        result = {"type": kind, "call_id": call.call_id, "output": weather("Bern")}
+        output = weather(**json.loads(call.arguments))
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": output}
         more = {"previous_response_id": first.id, "tools": tools}
-        return client.responses.create(model=MODEL, input=[result], **more).output_text
-    if case == "text":
-        return client.responses.create(model=MODEL, input=said).output_text
-    text, usage = "", None
-    for event in client.responses.create(model=MODEL, input=said, stream=True):
-        if event.type == "response.output_text.delta":
-            text += event.delta
-        elif event.type in ("response.failed", "response.incomplete"):
-            raise RuntimeError(event.response.error.message)
-        elif event.type == "response.completed":
-            usage = event.response.usage
-    return f"{text} usage={usage.total_tokens}"
+        return self.api.responses.create(model=MODEL, input=[result], **more).output_text
+
+    def typed(self, form: str):
+        wanted = {"input": ask("structured"), "text_format": weather_model()}
+        if form == "whole":
+            return self.api.responses.parse(model=MODEL, **wanted).output_parsed
+        with self.api.responses.stream(model=MODEL, **wanted) as stream:
+            return stream.get_final_response().output_parsed
 
 
-def use_anthropic(case: str) -> str:
-    from anthropic import Anthropic
+class Anthropic:
+    def __init__(self) -> None:
+        from anthropic import Anthropic
 
-    client, said = Anthropic(), [{"role": "user", "content": prompt(case)}]
-    more = {"model": MODEL, "max_tokens": 999}
-    if case == "own-tool":
+        self.messages = Anthropic().messages
+        self.more = {"model": MODEL, "max_tokens": 999}
+
+    def _said(self, order: str) -> list:
+        content = [{"type": "text", "text": ask(order)}]
+        if order == "image":
+            data = DATA_URL.partition(",")[2]
+            source = {"type": "base64", "media_type": "image/png", "data": data}
+            content.append({"type": "image", "source": source})
+        return [{"role": "user", "content": content}]
+
+    def stream(self, order: str) -> Stream:
+        with self.messages.stream(messages=self._said(order), **self.more) as stream:
+            yield from stream.text_stream
+            usage = stream.get_final_message().usage
+        return usage.input_tokens + usage.output_tokens
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.messages.create(messages=self._said(order), **self.more)
+        return found.content[0].text, found.usage.input_tokens + found.usage.output_tokens
+
+    def own_tool(self) -> str:
         tools = [{"name": "weather", "input_schema": PARAMETERS}]
-        first = client.messages.create(messages=said, tools=tools, **more)
+        said = self._said("own-tool")
+        first = self.messages.create(messages=said, tools=tools, **self.more)
         use = next(block for block in first.content if block.type == "tool_use")
-        result = {"type": "tool_result", "tool_use_id": use.id, "content": weather("Bern")}
+        result = {"type": "tool_result", "tool_use_id": use.id, "content": weather(**use.input)}
         said += [
             {"role": "assistant", "content": first.content},
             {"role": "user", "content": [result]},
         ]
-        return client.messages.create(messages=said, tools=tools, **more).content[0].text
-    if case == "structured":
-        found = client.messages.parse(messages=said, output_format=weather_model(), **more)
-        return str(found.parsed_output.degrees)
-    if case == "text":
-        return client.messages.create(messages=said, **more).content[0].text
-    with client.messages.stream(messages=said, **more) as stream:
-        final = stream.get_final_message()
-    total = final.usage.input_tokens + final.usage.output_tokens
-    return f"{final.content[0].text} usage={total}"
+        return self.messages.create(messages=said, tools=tools, **self.more).content[0].text
+
+    def typed(self, form: str):
+        wanted = {"messages": self._said("structured"), "output_format": weather_model()}
+        if form == "whole":
+            return self.messages.parse(**wanted, **self.more).parsed_output
+        with self.messages.stream(**wanted, **self.more) as stream:
+            return stream.get_final_message().parsed_output
 
 
-def use_litellm(case: str) -> str:
-    import litellm
+class LiteLLM:
+    def __init__(self) -> None:
+        from litellm import completion
 
-    at = {"model": f"openai/{MODEL}", "api_base": URL, "api_key": KEY, "max_retries": 2}
-    said = [{"role": "user", "content": prompt(case)}]
-    if case == "structured":
-        found = litellm.completion(messages=said, response_format=weather_model(), **at)
-        return str(weather_model().model_validate_json(found.choices[0].message.content).degrees)
-    if case == "own-tool":
+        at = {"model": f"openai/{MODEL}", "api_base": URL, "api_key": KEY}
+        self.at = {**at, "max_retries": 2}
+        self.complete = completion
+
+    def stream(self, order: str) -> Stream:
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        usage = 0
+        for chunk in self.complete(messages=say(order), **options, **self.at):
+            usage = chunk.usage.total_tokens if getattr(chunk, "usage", None) else usage
+            if chunk.choices and chunk.choices[0].delta.content:
+                yield chunk.choices[0].delta.content
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.complete(messages=say(order), **self.at)
+        return found.choices[0].message.content, found.usage.total_tokens
+
+    def own_tool(self) -> str:
+        said = say("own-tool")
         tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
-        message = litellm.completion(messages=said, tools=tools, **at).choices[0].message
+        message = self.complete(messages=said, tools=tools, **self.at).choices[0].message
         call = message.tool_calls[0]
-        said += [message, {"role": "tool", "tool_call_id": call.id, "content": weather("Bern")}]
-        found = litellm.completion(messages=said, tools=tools, **at)
-        return found.choices[0].message.content
-    if case == "text":
-        return litellm.completion(messages=said, **at).choices[0].message.content
-    options = {"stream": True, "stream_options": {"include_usage": True}}
-    chunks = list(litellm.completion(messages=said, **options, **at))
-    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
-    usage = next(c.usage for c in reversed(chunks) if getattr(c, "usage", None))
-    return f"{text} usage={usage.total_tokens}"
+        result = weather(**json.loads(call.function.arguments))
+        said += [message, {"role": "tool", "tool_call_id": call.id, "content": result}]
+        return self.complete(messages=said, tools=tools, **self.at).choices[0].message.content
+
+    def typed(self, form: str):
+        kind = weather_model()
+        found = self.complete(messages=say("structured"), response_format=kind, **self.at)
+        return kind.model_validate_json(found.choices[0].message.content)
 
 
-def _langchain_model():
-    from langchain_openai import ChatOpenAI
+class LangChain:
+    def __init__(self) -> None:
+        self.model = self._connect()
 
-    return ChatOpenAI(model=MODEL, base_url=URL, api_key=KEY, stream_usage=True)
+    def _connect(self, **options):
+        from langchain_openai import ChatOpenAI
 
+        return ChatOpenAI(model=MODEL, base_url=URL, api_key=KEY, stream_usage=True, **options)
 
-def use_langchain(case: str) -> str:
-    model = _langchain_model()
-    if case == "structured":
-        return str(model.with_structured_output(weather_model()).invoke(prompt(case)).degrees)
-    if case == "text":
-        return model.invoke(prompt(case)).content
-    if case == "own-tool":
+    def stream(self, order: str) -> Stream:
+        usage = 0
+        for chunk in self.model.stream(say(order)):
+            usage += chunk.usage_metadata["total_tokens"] if chunk.usage_metadata else 0
+            if chunk.content:
+                yield chunk.content
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.model.invoke(say(order))
+        return found.content, found.usage_metadata["total_tokens"]
+
+    def own_tool(self) -> str:
         from langgraph.prebuilt import create_react_agent
 
-        agent = create_react_agent(model, [weather])
-        said = {"messages": [{"role": "user", "content": prompt(case)}]}
-        return agent.invoke(said)["messages"][-1].content
-    whole = None
-    for chunk in model.stream(prompt(case)):
-        whole = chunk if whole is None else whole + chunk
-    return f"{whole.content} usage={whole.usage_metadata['total_tokens']}"
+        agent = create_react_agent(self.model, [weather])
+        return agent.invoke({"messages": say("own-tool")})["messages"][-1].content
+
+    def typed(self, form: str):
+        form, _, method = form.partition("+")
+        model = self._connect(use_responses_api=method == "responses")
+        named = {"method": method} if method == "function_calling" else {}
+        typed = model.with_structured_output(weather_model(), **named)
+        if form == "whole":
+            return typed.invoke(say("structured"))
+        return list(typed.stream(say("structured")))[-1]
 
 
-def use_pydantic_ai(case: str) -> str:
-    from pydantic_ai import Agent
-    from pydantic_ai.models.openai import OpenAIChatModel
+class PydanticAI:
+    def _build(self, kind=str, *, responses: bool = False):
+        from pydantic_ai import Agent
+        from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
-    kind = weather_model() if case.startswith("structured") else str
-    agent = Agent(OpenAIChatModel(MODEL), output_type=kind)
-    if case == "own-tool":
+        model = OpenAIResponsesModel if responses else OpenAIChatModel
+        return Agent(model(MODEL), output_type=kind)
+
+    def _prompt(self, order: str):
+        from pydantic_ai import BinaryContent
+
+        picture = BinaryContent(IMAGE.read_bytes(), media_type="image/png")
+        return [ask(order), picture] if order == "image" else ask(order)
+
+    def stream(self, order: str) -> Stream:
+        async def pieces():
+            async with self._build().run_stream(self._prompt(order)) as run:
+                async for text in run.stream_text(delta=True, debounce_by=None):
+                    yield text
+                usage = run.usage() if callable(run.usage) else run.usage
+                yield usage.input_tokens + usage.output_tokens
+
+        return (yield from drain(pieces()))
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = run(self._build().run(self._prompt(order)))
+        usage = found.usage() if callable(found.usage) else found.usage
+        return found.output, usage.input_tokens + usage.output_tokens
+
+    def own_tool(self) -> str:
+        agent = self._build()
         agent.tool_plain(weather)
-    if case == "structured":
+        return run(agent.run(ask("own-tool"))).output
+
+    def typed(self, form: str):
         from pydantic_ai import NativeOutput
 
-        agent = Agent(OpenAIChatModel(MODEL), output_type=NativeOutput(kind))
-        return str(agent.run_sync(prompt(case)).output.degrees)
-    if case in ("text", "own-tool"):
-        return agent.run_sync(prompt(case)).output
+        form, _, method = form.partition("+")
+        kind = weather_model() if method == "tool" else NativeOutput(weather_model())
+        agent = self._build(kind, responses=method == "responses")
+        if form == "whole":
+            return run(agent.run(ask("structured"))).output
 
-    async def stream() -> str:
-        async with agent.run_stream(prompt(case)) as run:
-            text = await run.get_output()
-            usage = run.usage() if callable(run.usage) else run.usage
-            return f"{text} usage={usage.input_tokens + usage.output_tokens}"
+        async def stream():
+            async with agent.run_stream(ask("structured")) as run:
+                return await run.get_output()
 
-    return asyncio.run(stream())
-
-
-def use_openai_agents(case: str) -> str:
-    from agents import (
-        Agent,
-        Runner,
-        function_tool,
-        set_default_openai_client,
-        set_tracing_disabled,
-    )
-    from openai import AsyncOpenAI
-
-    set_tracing_disabled(True)
-    # It runs every function call it sees, also those that ran on the server.
-    set_default_openai_client(AsyncOpenAI(default_headers={"X-Hermes-Tool-Items": "mcp_call"}))
-    tools = [function_tool(weather)] if case == "own-tool" else []
-    kind = weather_model() if case == "structured" else None
-    agent = Agent(name="x", model=MODEL, tools=tools, output_type=kind)
-    if case != "stream":
-        found = Runner.run_sync(agent, prompt(case)).final_output
-        return str(found.degrees) if kind else found
-
-    async def stream() -> str:
-        run = Runner.run_streamed(agent, prompt(case))
-        async for _ in run.stream_events():
-            pass
-        return f"{run.final_output} usage={run.context_wrapper.usage.total_tokens}"
-
-    return asyncio.run(stream())
+        return run(stream())
 
 
-def use_instructor(case: str) -> str:
-    import instructor
-    from openai import OpenAI
+class OpenAIAgents:
+    def __init__(self) -> None:
+        from agents import set_default_openai_client, set_tracing_disabled
+        from openai import AsyncOpenAI
 
-    client = instructor.from_openai(OpenAI(), mode=instructor.Mode.JSON_SCHEMA)
-    said = [{"role": "user", "content": prompt(case)}]
-    found = client.chat.completions.create(
-        model=MODEL, messages=said, response_model=weather_model(), max_retries=1
-    )
-    return str(found.degrees)
+        set_tracing_disabled(True)
+        # It runs every function call it sees, also those that ran on the server.
+        set_default_openai_client(AsyncOpenAI(default_headers={"X-Hermes-Tool-Items": "mcp_call"}))
+
+    def stream(self, order: str) -> Stream:
+        from agents import Agent, Runner
+
+        async def pieces():
+            run = Runner.run_streamed(Agent(name="x", model=MODEL), say_item(order))
+            try:
+                async for event in run.stream_events():
+                    data = getattr(event, "data", None)
+                    if getattr(data, "type", "") == "response.output_text.delta":
+                        yield data.delta
+            finally:
+                run.cancel()
+            yield run.context_wrapper.usage.total_tokens
+
+        return (yield from drain(pieces()))
+
+    def whole(self, order: str) -> tuple[str, int]:
+        from agents import Agent, Runner
+
+        found = run(Runner.run(Agent(name="x", model=MODEL), say_item(order)))
+        return found.final_output, found.context_wrapper.usage.total_tokens
+
+    def own_tool(self) -> str:
+        from agents import Agent, Runner, function_tool
+
+        agent = Agent(name="x", model=MODEL, tools=[function_tool(weather)])
+        return run(Runner.run(agent, ask("own-tool"))).final_output
+
+    def typed(self, form: str):
+        from agents import Agent, Runner
+
+        agent = Agent(name="x", model=MODEL, output_type=weather_model())
+        return run(Runner.run(agent, ask("structured"))).final_output
 
 
-def use_smolagents(case: str) -> str:
-    from smolagents import OpenAIServerModel
+class Instructor:
+    def typed(self, form: str):
+        import instructor
+        from openai import OpenAI
 
-    model = OpenAIServerModel(model_id=MODEL, api_base=URL, api_key=KEY)
-    said = [{"role": "user", "content": [{"type": "text", "text": prompt(case)}]}]
-    if case == "stream":
-        return "".join(d.content or "" for d in model.generate_stream(said)) + " usage=18"
-    return model.generate(said).content
-
-
-def use_llama_index(case: str) -> str:
-    from llama_index.llms.openai_like import OpenAILike
-
-    model = OpenAILike(model=MODEL, api_base=URL, api_key=KEY, is_chat_model=True)
-    if case == "stream":
-        return "".join(d.delta for d in model.stream_complete(prompt(case))) + " usage=18"
-    return model.complete(prompt(case)).text
+        form, _, method = form.partition("+")
+        mode = instructor.Mode.TOOLS if method == "tool" else instructor.Mode.JSON_SCHEMA
+        chat = instructor.from_openai(OpenAI(), mode=mode).chat.completions
+        wanted = {"model": MODEL, "messages": say("structured"), "max_retries": 1}
+        if form == "whole":
+            return chat.create(response_model=weather_model(), **wanted)
+        return list(chat.create_partial(response_model=weather_model(), **wanted))[-1]
 
 
-def use_huggingface_hub(case: str) -> str:
-    from huggingface_hub import InferenceClient
+class Smolagents:
+    def __init__(self) -> None:
+        from smolagents import OpenAIServerModel
 
-    client, said = InferenceClient(base_url=URL, api_key=KEY), None
-    said = [{"role": "user", "content": prompt(case)}]
-    if case == "stream":
-        chunks = client.chat_completion(said, stream=True)
-        return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) + " usage=18"
-    return client.chat_completion(said).choices[0].message.content
+        # Otherwise it waits for minutes after a 429.
+        at = {"api_base": URL, "api_key": KEY, "retry": False}
+        self.model = OpenAIServerModel(model_id=MODEL, **at)
+
+    def _said(self, order: str) -> list:
+        content = [{"type": "text", "text": ask(order)}]
+        if order == "image":
+            from PIL import Image
+
+            content.append({"type": "image", "image": Image.open(IMAGE)})
+        return [{"role": "user", "content": content}]
+
+    def stream(self, order: str) -> Stream:
+        usage = 0
+        for delta in self.model.generate_stream(self._said(order)):
+            used = delta.token_usage
+            usage += used.input_tokens + used.output_tokens if used else 0
+            if delta.content:
+                yield delta.content
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.model.generate(self._said(order))
+        return found.content, found.token_usage.total_tokens
+
+    def own_tool(self) -> str:
+        from smolagents import tool
+
+        def weather_of(city: str) -> str:
+            """The weather of a city.
+
+            Args:
+                city: The name of the city.
+            """
+            return weather(city)
+
+        said = self._said("own-tool")
+        found = self.model.generate(said, tools_to_call_from=[tool(weather_of)])
+        arguments = found.tool_calls[0].function.arguments
+        return weather(**(json.loads(arguments) if isinstance(arguments, str) else arguments))
+
+    def typed(self, form: str):
+        wanted = {"type": "json_schema", "json_schema": weather_schema()}
+        found = self.model.generate(self._said("structured"), response_format=wanted)
+        return weather_model().model_validate_json(found.content)
+
+
+class LlamaIndex:
+    def __init__(self) -> None:
+        from llama_index.llms.openai_like import OpenAILike
+
+        options = {"is_chat_model": True, "is_function_calling_model": True}
+        usage = {"stream_options": {"include_usage": True}}
+        # Its own retries take minutes.
+        at = {"model": MODEL, "api_base": URL, "api_key": KEY, "max_retries": 1}
+        self.model = OpenAILike(**at, **options)
+        self.streaming = OpenAILike(**at, **options, additional_kwargs=usage)
+
+    def _said(self, order: str) -> list:
+        from llama_index.core.llms import ChatMessage, ImageBlock, TextBlock
+
+        blocks = [TextBlock(text=ask(order))]
+        if order == "image":
+            blocks.append(ImageBlock(image=IMAGE.read_bytes(), image_mimetype="image/png"))
+        return [ChatMessage(role="user", blocks=blocks)]
+
+    def stream(self, order: str) -> Stream:
+        usage = 0
+        for part in self.streaming.stream_chat(self._said(order)):
+            used = getattr(part.raw, "usage", None)
+            usage += used.total_tokens if used else 0
+            if part.delta:
+                yield part.delta
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.model.chat(self._said(order))
+        return found.message.content, found.raw.usage.total_tokens
+
+    def own_tool(self) -> str:
+        from llama_index.core.tools import FunctionTool
+
+        tools = [FunctionTool.from_defaults(weather)]
+        return str(self.model.predict_and_call(tools, user_msg=ask("own-tool")))
+
+    def typed(self, form: str):
+        return self.model.as_structured_llm(weather_model()).chat(self._said("structured")).raw
+
+
+class HuggingFaceHub:
+    def __init__(self) -> None:
+        from huggingface_hub import InferenceClient
+
+        self.api = InferenceClient(base_url=URL, api_key=KEY)
+
+    def stream(self, order: str) -> Stream:
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        usage = 0
+        for chunk in self.api.chat_completion(say(order), **options):
+            usage += chunk.usage.total_tokens if chunk.usage else 0
+            if chunk.choices and chunk.choices[0].delta.content:
+                yield chunk.choices[0].delta.content
+        return usage
+
+    def whole(self, order: str) -> tuple[str, int]:
+        found = self.api.chat_completion(say(order))
+        return found.choices[0].message.content, found.usage.total_tokens
+
+    def own_tool(self) -> str:
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+        said = say("own-tool")
+        call = self.api.chat_completion(said, tools=tools).choices[0].message.tool_calls[0]
+        arguments = call.function.arguments
+        parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
+        function = {"name": "weather", "arguments": json.dumps(parsed)}
+        made = {"id": call.id, "type": "function", "function": function}
+        said += [
+            {"role": "assistant", "content": "", "tool_calls": [made]},
+            {"role": "tool", "tool_call_id": call.id, "content": weather(**parsed)},
+        ]
+        return self.api.chat_completion(said, tools=tools).choices[0].message.content
+
+    def typed(self, form: str):
+        wanted = {"type": "json_schema", "json_schema": weather_schema()}
+        found = self.api.chat_completion(say("structured"), response_format=wanted)
+        return weather_model().model_validate_json(found.choices[0].message.content)
+
+
+CLIENTS = {
+    "openai": OpenAIChat,
+    "openai_responses": OpenAIResponses,
+    "anthropic": Anthropic,
+    "litellm": LiteLLM,
+    "langchain": LangChain,
+    "pydantic_ai": PydanticAI,
+    "openai_agents": OpenAIAgents,
+    "instructor": Instructor,
+    "smolagents": Smolagents,
+    "llama_index": LlamaIndex,
+    "huggingface_hub": HuggingFaceHub,
+}
+
+
+def read_stream(stream: Stream) -> str:
+    text = ""
+    while True:
+        try:
+            text += next(stream)
+        except StopIteration as end:
+            return f"{text} usage={end.value}"
+
+
+def live_through_restart(client) -> str:
+    """Read until the server stops, then ask again when told that it is back."""
+    stream = client.stream("slow")
+    first = next(stream)
+    print("\n== begun", flush=True)
+    try:
+        rest = read_stream(stream)
+    except Exception as failure:
+        rest = f"{type(failure).__name__}: {failure}"
+    print(f"\n== stopped {first}{rest}", flush=True)
+    sys.stdin.readline()
+    return read_stream(client.stream("greet"))
+
+
+def use_client(client, case: str) -> str:
+    kind, _, form = case.partition("/")
+    match kind:
+        case "whole":
+            text, usage = client.whole(form)
+            return f"{text} usage={usage}"
+        case "own-tool":
+            return client.own_tool()
+        case "typed":
+            return str(client.typed(form).degrees)
+        case "leave":
+            stream = client.stream("slow")
+            first = next(stream)
+            stream.close()
+            return f"left after {first}"
+        case "restart":
+            return live_through_restart(client)
+        case _:
+            return read_stream(client.stream(kind))
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[2:]:
+    chosen = CLIENTS[sys.argv[1]]()
+    for name in sys.argv[2:]:
         try:
-            result = f"ok\n{globals()[f'use_{sys.argv[1]}'](chosen)}"
+            result = f"ok\n{use_client(chosen, name)}"
         except Exception as failure:  # what a person would see
             result = f"failed\n{type(failure).__name__}: {failure}"
-        print(f"\n== {chosen} {result}")
+        print(f"\n== {name} {result}", flush=True)

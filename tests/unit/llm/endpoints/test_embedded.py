@@ -65,11 +65,11 @@ def test_another_model_that_is_here_is_better_than_a_download(tmp_path: Path) ->
     found = chosen(tmp_path)
     assert found.target.model == larger.name
     assert parse_uri(found.base_url)[0].file == str(file), "the shared folder is looked at too"
-    assert embedded.missing_model(found.base_url) is None
+    assert embedded.find_missing_model(found.base_url) is None
 
 
 def test_what_is_not_complete_is_still_to_be_downloaded(tmp_path: Path) -> None:
-    missing = embedded.missing_model(chosen(tmp_path).base_url)
+    missing = embedded.find_missing_model(chosen(tmp_path).base_url)
     assert missing is not None and missing.name == DEFAULT
 
 
@@ -81,7 +81,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
         ServedModel(str(file), 8192),
         "/v1/chat/completions",
     )
-    assert embedded.missing_model(found.base_url) is None
+    assert embedded.find_missing_model(found.base_url) is None
     for wrong in ("local:/no/such.gguf", "local:gpt-5"):
         with pytest.raises(ConfigError, match=r"does not exist|Unknown embedded model"):
             chosen(tmp_path, ModelChoice(model=wrong))

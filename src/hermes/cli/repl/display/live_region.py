@@ -16,6 +16,8 @@ _PROMPT_ROWS = 9
 """Rows kept free for the prompt while an answer is written."""
 _UNFINISHED_ROWS = 12
 """Rows of the unfinished answer: drawing more costs more than they tell."""
+_LOW_ROWS = 12
+"""Below, the command that a question is about may have left the screen."""
 _IDLE_KEYS = "Enter: send · /: commands · @: files · Ctrl-D: quit"
 _BUSY_KEYS = {
     "steer": "Enter: steer · Tab: queue · Esc: stop",
@@ -30,7 +32,7 @@ def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> 
     if state.picker is not None:
         return state.picker.render(columns, rows - 4, colour=colour)
     room = max(1, rows - _FRAME_ROWS)
-    asking = _question_lines(state, columns, colour=colour)[-room:]
+    asking = _question_lines(state, columns, rows, colour=colour)[-room:]
     room -= len(asking)
     doing = _activity_lines(state, columns, colour=colour)[:room]
     room -= len(doing)
@@ -63,15 +65,16 @@ def _queue_lines(state: ScreenState, columns: int, room: int, *, colour: bool) -
         fitted = fit_text(one_line(text, columns), columns - 10)
         lines.append(_mark_line((Style.DIM, "queued:"), fitted, colour=colour, style=Style.DIM))
     if more := len(texts) - len(shown):
-        lines.append(paint_line([(Style.DIM, f"… {more} more queued")], colour=colour))
+        text = f"… {more} more queued" if shown else f"{more} queued"
+        lines.append(paint_line([(Style.DIM, text)], colour=colour))
     return lines
 
 
-def _question_lines(state: ScreenState, columns: int, *, colour: bool) -> list[str]:
+def _question_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> list[str]:
     if state.question is not None:
         note = state.question.describe_enter(state.prompt_text())
         note = note if state.takes_answer else "one moment"
-        return state.question.render(columns, note, colour=colour)
+        return state.question.render(columns, note, low=rows < _LOW_ROWS, colour=colour)
     if state.prompt_text() == "?":
         return [fit_text(row, columns - 1) for row in KEY_HELP.split("\n")]
     if not state.offered_title:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import structs
+from typing_extensions import override
+
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
@@ -21,6 +24,25 @@ class Encoder(BaseEncoder):
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         super().__init__(target, quirks, marks=quirks.cache == "envelope")
+        self._earlier = self._before
+
+    @override
+    def add_group(self, group: Message) -> None:
+        self._earlier = self._before
+        super().add_group(group)
+
+    @override
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        quirks = self._quirks
+        if quirks.calling == "schema" and quirks.small:
+            from hermes.llm.wire.chat.schema_tools import has_answer
+
+            before, last = (self._earlier, self._before, *pending)[-2:]
+            if has_answer(last, before):
+                head = structs.replace(
+                    head, settings=structs.replace(head.settings, tool_choice="none")
+                )
+        return super().build_body(pending, head)
 
     def _encode_head(self, head: RequestHead) -> bytes:
         quirks, settings, tools = self._quirks, head.settings, head.tools
@@ -63,7 +85,8 @@ class Encoder(BaseEncoder):
         selected = schema_tools.select_tools(head.tools, quirks.favourites)
         callable = selected if head.settings.tool_choice != "none" else []
         fields["temperature"] = 0
-        fields["response_format"] = schema_tools.response_format(callable)
+        form = schema_tools.response_format(callable, has_results=bool(selected))
+        fields["response_format"] = form
         opening = schema_tools.opening_messages(selected, head.system)
         start = open_list(shape_fields(fields, quirks), "messages")
         return start + b"".join([encode_json(message) + b"," for message in opening])

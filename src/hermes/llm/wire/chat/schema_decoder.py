@@ -100,10 +100,12 @@ class SchemaDecoder:
         except ValueError:
             value = None
         if isinstance(value, dict):
-            value.pop(ABOUT, None)
+            about = value.pop(ABOUT, None)
             name = value.pop(TOOL, None)
             if isinstance(name, str) and name:
                 self._add_call(name, encode_json(value).decode())
+                if isinstance(about, str):
+                    self._sink.add_extra(f"step{self.calls}", "call", about=about)
                 return
             answer = value.get(ANSWER)
             self.form = "schema" if isinstance(answer, str) else ""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
@@ -11,9 +11,11 @@ from hermes.llm.wire.convert import as_dict, describe_media, parse_arguments
 ABOUT = "about"
 ANSWER = "answer"
 TOOL = "tool"
-KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
-"""A step first says what it is about: a small model that has said "computer" then calls a tool
-instead of inventing an answer."""
+KNOWLEDGE, RESULT, LOOK, CHANGE = "knowledge", "result", "look", "change"
+"""A step first says what it is about: a small model that has said "look" then calls a tool instead
+of inventing an answer, and writes no file."""
+_WRITERS = frozenset({"write_file", "patch"})
+_FAILED = "[exit status "
 _SMALL_TOOLS = ("terminal", "read_file", "write_file", "patch")
 """The tools that a small model gets if the endpoint names no favourites."""
 MAX_TOOLS = 5
@@ -21,49 +23,128 @@ MAX_TOOLS = 5
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
-Greetings and general knowledge: {"about": "knowledge", "answer": TEXT}"""
+Greetings, "how do I" questions and general knowledge: {"about": "knowledge", "answer": TEXT}"""
 _WITH_TOOLS = """\
-Anything about this computer, its folders, files, users, programs or time needs a tool:"""
+Questions about this computer, its folders, files, users, programs or time ("look"), and requests \
+to make or change something ("change"), need a tool:"""
 _AFTER = """\
 After a tool result: {"about": "result", "answer": TEXT} with what it says. \
 Never invent files or output."""
 _HINTS = {
-    "terminal": "run a shell command: list, find, count, copy, move, rename, look up anything",
-    "read_file": "show the text of one file",
-    "write_file": "create or replace one file",
+    ("terminal", LOOK): "run a shell command: list, show, find, count, look up anything",
+    ("terminal", CHANGE): "run a shell command: copy, move, rename, remove, add a line",
+    ("read_file", LOOK): "show the text of one file",
+    ("write_file", CHANGE): "create or replace one file",
 }
 """Shorter than the tools' own descriptions, which are written for larger models."""
-_EXAMPLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-    ("", "hello", "Hello! What can I do for you?", {}),
-    (
-        "",
-        "explain what a compiler does",
-        "A compiler translates source code into machine code.",
-        {},
+
+
+class Example(NamedTuple):
+    """One exchange: what the model is told, by the user or by a tool, and the step it takes."""
+
+    said: str
+    step: dict[str, Any]
+    source: str = ""
+    """The tool that said it."""
+
+
+def _answer_step(text: str, *, result: bool) -> dict[str, Any]:
+    return {ABOUT: RESULT if result else KNOWLEDGE, ANSWER: text}
+
+
+def _call_step(tool: str, args: Mapping[str, Any], about: str) -> dict[str, Any]:
+    return {ABOUT: about, TOOL: tool, **args}
+
+
+def _show_talk(said: str, answer: str) -> tuple[Example, ...]:
+    return (Example(said, _answer_step(answer, result=False)),)
+
+
+def _show_command(
+    said: str, command: str, output: str, answer: str, about: str = LOOK
+) -> tuple[Example, ...]:
+    call = _call_step("terminal", {"command": command}, about)
+    reply = _answer_step(answer, result=True)
+    return Example(said, call), Example(output, reply, "terminal")
+
+
+def _show_writing(path: str, content: str) -> dict[str, Any]:
+    return _call_step("write_file", {"path": path, "content": content}, CHANGE)
+
+
+_MISSING = "ls: cannot access 'Makefile': No such file or directory\n[exit status 2]"
+_EXAMPLES: tuple[tuple[Example, ...], ...] = (
+    _show_talk("hello", "Hello! What can I do for you?"),
+    _show_talk(
+        "explain what a compiler does", "A compiler translates source code into machine code."
     ),
-    ("terminal", "print the file todo.md", "", {"command": "cat todo.md"}),
-    ("terminal", "- buy milk", "todo.md says: buy milk.", {}),
+    _show_talk("how much is 12 * 4?", "12 * 4 is 48."),
     (
-        "write_file",
-        "save a program a.py that adds 1 and 2",
-        "",
-        {"path": "a.py", "content": "print(1 + 2)\n"},
+        Example("save a program a.py that adds 1 and 2", _show_writing("a.py", "print(1 + 2)\n")),
+        Example("Created a.py", _answer_step("Done: I wrote a.py.", result=True), "write_file"),
     ),
-    ("write_file", "Wrote a.py", "Done: I wrote a.py.", {}),
-    ("terminal", "which kernel is running here?", "", {"command": "uname -r"}),
-    ("terminal", "6.1.0", "Kernel 6.1.0 is running.", {}),
-    ("terminal", "which user am I?", "", {"command": "whoami"}),
-    ("terminal", "sam", "You are sam.", {}),
-    ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
-    ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
-    ("terminal", "rename x.txt to y.txt", "", {"command": "mv x.txt y.txt"}),
-    ("terminal", "(no output)", "Done: x.txt is now y.txt.", {}),
-    ("terminal", "which files are here?", "", {"command": "ls"}),
-    ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
-    ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
+    _show_command("remove the folder tmp", "rm -r tmp", "", "Done: tmp is removed.", CHANGE),
+    _show_command("copy a.csv to b.csv", "cp a.csv b.csv", "", "Done: b.csv is a copy.", CHANGE),
+    _show_command("rename x.txt to y.txt", "mv x.txt y.txt", "", "Done: it is y.txt now.", CHANGE),
+    (
+        Example(
+            "fix the mistake in half.py", _call_step("terminal", {"command": "cat half.py"}, CHANGE)
+        ),
+        Example(
+            "def half(n):\n    return n * 2",
+            _show_writing("half.py", "def half(n):\n    return n / 2\n"),
+            "terminal",
+        ),
+        Example(
+            "Replaced half.py",
+            _answer_step("Done: half(n) now divides by 2.", result=True),
+            "write_file",
+        ),
+    ),
+    _show_command("which kernel is running here?", "uname -r", "6.1.0", "Kernel 6.1.0 is running."),
+    _show_command("start task.py", "python3 task.py", "7", "It printed 7."),
+    _show_command("count the words of a.txt", "wc -w a.txt", "12 a.txt", "a.txt has 12 words."),
+    _show_command(
+        "where is cat mentioned?", "grep -rn cat .", "./pets.md:1:a cat", "In pets.md: a cat"
+    ),
+    _show_command(
+        "tell me about this repository",
+        "cat README.md",
+        "# Tides\n\nPredicts high water.",
+        "It is Tides, a program that predicts high water.",
+    ),
+    _show_command(
+        "explain what job.py does",
+        "cat job.py",
+        "for n in range(3):\n    print(n * n)",
+        "job.py prints the squares of 0, 1 and 2.",
+    ),
+    _show_command(
+        "print the file todo.md",
+        "cat todo.md",
+        "- buy milk\n- call Eve",
+        "todo.md says:\n- buy milk\n- call Eve",
+    ),
+    _show_command(
+        "which files are here?",
+        "ls",
+        "main.py\nutil.py",
+        "The folder contains main.py and util.py.",
+    ),
+    _show_command(
+        "is there a Makefile?", "ls Makefile", _MISSING, "No, there is no Makefile in this folder."
+    ),
+    _show_command(
+        "add 'tea' to list.md", "echo 'tea' >> list.md", "", "Done: it is added.", CHANGE
+    ),
+    _show_command("show the last line of a.log", "tail -n 1 a.log", "bye", "It is: bye"),
+    _show_talk("what is your name?", "I am Hermes, an assistant. I run commands and write files."),
+    _show_talk("say 'good morning' in Italian", "Buongiorno."),
+    _show_talk("what is the largest planet?", "Jupiter is the largest planet."),
+    _show_talk("how do I see the free disk space in Linux?", "Run `df -h`: it lists the disks."),
 )
-"""Tool, message to the model, and its answer or its call. The order was measured: the last examples
-weigh most, and one without a tool must be among them (docs/local-model.md)."""
+"""The order was measured: the last examples weigh most, and one without a tool must be among them
+(docs/local-model.md)."""
 
 
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
@@ -72,15 +153,15 @@ def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[T
     return [t for t in usable if t.name in (favourites or _SMALL_TOOLS)] or usable[:MAX_TOOLS]
 
 
-def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+def response_format(tools: Sequence[ToolSpec], *, has_results: bool = True) -> dict[str, Any]:
     """The schema to enforce: an answer, or a call of one of the tools. Optional arguments are left
     out, because a small model fills them with anything."""
-    subjects = [KNOWLEDGE, RESULT] if tools else [KNOWLEDGE]
+    subjects = [KNOWLEDGE, RESULT] if has_results else [KNOWLEDGE]
     steps = [_object_schema({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
     for tool in tools:
         properties = as_dict(tool.parameters.get("properties"))
         given = {name: properties.get(name, {}) for name in _required_names(tool)}
-        call = {ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}
+        call = {ABOUT: {"enum": _subjects(tool.name)}, TOOL: {"const": tool.name}, **given}
         steps.append(_object_schema(call))
     schema = {"anyOf": steps} if tools else steps[0]
     wrapped = {"name": "step", "strict": True, "schema": schema}
@@ -90,18 +171,28 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
     """The system message and the examples. They are the same bytes for the same tools, so that a
     server with a prompt cache reads them once; text of the session comes last."""
-    about_tools = [_WITH_TOOLS, *map(_tool_line, tools), _AFTER] if tools else []
+    about_tools = (
+        [_WITH_TOOLS, *(line for t in tools for line in _tool_lines(t)), _AFTER] if tools else []
+    )
     lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
-    names = {tool.name for tool in tools}
-    for tool, said, answer, args in _EXAMPLES:
-        if tool and tool not in names:
+    names = {"", *(tool.name for tool in tools)}
+    for exchange in _EXAMPLES:
+        if not all({e.source, e.step.get(TOOL, "")} <= names for e in exchange):
             continue
-        step = _answer_step(answer, result=bool(tool)) if answer else _call_step(tool, args)
-        message = format_result(tool, said) if tool and answer else said
-        messages.append({"role": "user", "content": message})
-        messages.append({"role": "assistant", "content": _encode_step(step)})
+        for said, step, source in exchange:
+            message = format_result(source, said) if source else said
+            messages.append({"role": "user", "content": message})
+            messages.append({"role": "assistant", "content": _encode_step(step)})
     return messages
+
+
+def has_answer(group: Message, before: Message) -> bool:
+    """Whether a result answers the question for which the model looked something up."""
+    looked = before.calls and all((call.extra or {}).get(ABOUT) == LOOK for call in before.calls)
+    results = [part for part in group.parts if isinstance(part, ToolReturn)]
+    failed = any(part.error or _FAILED in part.text for part in results)
+    return bool(looked and results) and not failed
 
 
 def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
@@ -124,31 +215,32 @@ def format_result(tool: str, text: str) -> str:
     return f"Result of {tool}:\n{text.strip() or '(no output)'}"
 
 
-def _answer_step(text: str, *, result: bool) -> dict[str, Any]:
-    return {ABOUT: RESULT if result else KNOWLEDGE, ANSWER: text}
-
-
-def _call_step(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    return {ABOUT: COMPUTER, TOOL: tool, **args}
-
-
 def _encode_steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
     for part in parts:
         match part:
             case Text(text=text) if text.strip():
                 yield _encode_step(_answer_step(text, result=result))
-            case ToolCall(name=name, args=args):
-                yield _encode_step(_call_step(name, parse_arguments(args)))
+            case ToolCall(name=name, args=args, extra=extra):
+                about = (extra or {}).get(ABOUT) or _subjects(name)[0]
+                yield _encode_step(_call_step(name, parse_arguments(args), about))
 
 
 def _content_texts(parts: Iterable[Text | Media]) -> list[str]:
     return [p.text if isinstance(p, Text) else describe_media(p) for p in parts]
 
 
-def _tool_line(tool: ToolSpec) -> str:
-    hint = _HINTS.get(tool.name) or tool.description.partition(". ")[0][:_LONGEST_HINT]
-    example = _call_step(tool.name, {name: name.upper() for name in _required_names(tool)})
-    return f"{_encode_step(example)} - {hint}"
+def _tool_lines(tool: ToolSpec) -> Iterable[str]:
+    """How the tool is called, for each thing a call may be about that has a hint, or once."""
+    args = {name: name.upper() for name in _required_names(tool)}
+    hints = {s: _HINTS[tool.name, s] for s in _subjects(tool.name) if (tool.name, s) in _HINTS}
+    default = {_subjects(tool.name)[0]: tool.description.partition(". ")[0][:_LONGEST_HINT]}
+    for subject, hint in (hints or default).items():
+        yield f"{_encode_step(_call_step(tool.name, args, subject))} - {hint}"
+
+
+def _subjects(tool: str) -> list[str]:
+    """What a call of the tool may be about, the usual one first."""
+    return [CHANGE] if tool in _WRITERS else [LOOK, CHANGE]
 
 
 def _required_names(tool: ToolSpec) -> list[str]:

@@ -5,14 +5,18 @@ import { T } from "./text.js";
 
 const TOKEN = "hermes-page";
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
-  sessions: new Map(), sessionsLoaded: false, conversations: new Map(), toast: null };
+  sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
 
 /** Re-renders when the topic changes. */
 export function useTopic(topic) {
   const [, render] = useState(0);
+  useNews(topic, () => render(n => n + 1));
+}
+
+/** Calls the function when the topic changes. */
+export function useNews(topic, listener) {
   useEffect(() => {
-    const listener = () => render(n => n + 1);
     if (!listeners.has(topic)) listeners.set(topic, new Set());
     listeners.get(topic).add(listener);
     return () => listeners.get(topic).delete(listener);
@@ -38,10 +42,9 @@ export function changed(topic) {
 }
 
 export class Failure extends Error {
-  constructor(status, message, code) {
+  constructor(status, message, error = {}) {
     super(message);
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { status, code: error.code, param: error.param, problems: error.problems });
   }
 }
 
@@ -57,13 +60,13 @@ export async function request(method, path, body, extra = {}) {
   try {
     response = await fetch(path, { method, headers, body: extra.raw ? body : body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Failure(0, "The server cannot be reached. Nothing was changed.", "offline");
+    throw new Failure(0, "The server cannot be reached. Nothing was changed.", { code: "offline" });
   }
   if (response.ok) return extra.blob ? response.blob() : response.json();
   let error = {};
   try { error = (await response.json()).error; } catch { /* not ours */ }
   if (response.status === 401 && state.user) { state.user = null; changed("app"); }
-  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error.code);
+  throw new Failure(response.status, error.message || `The server answered ${response.status}.`, error);
 }
 
 export const get = path => request("GET", path);
@@ -109,7 +112,7 @@ export function conversation(id) {
   let found = state.conversations.get(id);
   if (!found) {
     found = { id, messages: new Map(), results: new Map(), last: -1, total: 0, loading: new Set(),
-      live: emptyLive(), ended: null, notice: "", unsent: [], error: null, loaded: false };
+      live: emptyLive(), settled: 0, ended: null, notice: "", unsent: [], error: null, loaded: false };
     state.conversations.set(id, found);
   }
   return found;
@@ -159,9 +162,11 @@ export async function openConversation(id) {
   return conv;
 }
 
-export async function loadSessions() {
-  const page = await get("api/sessions?limit=100");
+/** Loads sessions: the first ones, those after `cursor`, or the archived ones. */
+export async function loadSessions({ cursor = "", archived = false } = {}) {
+  const page = await get(`api/sessions?limit=100${cursor ? `&cursor=${cursor}` : ""}${archived ? "&archived=true" : ""}`);
   for (const session of page.data) state.sessions.set(session.id, session);
+  if (!archived && (cursor || !state.sessionsLoaded)) state.nextSessions = page.next_cursor;
   state.sessionsLoaded = true;
   changed("sessions");
 }
@@ -180,6 +185,7 @@ const CHANGES = {
   },
   snapshot(conv, data) {
     const wasBusy = conv.live.busy;
+    conv.settled += 1;
     conv.live = { ...emptyLive(), ...data };
     if (data.busy || wasBusy) conv.notice = "";
   },
@@ -210,12 +216,16 @@ const CHANGES = {
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;
+    conv.settled += 1;
     if (data.status === "completed") { conv.notice = ""; announce(T.announceDone); }
   },
   moved(conv, data) {
     if (location.hash.startsWith(`#/c/${conv.id}`)) location.replace(`#/c/${data.to}`);
   },
 };
+
+/** Events that say that a page has something else to show. */
+const NEWS = new Set(["platform", "budget", "config", "job"]);
 
 /** Applies one event of the feed. */
 export function applyEvent(name, data) {
@@ -231,6 +241,8 @@ export function applyEvent(name, data) {
   } else if (name === "session.deleted") {
     state.sessions.delete(data.session);
     changed("sessions");
+  } else if (NEWS.has(name)) {
+    changed(name);
   } else if (CHANGES[name]) {
     const conv = conversation(data.session);
     CHANGES[name](conv, data);
@@ -242,10 +254,11 @@ export function applyEvent(name, data) {
 export async function send(conv, item) {
   if (!conv.unsent.includes(item)) conv.unsent.push(item);
   changed(conv.id);
+  const before = conv.settled;
   try {
     await post(`api/sessions/${conv.id}/turns`, { client_id: item.id, content: item.text, uploads: item.uploads, busy: item.busy });
     conv.unsent = conv.unsent.filter(other => other !== item);
-    if (item.busy !== "steer") conv.live.busy = true;
+    if (item.busy !== "steer" && conv.settled === before) conv.live.busy = true; // otherwise the feed was faster
   } catch (error) {
     if (error.status === 0 || error.status === 503) { item.waits = true; } else {
       conv.unsent = conv.unsent.filter(other => other !== item);

@@ -27,23 +27,45 @@ function findChange(args) {
   return null;
 }
 
-export function Diff({ lines }) {
-  const kind = line => line.startsWith("@@") ? "hunk" : line.startsWith("+") && !line.startsWith("+++") ? "add"
-    : line.startsWith("-") && !line.startsWith("---") ? "del" : "";
-  return html`<div class="diff" tabindex="0" role="region" aria-label="Changes">${lines.slice(0, 400).map(line =>
-    html`<div class=${kind(line)}>${revealed(line) || " "}</div>`)}</div>`;
+/** The lines of a unified difference with their numbers before and after; no hunk: no numbers. */
+function numberLines(lines) {
+  let before = 0;
+  let after = 0;
+  return lines.map(line => {
+    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(line);
+    if (hunk) { [before, after] = [Number(hunk[1]), Number(hunk[2])]; return { line, kind: "hunk" }; }
+    if (/^(\+\+\+|---) /.test(line) && !before && !after) return { line, kind: "file" };
+    const numbered = before || after;
+    if (line.startsWith("+")) return { line, kind: "add", after: numbered ? after++ : "" };
+    if (line.startsWith("-")) return { line, kind: "del", before: numbered ? before++ : "" };
+    return { line, kind: "", before: numbered ? before++ : "", after: numbered ? after++ : "" };
+  });
+}
+
+export function Diff({ lines, label = T.changesOf }) {
+  const rows = numberLines(lines.slice(0, 2000));
+  const numbered = rows.some(row => row.kind === "hunk");
+  return html`<div class=${`diff ${numbered ? "numbered" : ""}`} tabindex="0" role="region" aria-label=${label}>${rows.map(row =>
+    html`<div class=${row.kind}>${numbered && html`<i>${row.before}</i><i>${row.after}</i>`}<span>${revealed(row.line) || " "}</span></div>`)}
+    ${lines.length > 2000 && html`<div class="hunk">${T.moreLines(lines.length - 2000)}</div>`}</div>`;
+}
+
+function stateOfCall(result, live) {
+  if (result) return result.error ? "failed" : "done";
+  if (live && "error" in live) return live.error ? "failed" : "done";
+  return live ? "running" : "done";
 }
 
 function ToolCall({ conv, call, result, live }) {
   const [whole, setWhole] = useState(null);
   const args = parseArguments(call.arguments);
-  const lines = findChange(args);
+  const lines = result && result.diff ? result.diff.split("\n") : findChange(args);
   const seconds = (live && live.seconds) ?? (conv.times && conv.times[call.id]);
-  const kind = result ? (result.error ? "failed" : "done") : live && "error" in live ? (live.error ? "failed" : "done") : live ? "running" : "done";
-  const added = lines ? lines.filter(l => l[0] === "+").length : 0;
-  const removed = lines ? lines.filter(l => l[0] === "-").length : 0;
+  const kind = stateOfCall(result, live);
+  const added = lines ? lines.filter(l => l[0] === "+" && !l.startsWith("+++ ")).length : 0;
+  const removed = lines ? lines.filter(l => l[0] === "-" && !l.startsWith("--- ")).length : 0;
   const showAll = () => fetch(`api/sessions/${conv.id}/results/${encodeURIComponent(call.id)}`, { headers: pageHeaders() })
-    .then(r => r.text()).then(setWhole);
+    .then(r => r.text()).then(setWhole, () => {});
   const output = whole ?? (result ? result.text : live ? live.progress : "");
   return html`<details class="tool" data-tool=${call.name} data-state=${kind}>
     <summary><${State} kind=${kind} label=${kind} /><b>${call.name}</b><code>${shortArgument(args)}</code>
@@ -54,9 +76,25 @@ function ToolCall({ conv, call, result, live }) {
       ${result && result.more && whole === null && html`<button class="quiet" onClick=${showAll}>${T.showMore}</button>`}</div></details>`;
 }
 
+const READING = new Set(["read_file", "search_files", "list_files", "web_search", "web_extract"]);
+
+/** What many calls did, in a line: “Read 3 files, ran 2 commands”. */
+function describeCalls(calls) {
+  const counts = new Map();
+  for (const call of calls) counts.set(call.name, (counts.get(call.name) || 0) + 1);
+  const text = [...counts].map(([name, n]) => (T.didCalls[name] || (m => `${name} ×${m}`))(n)).join(", ");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 function Tools({ conv, calls, live }) {
-  return html`<div class="tools">${calls.map(call => html`<${ToolCall} key=${call.id} conv=${conv} call=${call}
-    result=${conv.results.get(call.id)} live=${live.find(t => t.id === call.id)} />`)}</div>`;
+  const rows = calls.map(call => html`<${ToolCall} key=${call.id} conv=${conv} call=${call}
+    result=${conv.results.get(call.id)} live=${live.find(t => t.id === call.id)} />`);
+  const isQuiet = calls.length >= 3 && calls.every(call => READING.has(call.name) && conv.results.has(call.id) && !conv.results.get(call.id).error);
+  if (!isQuiet) return html`<div class="tools">${rows}</div>`;
+  const seconds = calls.map(call => conv.times && conv.times[call.id]).filter(Boolean).reduce((sum, s) => sum + s, 0);
+  return html`<details class="tools many"><summary><${State} kind="done" label="done" /><b>${describeCalls(calls)}</b>
+    <code>${calls.map(call => shortArgument(parseArguments(call.arguments)).split("/").pop()).join(", ")}</code>
+    <span class="tool-end">${seconds ? duration(seconds) : ""}</span></summary>${rows}</details>`;
 }
 
 function Reasoning({ text, open }) {
@@ -77,7 +115,7 @@ function Picture({ conv, part }) {
   return address ? html`<img class="picture" src=${address} alt=${part.name || part.mime} />` : html`<span class="chip">${part.name || part.mime}</span>`;
 }
 
-export function Message({ conv, message, live, onBranch }) {
+export function Message({ conv, message, live, onBranch, onRetry }) {
   const texts = message.content.filter(p => p.type === "text").map(p => p.text).join("\n\n");
   const calls = message.content.filter(p => p.type === "tool_call" && !p.name.startsWith("_"));
   const thoughts = message.content.filter(p => p.type === "reasoning").map(p => p.text).join("\n");
@@ -96,11 +134,12 @@ export function Message({ conv, message, live, onBranch }) {
     ${calls.length > 0 && html`<${Tools} conv=${conv} calls=${calls} live=${live} />`}
     ${texts && !calls.length && html`<div class="actions">
       <button class="quiet" onClick=${() => navigator.clipboard && navigator.clipboard.writeText(texts)}>${T.copy}</button>
-      <button class="quiet" onClick=${() => onBranch(message.seq + 1)}>${T.branch}</button></div>`}</article>`;
+      <button class="quiet" onClick=${() => onBranch(message.seq + 1)}>${T.branch}</button>
+      ${onRetry && message.seq === conv.last && !conv.live.busy && html`<button class="quiet" onClick=${onRetry}>${T.regenerate}</button>`}</div>`}</article>`;
 }
 
 /** Thirty messages by number; far from the view it is its measured height. */
-function Group({ conv, number, mounted, observe, heights, onBranch }) {
+function Group({ conv, number, mounted, observe, heights, onBranch, onRetry }) {
   const ref = useRef(null);
   const first = number * GROUP;
   const count = Math.min(GROUP, conv.total - first);
@@ -115,7 +154,7 @@ function Group({ conv, number, mounted, observe, heights, onBranch }) {
   if (!mounted || !messages.length)
     return html`<div ref=${ref} class="group" data-group=${number} style=${{ height: `${heights.get(number) || GUESSED_HEIGHT}px` }}></div>`;
   return html`<div ref=${ref} class="group" data-group=${number} style=${{ height: "auto" }}>${messages.map(message =>
-    html`<${Message} key=${message.seq} conv=${conv} message=${message} live=${conv.live.partial.tools} onBranch=${onBranch} />`)}</div>`;
+    html`<${Message} key=${message.seq} conv=${conv} message=${message} live=${conv.live.partial.tools} onBranch=${onBranch} onRetry=${onRetry} />`)}</div>`;
 }
 
 /** What the turn writes now and has not recorded. */
@@ -159,8 +198,8 @@ function useGroups(conv, scroller) {
   return { heights, observe, last, mounted: new Set(isNearEnd ? [...near, last] : near) };
 }
 
-/** @param {{conv: any, onBranch: (messages: number) => void, children: any}} props */
-export function Log({ conv, onBranch, children }) {
+/** @param {{conv: any, onBranch: (messages: number) => void, onRetry?: () => void, onFind?: () => void, children: any}} props */
+export function Log({ conv, onBranch, onRetry, onFind, children }) {
   useTopic(conv.id);
   const scroller = useRef(null);
   const [away, setAway] = useState(false);
@@ -171,23 +210,38 @@ export function Log({ conv, onBranch, children }) {
     const far = event.currentTarget.scrollTop < -400;
     if (far !== away) setAway(far);
   };
-  return html`<div class="log-frame"><div class="log" ref=${scroller} onScroll=${onScroll} tabindex="0" role="log" aria-label=${T.conversation} aria-live="off">
+  const onKey = event => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || !onFind) return;
+    event.preventDefault();
+    onFind();
+  };
+  return html`<div class="log-frame"><div class="log" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKey} tabindex="0" role="log" aria-label=${T.conversation} aria-live="off">
     <div class="column">${groups.map(number => html`<${Group} key=${number} conv=${conv} number=${number} mounted=${mounted.has(number)}
-      observe=${observe} heights=${heights} onBranch=${onBranch} />`)}
+      observe=${observe} heights=${heights} onBranch=${onBranch} onRetry=${onRetry} />`)}
       <${Partial} conv=${conv} />${children}</div></div>
     ${away && html`<button class="latest" onClick=${() => { scroller.current.scrollTop = 0; }}><${Icon} name="down" />${T.latest}</button>`}</div>`;
 }
 
-/** Brings a message into view. */
+const nextFrame = () => new Promise(resolve => requestAnimationFrame(resolve));
+
+/** Brings a message into view and returns its element; null when it is not in this conversation. */
 export async function showMessage(conv, seq) {
-  await loadGroup(conv, Math.floor(seq / GROUP));
+  const number = Math.floor(seq / GROUP);
+  await loadGroup(conv, number);
   changed(conv.id);
-  const group = document.querySelector(`[data-group="${Math.floor(seq / GROUP)}"]`);
-  if (group) group.scrollIntoView();
-  setTimeout(() => {
+  for (let frame = 0; frame < 300; frame++) {
     const found = document.querySelector(`[data-seq="${seq}"]`);
-    if (found) found.scrollIntoView({ block: "start" });
-  }, 250);
+    if (found) {
+      found.scrollIntoView({ block: "start" });
+      await nextFrame(); // groups above may have been measured by now
+      found.scrollIntoView({ block: "start" });
+      return found;
+    }
+    const group = document.querySelector(`[data-group="${number}"]`);
+    if (group) group.scrollIntoView();
+    await nextFrame();
+  }
+  return null;
 }
 
 export const loadOutline = conv => get(`api/sessions/${conv.id}/outline`);

@@ -1,14 +1,20 @@
 /** The dashboard: sign-in, the rail with pages and sessions, and the page that the address names. */
 import { render } from "./vendor-preact.js";
 import { useEffect, useState } from "./vendor-preact-hooks.js";
-import { changed, loadSessions, loadUser, may, request, signIn, signOut, state, toast, useTopic } from "./data.js";
+import { changed, conversation, loadSessions, loadUser, may, request, signIn, signOut, state, toast, useTopic } from "./data.js";
 import { restart, startFeed, watch } from "./feed.js";
 import { Guard, html, Icon, State, timeAgo, useClock } from "./ui.js";
 import { Talk } from "./talk.js";
 import { T } from "./text.js";
 
 /** Pages that are loaded when they are opened, and the scope that they need. */
-const PAGES = { now: "admin", usage: "admin", schedule: "admin", knowledge: "admin", settings: "admin", health: "admin" };
+const PAGES = { now: "admin", usage: "admin", schedule: "admin", knowledge: "admin", connections: "admin", settings: "admin", health: "admin" };
+const FILTERS = {
+  all: session => !session.archived,
+  active: session => !session.archived && (session.busy || session.waiting),
+  failed: session => !session.archived && (session.state === "failed" || session.state === "interrupted"),
+  archived: session => session.archived,
+};
 
 function useHash() {
   const [hash, setHash] = useState(location.hash);
@@ -60,15 +66,14 @@ function removeLater(session) {
 
 function SessionMenu({ session }) {
   const change = body => request("PATCH", `api/sessions/${session.id}`, body).then(found => {
-    if (found.archived) state.sessions.delete(found.id);
-    else state.sessions.set(found.id, { ...session, ...body });
+    state.sessions.set(session.id, { ...session, ...body });
     changed("sessions");
   }, error => toast(error.message));
   const rename = event => { event.preventDefault(); const title = event.target.elements.title.value.trim(); if (title) change({ title }); };
   return html`<details class="session-menu"><summary aria-label=${`${T.edit}: ${session.title || T.untitled}`}>⋯</summary><div class="menu">
     <form onSubmit=${rename}><input name="title" aria-label=${T.rename} value=${session.title} /></form>
     <button class="quiet" onClick=${() => change({ pinned: !session.pinned })}>${session.pinned ? T.unpin : T.pin}</button>
-    <button class="quiet" onClick=${() => change({ archived: true })}>${T.archive}</button>
+    <button class="quiet" onClick=${() => change({ archived: !session.archived })}>${session.archived ? T.unarchive : T.archive}</button>
     <button class="quiet bad" onClick=${() => removeLater(session)}>${T.remove}</button></div></details>`;
 }
 
@@ -84,44 +89,62 @@ function useSearch() {
   return { query, setQuery, hits };
 }
 
-function Sessions({ current }) {
+/** The words to search for, what they are searched in, and sessions that are not loaded yet. */
+function Sessions({ current, onPalette }) {
   useTopic("sessions");
   useClock(60000);
   const { query, setQuery, hits } = useSearch();
+  const [filter, setFilter] = useState("all");
+  useEffect(() => { if (filter === "archived") loadSessions({ archived: true }).catch(error => toast(error.message)); }, [filter]);
   const words = query.trim().toLowerCase();
-  const list = [...state.sessions.values()].filter(s => !s.archived && (!words || (s.title || "").toLowerCase().includes(words)))
+  const fits = FILTERS[filter] || (session => !session.archived && session.source === filter);
+  const list = [...state.sessions.values()].filter(s => fits(s) && (!words || (s.title || "").toLowerCase().includes(words)))
     .sort((a, b) => b.pinned - a.pinned || b.updated_at - a.updated_at);
-  const shown = new Set(list.map(s => s.id));
-  const days = new Map();
-  for (const session of list) days.set(dayOf(session), [...(days.get(dayOf(session)) || []), session]);
-  const others = hits.filter(hit => !shown.has(hit.session.id));
-  return html`<input class="search" type="search" aria-label=${T.search} placeholder=${T.search} value=${query} onInput=${event => setQuery(event.target.value)} />
-    <${PageLinks} /><nav class="sessions" aria-label="Conversations">
-    ${state.sessionsLoaded && !list.length && !others.length && html`<p class="dim pad">${T.noConversations}</p>`}
-    ${[...days].map(([day, sessions]) => html`<section key=${day}><h2>${day}</h2><ul>${sessions.map(session => {
-      const [kind, label] = stateOf(session);
-      return html`<li key=${session.id} class="session"><a href=${`#/c/${session.id}`} aria-current=${session.id === current ? "page" : undefined}>
-        ${kind === "none" ? html`<span class="state none"></span>` : html`<${State} kind=${kind} label=${label} />`}<span class="ellipsis">${session.title || T.untitled}</span><time>${timeAgo(session.updated_at)}</time></a>
-        <${SessionMenu} session=${session} /></li>`;
-    })}</ul></section>`)}
-    ${others.length > 0 && html`<section><h2>${T.search}</h2><ul>${others.map(hit => html`<li class="session"><a href=${`#/c/${hit.session.id}`}>
-      <span class="ellipsis">${hit.snippet}</span></a></li>`)}</ul></section>`}</nav>`;
+  const sources = [...new Set([...state.sessions.values()].map(s => s.source))].sort();
+  const more = () => loadSessions({ cursor: state.nextSessions }).catch(error => toast(error.message));
+  return html`<div class="search-row"><input class="search" type="search" aria-label=${T.search} placeholder=${T.search} value=${query} onInput=${event => setQuery(event.target.value)} />
+      <button class="quiet key" aria-label=${T.palette} title=${T.palette} onClick=${onPalette}><kbd>Ctrl K</kbd></button></div>
+    <${PageLinks} /><div class="filter"><label><span class="hidden">${T.filterBy}</span><select value=${filter} onChange=${event => setFilter(event.target.value)}>
+      ${Object.entries(T.filters).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
+      ${sources.length > 1 && sources.map(source => html`<option value=${source}>${T.fromSource(source)}</option>`)}</select></label></div>
+    <nav class="sessions" aria-label="Conversations">
+    ${state.sessionsLoaded && !list.length && !hits.length && html`<p class="dim pad">${words || filter !== "all" ? T.foundNothing : T.noConversations}</p>`}
+    <${Days} list=${list} current=${current} />
+    ${state.nextSessions && !words && filter !== "archived" && html`<button class="quiet" onClick=${more}>${T.showOlder}</button>`}
+    ${hits.length > 0 && html`<section><h2>${T.kinds.message}</h2><ul>${hits.map(hit => html`<li key=${`${hit.session.id} ${hit.seq}`} class="session"><a href=${`#/c/${hit.session.id}/${hit.seq}`}>
+      <span class="ellipsis">${hit.snippet}</span><time>${timeAgo(hit.created || hit.session.updated_at)}</time></a></li>`)}</ul></section>`}</nav>`;
 }
+
+function Days({ list, current }) {
+  const days = new Map();
+  for (const session of list) {
+    const day = dayOf(session);
+    if (!days.has(day)) days.set(day, []);
+    days.get(day).push(session);
+  }
+  return [...days].map(([day, sessions]) => html`<section key=${day}><h2>${day}</h2><ul>${sessions.map(session => {
+    const [kind, label] = stateOf(session);
+    return html`<li key=${session.id} class="session"><a href=${`#/c/${session.id}`} aria-current=${session.id === current ? "page" : undefined}>
+      ${kind === "none" ? html`<span class="state none"></span>` : html`<${State} kind=${kind} label=${label} />`}<span class="ellipsis">${session.title || T.untitled}</span><time>${timeAgo(session.updated_at)}</time></a>
+      <${SessionMenu} session=${session} /></li>`;
+  })}</ul></section>`);
+}
+
+const listPages = () => ["talk", ...Object.keys(PAGES).filter(name => may(PAGES[name]))];
 
 function PageLinks() {
   const page = (/^#\/(\w+)/.exec(location.hash) || [])[1] || "talk";
   const waiting = [...state.sessions.values()].filter(s => s.waiting).length;
-  const names = ["talk", ...Object.keys(PAGES).filter(name => may(PAGES[name]))];
-  return html`<nav class="pages" aria-label="Pages">${names.map(name => html`<a href=${`#/${name}`} aria-current=${(page === "c" ? "talk" : page) === name ? "page" : undefined}>
+  return html`<nav class="pages" aria-label="Pages">${listPages().map(name => html`<a href=${`#/${name}`} aria-current=${(page === "c" ? "talk" : page) === name ? "page" : undefined}>
     <${Icon} name=${name} /><span>${T.pages[name]}</span>${name === "now" && waiting > 0 && html`<span class="badge">${waiting}</span>`}</a>`)}</nav>`;
 }
 
-function Rail({ current, open, onClose }) {
+function Rail({ current, open, onClose, onPalette }) {
   const theme = localStorage.getItem("hermes-theme") || "auto";
   return html`<div class=${`rail ${open ? "open" : ""}`} onClick=${event => event.target.closest("a") && onClose()}>
     <div class="brand"><${Icon} name="mark" /><b>Hermes</b></div>
     <button class="primary" onClick=${() => { location.hash = "#/talk"; onClose(); }}>${T.newConversation}</button>
-    <${Sessions} current=${current} />
+    <${Sessions} current=${current} onPalette=${onPalette} />
     <div class="rail-foot"><label>${T.theme} <select onChange=${event => setTheme(event.target.value)} value=${theme}>
       <option value="auto">${T.auto}</option><option value="light">${T.light}</option><option value="dark">${T.dark}</option></select></label>
       <span class="space"></span><button class="quiet" onClick=${() => signOut().catch(e => toast(e.message))}>${T.signOut}</button></div></div>
@@ -160,19 +183,39 @@ function OtherPage({ name }) {
     ${view.name === name && html`<${Guard} key=${name}><div class="content"><${view.Page} /></div><//>`}</main>`;
 }
 
+/** The palette: opened by Ctrl+K, loaded when it is first opened. */
+function usePalette() {
+  const [open, setOpen] = useState(false);
+  const [module, setModule] = useState(null);
+  useEffect(() => {
+    const onKey = event => {
+      if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k" && state.user) {
+        event.preventDefault();
+        setOpen(true);
+      }
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  useEffect(() => { if (open && !module) import("./palette.js").then(setModule, error => toast(String(error))); }, [open]);
+  return { show: () => setOpen(true), close: () => setOpen(false), View: open && module ? module.Palette : null };
+}
+
 function App() {
   useTopic("app");
   const hash = useHash();
   const [open, setOpen] = useState(false);
+  const palette = usePalette();
   if (state.user === undefined) return null;
   if (!state.user) return html`<${SignIn} />`;
   const page = (/^#\/(\w+)/.exec(hash) || [])[1] || "talk";
-  const id = (/^#\/c\/([\w.:-]+)/.exec(hash) || [])[1] || "";
+  const [, id, seq] = /^#\/c\/([\w.:-]+)(?:\/(\d+))?/.exec(hash) || [null, "", undefined];
   return html`<a class="skip" href="#main" onClick=${event => { event.preventDefault(); const log = document.querySelector(".log, .content"); if (log) log.focus(); }}>${T.skip}</a>
     <button class="menu-button" aria-label=${T.menu} onClick=${() => setOpen(true)}><${Icon} name="menu" /></button>
-    <${Connection} /><${Rail} current=${id} open=${open} onClose=${() => setOpen(false)} />
+    <${Connection} /><${Rail} current=${id} open=${open} onClose=${() => setOpen(false)} onPalette=${palette.show} />
+    ${palette.View && html`<${palette.View} pages=${listPages()} conv=${id ? conversation(id) : null} onClose=${palette.close} />`}
     ${state.updated && html`<div class="banner" role="status">${T.updated} <button onClick=${() => location.reload()}>${T.reload}</button></div>`}
-    ${page in PAGES && may(PAGES[page]) ? html`<${OtherPage} name=${page} />` : html`<${Guard} key="talk"><${Talk} id=${id} /><//>`}
+    ${page in PAGES && may(PAGES[page]) ? html`<${OtherPage} name=${page} />` : html`<${Guard} key="talk"><${Talk} id=${id} seq=${seq === undefined ? undefined : Number(seq)} /><//>`}
     <${Toast} /><div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
 }
 

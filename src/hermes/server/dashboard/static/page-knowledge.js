@@ -1,6 +1,7 @@
-/** The page Knowledge: what the agent remembers, by scope, and what waits for approval. */
+/** The page Knowledge: what the agent remembers, by scope, what waits for approval, and skills. */
 import { get, post, toast } from "./data.js";
 import { html, Pending, timeAgo, useRequest } from "./ui.js";
+import { Skills } from "./skills.js";
 import { T } from "./text.js";
 
 function FactRow({ fact, children }) {
@@ -21,5 +22,5 @@ function Scope({ row, again }) {
 
 export function Page() {
   const found = useRequest(() => get("api/memory"), []);
-  return html`<${Pending} of=${found}>${found.data && found.data.data.map(row => html`<${Scope} key=${row.scope} row=${row} again=${found.again} />`)}<//>`;
+  return html`<${Pending} of=${found}>${found.data && found.data.data.map(row => html`<${Scope} key=${row.scope} row=${row} again=${found.again} />`)}<//><${Skills} />`;
 }

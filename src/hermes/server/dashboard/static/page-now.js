@@ -1,7 +1,7 @@
-/** The page Now: running turns, approvals that wait, today's cost, servers, failures. */
+/** The page Now: running turns, approvals that wait, today's cost, platforms, servers, failures. */
 import { useEffect } from "./vendor-preact-hooks.js";
-import { get, post, toast, useTopic } from "./data.js";
-import { html, money, Pending, revealed, State, timeAgo, useRequest } from "./ui.js";
+import { conversation, get, newId, post, send, toast, useTopic } from "./data.js";
+import { clock, html, money, Pending, revealed, State, timeAgo, useClock, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
 function act(path, body, again) {
@@ -11,16 +11,43 @@ function act(path, body, again) {
 function Running({ rows, again }) {
   if (!rows.length) return html`<p class="dim">${T.nothingRuns}</p>`;
   return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.session}</th><th>${T.columns.where}</th><th>${T.columns.doing}</th><th><span class="hidden">${T.stop}</span></th></tr></thead>
-    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td>${row.source}</td><td class="dim">${row.doing}</td>
+    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td>${row.source}</td><td class="dim">${revealed(row.doing)}</td>
       <td><div class="row"><button class="danger" onClick=${() => act(`api/sessions/${row.session}/stop`, {}, again)}>${T.stop}</button></div></td></tr>`)}</tbody></table></div>`;
 }
 
 function Waiting({ rows, again }) {
+  useClock(1000);
   const answer = (row, choice) => act(`api/sessions/${row.session}/approvals/${row.approval.id}`, { choice, digest: row.approval.digest }, again);
-  return html`<section class=${`card ${rows.length ? "ask" : ""}`}><h2>${T.waitingForYou}</h2>${!rows.length && html`<p class="dim">${T.nothingWaits}</p>`}
+  return html`<section class=${`card ${rows.length ? "ask" : ""}`} aria-label=${T.waitingForYou}><h2>${T.waitingForYou}</h2>${!rows.length && html`<p class="dim">${T.nothingWaits}</p>`}
     ${rows.map(row => html`<div key=${row.approval.id}><p><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a> ${T.wantsToRun}</p>
       <pre class="command" tabindex="0">${revealed(row.approval.command || `${row.approval.tool} ${row.approval.arguments}`)}</pre>
-      <div class="row wrap"><button class="primary" onClick=${() => answer(row, "once")}>${T.once}</button><button onClick=${() => answer(row, "deny")}>${T.deny}</button></div></div>`)}</section>`;
+      <p class="dim">${row.approval.reason}</p>
+      <div class="row wrap"><button class="primary" onClick=${() => answer(row, "once")}>${T.once}</button><button onClick=${() => answer(row, "deny")}>${T.deny}</button>
+        <span class="space"></span><span class="dim" role="timer">${T.deniedIn(clock(row.approval.expires_at - Date.now() / 1000))}</span></div></div>`)}</section>`;
+}
+
+const PLATFORM_KINDS = { connected: "done", connecting: "running", retrying: "warn", fatal: "failed" };
+
+function Platforms() {
+  const found = useRequest(() => get("api/platforms").catch(() => ({ data: [] })), []);
+  const rows = found.data ? found.data.data.filter(row => row.enabled) : [];
+  if (!rows.length) return null;
+  return html`<section class="card"><h2>${T.platforms}</h2>${rows.map(row => html`<div class="fact"><span><${State} kind=${PLATFORM_KINDS[row.state] || "idle"} label=${row.state} /> ${row.name}</span><span class=${row.error_message ? "bad" : "dim"}>${row.error_message || row.state}</span></div>`)}</section>`;
+}
+
+function Today({ today }) {
+  const share = today.input ? `, ${Math.round(100 * today.cache_read / today.input)} % ${T.fromCache}` : "";
+  return html`<section class="card"><h2>${T.todayTitle}</h2><p class="big">${money(today.cost_usd)}</p>
+    <p class="dim">${today.daily_usd ? `${T.of} ${money(today.daily_usd)}, ` : ""}${T.calls(today.calls)}${share}</p>
+    ${today.daily_usd > 0 && html`<progress class="bar" max="100" value=${Math.min(100, 100 * today.cost_usd / today.daily_usd)} aria-label=${T.todayTitle}></progress>`}</section>`;
+}
+
+function Failures({ rows }) {
+  if (!rows.length) return html`<p class="dim">${T.noFailures}</p>`;
+  const goOn = row => send(conversation(row.id), { id: newId(), text: T.goOnText, uploads: [], busy: "queue" }).then(() => { location.hash = `#/c/${row.id}`; }, error => toast(error.message));
+  return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.when}</th><th>${T.columns.session}</th><th>${T.columns.state}</th><th>${T.columns.kept}</th><th><span class="hidden">${T.goOn}</span></th></tr></thead>
+    <tbody>${rows.map(row => html`<tr key=${row.id}><td class="dim">${timeAgo(row.updated_at)}</td><td><a href=${`#/c/${row.id}`}>${row.title || T.untitled}</a></td><td>${row.state}</td><td class="dim">${T.keptMessages(row.message_count)}</td>
+      <td><div class="row"><button aria-label=${`${T.goOn}: ${row.title || T.untitled}`} onClick=${() => goOn(row)}>${T.goOn}</button></div></td></tr>`)}</tbody></table></div>`;
 }
 
 export function Page() {
@@ -30,14 +57,11 @@ export function Page() {
     const timer = setInterval(found.again, 2000);
     return () => clearInterval(timer);
   }, []);
-  const data = found.data || {};
-  return html`<${Pending} of=${found}>${found.data && html`<div class="grid"><section class="card"><h2>${T.nowRunning}</h2><${Running} rows=${data.running} again=${found.again} /></section>
+  const data = found.data;
+  return html`<${Pending} of=${found}>${data && html`<div class="grid main-grid"><section class="card" aria-label=${T.nowRunning}><h2>${T.nowRunning}</h2><${Running} rows=${data.running} again=${found.again} /></section>
     <${Waiting} rows=${data.waiting} again=${found.again} /></div>
-    <div class="grid"><section class="card"><h2>${T.todayTitle}</h2><p class="big">${money(data.today.cost_usd)}</p>
-      <p class="dim">${data.today.daily_usd ? `${T.of}${money(data.today.daily_usd)}, ` : ""}${T.calls(data.today.calls)}${data.today.input ? `, ${Math.round(100 * data.today.cache_read / data.today.input)} % ${T.fromCache}` : ""}</p>
-      ${data.today.daily_usd > 0 && html`<progress class="bar" max="100" value=${Math.min(100, 100 * data.today.cost_usd / data.today.daily_usd)} aria-label=${T.todayTitle}></progress>`}</section>
+    <div class="grid"><${Today} today=${data.today} /><${Platforms} />
     <section class="card"><h2>${T.servers}</h2>${data.servers.map(server => html`<div class="fact"><span><${State} kind="done" label=${T.running} /> ${server.kind}</span><span class="dim">${server.address || server.pid}</span></div>`)}
-      <div class="fact dim"><span>Hermes</span><span>${data.version}</span></div></section></div>
-    <section class="card"><h2>${T.lastFailures}</h2>${data.failures.length ? html`<div class="scroll-x"><table><thead><tr><th>${T.columns.when}</th><th>${T.columns.session}</th><th>${T.columns.state}</th></tr></thead>
-      <tbody>${data.failures.map(row => html`<tr><td class="dim">${timeAgo(row.updated_at)}</td><td><a href=${`#/c/${row.id}`}>${row.title || T.untitled}</a></td><td>${row.state}</td></tr>`)}</tbody></table></div>` : html`<p class="dim">${T.noFailures}</p>`}</section>`}<//>`;
+      <div class="fact dim"><span>Hermes</span><span>${data.version}</span></div><div><a class="button" href="#/health">${T.pages.health}</a></div></section></div>
+    <section class="card" aria-label=${T.lastFailures}><h2>${T.lastFailures}</h2><${Failures} rows=${data.failures} /></section>`}<//>`;
 }

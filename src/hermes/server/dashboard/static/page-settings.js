@@ -1,15 +1,19 @@
-/** The page Settings: a form by category, keys, rules, browsers, versions, the file. */
-import { useState } from "./vendor-preact-hooks.js";
-import { get, post, request, toast } from "./data.js";
-import { Dialog, html, Pending, timeAgo, useRequest } from "./ui.js";
+/** The page Settings: a form by category, and beside it models, keys, rules, browsers, versions, the file. */
+import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
+import { get, request, toast } from "./data.js";
+import { Dialog, html, Pending, Segments, useRequest } from "./ui.js";
 import { Diff } from "./log.js";
+import { Browsers, Keys, Models, Rules, Versions } from "./settings-parts.js";
 import { T } from "./text.js";
 
-const EXTRA = { keys: T.keys, browsers: T.browsers, versions: T.versions, file: T.file };
+const FEW = 4;
+const AT = /^#\/settings\/([\w.-]+)/;
 
 function Control({ field, value, onChange }) {
   const name = { "aria-label": field.key };
-  if (field.kind === "bool") return html`<input type="checkbox" ...${name} checked=${value} onChange=${event => onChange(event.target.checked)} />`;
+  if (field.kind === "bool") return html`<input type="checkbox" role="switch" class="switch" ...${name} checked=${value} onChange=${event => onChange(event.target.checked)} />`;
+  if (field.kind === "choice" && field.choices.length <= FEW && !field.optional)
+    return html`<${Segments} label=${field.key} options=${Object.fromEntries(field.choices.map(choice => [choice, choice]))} value=${value} onChange=${onChange} />`;
   if (field.kind === "choice") return html`<select ...${name} value=${value ?? ""} onChange=${event => onChange(event.target.value || null)}>
     ${field.optional && html`<option value="">–</option>`}${field.choices.map(choice => html`<option value=${choice}>${choice}</option>`)}</select>`;
   if (field.kind === "integer" || field.kind === "number") return html`<input type="number" step=${field.kind === "integer" ? 1 : "any"} ...${name} value=${value ?? ""}
@@ -19,90 +23,91 @@ function Control({ field, value, onChange }) {
   return html`<p>${T.editByHand}</p>`;
 }
 
+const show = value => Array.isArray(value) ? value.join(", ") || "–" : value === null || value === undefined || value === "" ? "–" : String(value);
+
 function Field({ field, config, changes, setChange, failure }) {
   const changed = field.key in changes;
   const words = field.key.split(".").slice(-2).join(" ").replaceAll("_", " ");
-  return html`<div class="field"><div><h3>${words[0].toUpperCase() + words.slice(1)}</h3><p>${field.help}</p>
-    <p>${field.key}, ${config.origin[field.key] === "default" ? T.byDefault : T.inFile}${changed && html`, <span class="changed">${T.changedTo}</span>`}</p>
+  const origin = config.origin[field.key];
+  return html`<div class="field" data-key=${field.key}><div><h3>${words[0].toUpperCase() + words.slice(1)}</h3><p>${field.help}</p>
+    <p class="small">${field.key}, ${T.origins[origin] || origin}${origin !== "default" && field.kind !== "other" && html`, ${T.defaultIs(show(field.default))}`}
+      ${origin === "file" && field.kind !== "other" && !changed && html` <button class="quiet" aria-label=${`${T.useDefault}: ${field.key}`} onClick=${() => setChange(field.key, null)}>${T.useDefault}</button>`}</p>
+    ${changed && html`<p class="changed small">${T.changedTo}: ${show(config.values[field.key])} → ${changes[field.key] === null ? T.byDefault : show(changes[field.key])}</p>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}</div>
-    <div><${Control} field=${field} value=${changed ? changes[field.key] : config.values[field.key]} onChange=${value => setChange(field.key, value)} /></div></div>`;
+    <div><${Control} field=${field} value=${changed ? changes[field.key] ?? field.default : config.values[field.key]} onChange=${value => setChange(field.key, value)} /></div></div>`;
 }
 
 function SaveBar({ config, changes, onDone, onDiscard, onFailure }) {
   const [review, setReview] = useState(null);
-  const number = Object.keys(changes).length;
   const attempt = body => request("PATCH", "api/config", { version: config.version, changes, ...body });
   const fail = error => { setReview(null); onFailure(error); };
   const open = () => attempt({ dry_run: true }).then(setReview, fail);
   const save = () => attempt({ confirm: review.confirm || "" }).then(done => { setReview(null); toast(`${T.saved} ${done.warnings.join(" ")}`); onDone(); }, fail);
-  return html`<div class="savebar"><b>${T.changes(number)}</b><span class="space"></span><button onClick=${onDiscard}>${T.discard}</button><button class="primary" onClick=${open}>${T.review}</button>
+  return html`<div class="savebar" role="region" aria-label=${T.unsaved}><b>${T.changes(Object.keys(changes).length)}</b><span class="space"></span>
+    <button onClick=${onDiscard}>${T.discard}</button><button class="primary" onClick=${open}>${T.review}</button>
     ${review && html`<${Dialog} title=${T.review} onClose=${() => setReview(null)}><${Diff} lines=${review.diff.split("\n")} />${review.warnings.map(text => html`<p class="dim">${text}</p>`)}
       <div class="row"><span class="space"></span><button onClick=${() => setReview(null)}>${T.cancel}</button><button class="primary" onClick=${save}>${T.saveNow}</button></div><//>`}</div>`;
 }
 
-function Keys() {
-  const found = useRequest(() => get("api/keys"), []);
-  const store = (name, value) => request(value ? "PUT" : "DELETE", `api/keys/${name}`, value ? { value } : undefined).then(found.again, error => toast(error.message));
-  const submit = (event, name) => { event.preventDefault(); const input = event.target.elements.value; const { value } = input; input.value = ""; if (value) store(name, value); };
-  return html`<p class="dim">${T.keysHelp}</p><${Pending} of=${found}>${found.data && found.data.data.map(key => html`<div class="field" key=${key.name}><div><h3>${key.name}</h3><p>${key.set ? T.keySet(key.from) : T.keyUnset}</p></div>
-    <form class="row" onSubmit=${event => submit(event, key.name)}><input name="value" type="password" autocomplete="off" aria-label=${`${T.newValue}: ${key.name}`} placeholder=${T.newValue} /><button>${T.set}</button>
-    ${key.from === ".env" && html`<button type="button" class="quiet" onClick=${() => store(key.name, "")}>${T.remove}</button>`}</form></div>`)}<//>`;
+const PARTS = {
+  browsers: () => html`<${Browsers} />`,
+  versions: ({ again }) => html`<${Versions} onDone=${again} />`,
+  file: ({ config }) => html`<pre tabindex="0" role="region" aria-label=${T.file}>${config.file || "–"}</pre>`,
+};
+
+function Section({ name, fields, again, config, failures, ...form }) {
+  if (PARTS[name]) return PARTS[name]({ again, config });
+  return html`${name === "Models" && html`<${Models} /><${Keys} />`}${name === "Safety" && html`<${Rules} />`}
+    ${fields.map(field => html`<${Field} key=${field.key} field=${field} config=${config} failure=${failures[field.key]} ...${form} />`)}`;
 }
 
-function TryCommand() {
-  const [answer, setAnswer] = useState(null);
-  const submit = event => { event.preventDefault(); post("api/approvals/check", { command: event.target.elements.command.value }).then(setAnswer, error => toast(error.message)); };
-  return html`<div class="field"><div><h3>${T.tryCommand}</h3><p>${T.tryHelp}</p></div><form onSubmit=${submit}><input name="command" aria-label=${T.tryCommand} />
-    ${answer && html`<p role="status"><b>${T.decisions[answer.decision] || answer.decision}</b>${answer.reasons.length ? `: ${answer.reasons.join("; ")}` : ""}</p>`}</form></div>`;
-}
-
-function Browsers() {
-  const found = useRequest(() => get("api/web/browsers"), []);
-  const end = id => request("DELETE", `api/web/browsers${id ? `?id=${id}` : ""}`).then(found.again, error => toast(error.message));
-  return html`<${Pending} of=${found}>${found.data && found.data.data.map(row => html`<div class="field"><div><h3>${row.browser.slice(0, 80) || "–"}</h3><p>${row.address}, ${timeAgo(row.used_at)}${row.current ? `, ${T.thisBrowser}` : ""}</p></div>
-    <div><button onClick=${() => end(row.id)}>${T.signOut}</button></div></div>`)}<button class="danger" onClick=${() => end("")}>${T.signOutAll}</button><//>`;
-}
-
-function Versions({ onDone }) {
-  const found = useRequest(() => get("api/config/versions"), []);
-  const restore = version => post("api/config/restore", { version }).then(() => { toast(T.saved); onDone(); }, error => toast(error.message));
-  return html`<${Pending} of=${found}>${found.data && (found.data.data.length ? found.data.data.map(row => html`<details class="field"><summary>${new Date(row.saved_at * 1000).toLocaleString()}</summary>
-    <pre tabindex="0">${row.text}</pre><button onClick=${() => restore(row.version)}>${T.restore}</button></details>`) : html`<p class="dim">${T.noChange}</p>`)}<//>`;
-}
-
-function Section({ name, config, changes, setChange, failure, again }) {
-  if (name === "keys") return html`<${Keys} />`;
-  if (name === "browsers") return html`<${Browsers} />`;
-  if (name === "versions") return html`<${Versions} onDone=${again} />`;
-  if (name === "file") return html`<pre tabindex="0" aria-label=${T.file}>${config.file}</pre>`;
-  const fields = config.schema.filter(field => field.category === name);
-  return html`${fields.map(field => html`<${Field} key=${field.key} field=${field} config=${config} changes=${changes} setChange=${setChange} failure=${failure.key === field.key ? failure.text : ""} />`)}
-    ${name === "Safety" && html`<${TryCommand} />`}`;
-}
-
-export function Page() {
-  const found = useRequest(() => get("api/config"), []);
-  const [name, setName] = useState("Models");
-  const [words, setWords] = useState("");
+/** What the user has changed and not saved, and what the server said about each. */
+function useChanges(config) {
   const [changes, setChanges] = useState({});
-  const [failure, setFailure] = useState({});
-  const config = found.data;
+  const [failures, setFailures] = useState({});
   const setChange = (key, value) => setChanges(before => {
     const next = { ...before, [key]: value };
     if (JSON.stringify(value) === JSON.stringify(config.values[key])) delete next[key];
     return next;
   });
   const onFailure = error => {
-    const key = Object.keys(changes).find(k => error.message.includes(k)) || "";
-    setFailure({ key, text: error.message });
+    setFailures(error.problems || { [error.param || ""]: error.message });
     toast(error.message);
   };
-  const again = () => { setChanges({}); setFailure({}); found.again(); };
-  const hits = words.trim() && config ? config.schema.filter(f => `${f.key} ${f.help}`.toLowerCase().includes(words.trim().toLowerCase())) : null;
-  return html`<${Pending} of=${found}>${config && html`<input type="search" aria-label=${T.findSetting} placeholder=${T.findSetting} value=${words} onInput=${event => setWords(event.target.value)} />
-    <div class="settings"><nav class="categories" aria-label=${T.pages.settings}>${[...config.categories, ...Object.keys(EXTRA)].map(key => html`<button aria-current=${key === name && !hits ? "true" : undefined} onClick=${() => { setName(key); setWords(""); }}>${EXTRA[key] || key}</button>`)}</nav>
-    <section aria-label=${EXTRA[name] || name}><h2>${hits ? T.findSetting : EXTRA[name] || name}</h2>
-      ${hits ? hits.map(field => html`<${Field} key=${field.key} field=${field} config=${config} changes=${changes} setChange=${setChange} failure="" />`)
-        : html`<${Section} key=${name} name=${name} config=${config} changes=${changes} setChange=${setChange} failure=${failure} again=${again} />`}</section></div>
-    ${Object.keys(changes).length > 0 && html`<${SaveBar} config=${config} changes=${changes} onDone=${again} onDiscard=${() => { setChanges({}); setFailure({}); }} onFailure=${onFailure} />`}`}<//>`;
+  return { changes, failures, setChange, onFailure, clear: () => { setChanges({}); setFailures({}); } };
+}
+
+/** A category that the address may name, or the setting that it names. */
+function readPlace(config) {
+  const wanted = (AT.exec(location.hash) || [])[1] || "";
+  if (config.categories.includes(wanted) || wanted in PARTS) return { name: wanted, words: "" };
+  return { name: config.categories[0], words: config.schema.some(field => field.key === wanted) ? wanted : "" };
+}
+
+function Form({ config, again }) {
+  const [{ name, words }, setPlace] = useState(() => readPlace(config));
+  const { clear, onFailure, ...form } = useChanges(config);
+  const search = useRef(null);
+  useEffect(() => {
+    const listener = () => AT.test(location.hash) && setPlace(readPlace(config));
+    addEventListener("hashchange", listener);
+    return () => removeEventListener("hashchange", listener);
+  }, [config]);
+  const reload = () => { clear(); again(); };
+  const wanted = words.trim().toLowerCase();
+  const fields = config.schema.filter(field => wanted ? `${field.key} ${field.help}`.toLowerCase().includes(wanted) : field.category === name);
+  const onKey = event => { if (event.key === "/" && !event.target.closest("input, textarea, select")) { event.preventDefault(); search.current.focus(); } };
+  const part = T.settingsParts[name] || name;
+  return html`<div class="settings" onKeyDown=${onKey}><div class="categories"><input ref=${search} type="search" aria-label=${T.findSetting} placeholder=${T.findSetting} value=${words} onInput=${event => setPlace({ name, words: event.target.value })} />
+    <nav aria-label=${T.pages.settings}>${[...config.categories, ...Object.keys(PARTS)].map(key => html`<button aria-current=${key === name && !wanted ? "true" : undefined} onClick=${() => setPlace({ name: key, words: "" })}>${T.settingsParts[key] || key}</button>`)}</nav></div>
+    <section aria-label=${wanted ? T.findSetting : part}><h2>${wanted ? T.findSetting : part}</h2>
+      ${config.problems.length > 0 && html`<div class="failure" role="alert">${config.problems.map(text => html`<p>${text}</p>`)}</div>`}
+      ${wanted && !fields.length && html`<p class="dim">${T.foundNothing}</p>`}
+      <${Section} key=${wanted ? "found" : name} name=${wanted ? "" : name} fields=${fields} config=${config} again=${reload} ...${form} /></section></div>
+    ${Object.keys(form.changes).length > 0 && html`<${SaveBar} config=${config} changes=${form.changes} onDone=${reload} onDiscard=${clear} onFailure=${onFailure} />`}`;
+}
+
+export function Page() {
+  const found = useRequest(() => get("api/config"), []);
+  return html`<${Pending} of=${found}>${found.data && html`<${Form} config=${found.data} again=${found.again} />`}<//>`;
 }

@@ -1,20 +1,17 @@
 /** The page Talk: a conversation, its composer, approvals and questions. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
-import { conversation, download, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
+import { changed, conversation, get, may, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
 import { watch } from "./feed.js";
-import { clock, Guard, html, Icon, revealed, State, useClock } from "./ui.js";
-import { Diff, Log } from "./log.js";
+import { clock, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
+import { Diff, Log, showMessage } from "./log.js";
 import { T } from "./text.js";
 
 const DRAFT = "hermes-draft-";
 
-async function branch(conv, messages) {
-  try {
-    const made = await post(`api/sessions/${conv.id}/fork`, { messages });
-    state.sessions.set(made.id, made);
-    location.hash = `#/c/${made.id}`;
-  } catch (error) { toast(error.message); }
-}
+/** Does what one of the actions says; their module is loaded with the first. */
+const act = (name, conv, words) => import("./actions.js").then(({ ACTIONS, runAction }) => runAction(ACTIONS.find(a => a.name === name), conv, words));
+
+const branch = (conv, messages) => import("./actions.js").then(module => module.branch(conv, messages)).catch(error => toast(error.message));
 
 function sentence(text) {
   return text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "";
@@ -38,7 +35,7 @@ function Approval({ conv, asked }) {
   const has = choice => asked.choices.includes(choice);
   return html`<section class="card ask" role="group" aria-label=${asked.command ? T.approve : T.approveTool(asked.tool)} tabindex="-1" onKeyDown=${onKey}>
     <header><${State} kind="warn" label=${T.waiting} /><h3>${asked.command ? T.approve : T.approveTool(asked.tool)}</h3>
-      <span class="dim">${T.deniedIn(clock(asked.expires_at - Date.now() / 1000))}</span></header>
+      <span class="dim" role="timer">${T.deniedIn(clock(asked.expires_at - Date.now() / 1000))}</span></header>
     <p class="dim">${sentence(asked.reason)} ${asked.command && !/sandbox/.test(asked.reason) ? T.sandbox(asked.sandbox) : ""}</p>
     ${asked.command ? html`<pre class="command" tabindex="0" aria-label="Command">${revealed(asked.command)}</pre>`
       : asked.diff ? html`<${Diff} lines=${asked.diff.split("\n")} />` : html`<pre class="command" tabindex="0">${revealed(asked.arguments)}</pre>`}
@@ -65,18 +62,18 @@ function Question({ conv, asked }) {
 function Queued({ conv, turn }) {
   const [text, setText] = useState(null);
   const path = `api/sessions/${conv.id}/turns/${turn.id}`;
-  const act = work => work.catch(error => toast(error.message));
-  if (text !== null) return html`<form class="queued row" onSubmit=${event => { event.preventDefault(); act(request("PATCH", path, { content: text })); setText(null); }}>
+  const run = work => work.catch(error => toast(error.message));
+  if (text !== null) return html`<form class="queued row" onSubmit=${event => { event.preventDefault(); run(request("PATCH", path, { content: text })); setText(null); }}>
     <input aria-label=${T.edit} value=${text} onInput=${event => setText(event.target.value)} /><button>${T.save}</button></form>`;
   return html`<div class="queued row"><span class="chip">${T.queued}</span><span class="ellipsis">${turn.text}</span><span class="space"></span>
     <button class="quiet" onClick=${() => setText(turn.text)}>${T.edit}</button>
-    <button class="quiet" onClick=${() => act(request("DELETE", path))}>${T.remove}</button></div>`;
+    <button class="quiet" onClick=${() => run(request("DELETE", path))}>${T.remove}</button></div>`;
 }
 
 function useUploads() {
   const [files, setFiles] = useState([]);
   const add = async list => {
-    for (const file of list) {
+    for (const file of [...list]) { // a copy: the list empties when the field does
       try {
         const saved = await request("POST", "api/uploads", file, { raw: true,
           headers: { "X-File-Name": encodeURIComponent(file.name), "Content-Type": file.type || "application/octet-stream" } });
@@ -98,13 +95,37 @@ async function ensureConversation(id) {
   return conv;
 }
 
-function Composer({ id, conv }) {
-  const key = DRAFT + (id || "new");
+/** The completions of the text before the caret; their module is loaded with the first `/` or `@`. */
+function useCompletions(text, conv, area) {
+  const [module, setModule] = useState(null);
+  const [files, setFiles] = useState([]);
+  const [chosen, setChosen] = useState(0);
+  const [closed, setClosed] = useState("");
+  const isWanted = /^\/|(^|\s)@\S*$/.test(text) && closed !== text;
+  useEffect(() => { if (isWanted && !module) import("./completion.js").then(setModule, () => {}); }, [isWanted]);
+  const asksForFiles = isWanted && text.includes("@");
+  useEffect(() => { if (module && asksForFiles && conv) module.listFiles(conv).then(setFiles, () => {}); }, [module, asksForFiles, conv && conv.total]);
+  useEffect(() => { setChosen(0); }, [text]);
+  const caret = area.current ? area.current.selectionStart : text.length;
+  const found = isWanted && module ? module.findCompletions(text, caret, conv, files) : { start: 0, rows: [] };
+  return { ...found, caret, chosen, setChosen, close: () => setClosed(text), View: module && module.Completions };
+}
+
+/** A key while completions are shown: true when it was for them. */
+function takeKey(event, found, pick) {
+  const { rows, chosen, setChosen, close } = found;
+  if (!rows.length || event.isComposing) return false;
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) setChosen((chosen + step + rows.length) % rows.length);
+  else if (event.key === "Escape") close();
+  else if (event.key === "Tab" || event.key === "Enter" && !event.shiftKey && !rows.some(row => row.text.trim() === event.target.value.trim())) pick(rows[chosen]);
+  else return false;
+  event.preventDefault();
+  return true;
+}
+
+function useDraft(key, area) {
   const [text, setText] = useState(() => localStorage.getItem(key) || "");
-  const { files, add, clear, remove } = useUploads();
-  const area = useRef(null);
-  const picker = useRef(null);
-  const busy = Boolean(conv && conv.live.busy);
   useEffect(() => { setText(localStorage.getItem(key) || ""); }, [key]);
   useEffect(() => {
     const field = area.current;
@@ -115,32 +136,77 @@ function Composer({ id, conv }) {
     setText(value);
     if (value) localStorage.setItem(key, value); else localStorage.removeItem(key);
   };
+  return [text, write];
+}
+
+const isCommand = text => /^\/[a-z-]+(\s|$)/.test(text);
+
+function Composer({ id, conv }) {
+  const area = useRef(null);
+  const picker = useRef(null);
+  const [text, write] = useDraft(DRAFT + (id || "new"), area);
+  const { files, add, clear, remove } = useUploads();
+  const busy = Boolean(conv && conv.live.busy);
+  const completions = useCompletions(text, conv, area);
+  const pick = row => {
+    const field = area.current;
+    const next = text.slice(0, completions.start) + row.text + text.slice(completions.caret);
+    const caret = completions.start + row.text.length;
+    field.value = next;
+    field.setSelectionRange(caret, caret);
+    write(next);
+  };
   const submit = async mode => {
     const content = text.trim();
     if (!content && !files.length) return;
-    const item = { id: newId(), text: content, uploads: files.map(f => f.id), busy: mode };
+    if (isCommand(content)) {
+      write("");
+      if (!await (await import("./actions.js")).runSlash(content, conv)) write(content);
+      return;
+    }
+    const item = { id: newId(), text: content.replace(/^\/\//, "/"), uploads: files.map(f => f.id), busy: mode };
     write("");
     clear();
     try { await send(await ensureConversation(id), item); } catch (error) { write(content); toast(error.message); }
   };
   const onKey = event => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (takeKey(event, completions, pick) || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     submit("queue");
   };
   const onPaste = event => { if (event.clipboardData.files.length) { event.preventDefault(); add(event.clipboardData.files); } };
   const onDrop = event => { event.preventDefault(); add(event.dataTransfer.files); };
   const stop = () => post(`api/sessions/${id}/stop`).catch(error => toast(error.message));
+  const shown = completions.rows.length > 0;
   return html`<div class="composer" onDrop=${onDrop} onDragOver=${event => event.preventDefault()}>
-    <textarea ref=${area} rows="1" aria-label=${T.message} placeholder=${busy ? T.placeholderBusy : T.placeholder} value=${text}
+    ${shown && html`<${completions.View} rows=${completions.rows} chosen=${completions.chosen} onPick=${pick} />`}
+    <textarea ref=${area} rows="1" aria-label=${T.message} placeholder=${busy ? T.placeholderBusy : T.placeholder} value=${text} aria-autocomplete="list"
+      aria-controls=${shown ? "completions" : undefined} aria-activedescendant=${shown ? `completion-${completions.chosen}` : undefined}
       onInput=${event => write(event.target.value)} onKeyDown=${onKey} onPaste=${onPaste}></textarea>
     ${files.length > 0 && html`<div class="row wrap">${files.map(file => html`<button class="chip" onClick=${() => remove(file.id)} title=${T.remove}>${file.name} ×</button>`)}</div>`}
     <div class="row"><input ref=${picker} type="file" multiple hidden onChange=${event => { add(event.target.files); event.target.value = ""; }} />
       <button class="quiet" aria-label=${T.attach} onClick=${() => picker.current.click()}><${Icon} name="plus" /></button>
-      ${conv && state.sessions.get(conv.id) && html`<span class="chip">${state.sessions.get(conv.id).model}</span>`}<span class="space"></span>
+      ${conv && state.sessions.get(conv.id) && html`<${Pickers} conv=${conv} session=${state.sessions.get(conv.id)} />`}<span class="space"></span>
       ${busy ? html`<button onClick=${() => submit("steer")}>${T.steer}</button><button class="danger" onClick=${stop}>${T.stop}</button>
         <button class="primary" onClick=${() => submit("queue")}>${T.queue}</button>`
         : html`<button class="primary" onClick=${() => submit("queue")}>${T.send}</button>`}</div></div>`;
+}
+
+/** The model and the effort of a conversation; a choice holds from the next call on. */
+function Pickers({ conv, session }) {
+  const [models, setModels] = useState(null);
+  const load = () => { if (!models && may("admin")) get("api/models").then(found => setModels(found.data), () => setModels([])); };
+  const other = event => {
+    event.preventDefault();
+    const name = event.target.elements.name.value.trim();
+    if (name) act("model", conv, name);
+  };
+  return html`<span class="pickers" onPointerEnter=${load} onFocusIn=${load}>
+    <${Menu} kind="chip" label=${session.model || T.model} name=${`${T.model}: ${session.model || "–"}`}>
+      ${(models || []).slice(0, 12).map(row => html`<button class="quiet ellipsis" aria-pressed=${row.model.endsWith(`:${session.model}`)} title=${row.about} onClick=${() => act("model", conv, row.model)}>${row.model}</button>`)}
+      <form onSubmit=${other}><input name="name" aria-label=${T.otherModel} placeholder=${T.otherModel} /></form><//>
+    <${Menu} kind="chip" label=${`${T.effort} ${conv.effort || ""}`} name=${`${T.effort}: ${conv.effort || T.defaultEffort}`}>
+      ${T.efforts.map(level => html`<button class="quiet" aria-pressed=${level === conv.effort} onClick=${() => act("reasoning", conv, level)}>${level}</button>`)}<//></span>`;
 }
 
 function Header({ conv, onPanel, panelOpen }) {
@@ -152,7 +218,9 @@ function Header({ conv, onPanel, panelOpen }) {
     <span class="space"></span>
     ${conv && conv.live.busy && html`<span class="dim" role="status"><${State} kind="running" label=${T.running} /> ${T.working(conv.live.step)}</span>`}
     ${conv && html`<button class="quiet wide" onClick=${() => branch(conv, conv.total)}>${T.branch}</button>
-      <button class="quiet wide" onClick=${() => download(`api/sessions/${conv.id}/export?format=markdown`).catch(e => toast(e.message))}>${T.export}</button>
+      <${Menu} label=${T.export} name=${T.export}>${Object.entries(T.formats).map(([format, label]) => html`<button class="quiet" onClick=${() => act("export", conv, format)}>${label}</button>`)}<//>
+      <${Menu} label="⋯" name=${T.more}>${["retry", "undo", "compress", "find"].map(name => html`<button class="quiet" disabled=${name !== "find" && (conv.live.busy || !conv.total)}
+        onClick=${() => act(name, conv)}>${T.actions[name].label}<span class="dim"> ${T.actions[name].hint}</span></button>`)}<//>
       <button class="quiet" aria-label=${T.panel} aria-pressed=${panelOpen} onClick=${onPanel}><${Icon} name="panel" /></button>`}</header>`;
 }
 
@@ -168,24 +236,39 @@ function Notes({ conv }) {
     ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
 }
 
-export function Talk({ id }) {
+/** A part of the page whose module is loaded when it is first shown. */
+function useModule(isWanted, load) {
+  const [module, setModule] = useState(null);
+  useEffect(() => { if (isWanted && !module) load().then(setModule, error => toast(String(error))); }, [isWanted]);
+  return isWanted ? module : null;
+}
+
+function Foot({ conv, id }) {
+  return html`<div class="foot">${conv && conv.live.approvals.map(asked => html`<${Approval} key=${asked.id} conv=${conv} asked=${asked} />`)}
+    ${conv && conv.live.questions.map(asked => html`<${Question} key=${asked.id} conv=${conv} asked=${asked} />`)}
+    ${conv && conv.live.turns.filter(t => t.state === "queued").map(turn => html`<${Queued} key=${turn.id} conv=${conv} turn=${turn} />`)}
+    <${Composer} key="composer" id=${id} conv=${conv} /></div>`;
+}
+
+/** @param {{id: string, seq?: number}} props `seq`: the message to open at */
+export function Talk({ id, seq }) {
   useTopic(id || "app");
   const conv = id ? conversation(id) : null;
   const [panel, setPanel] = useState(() => innerWidth >= 1100);
-  const [Panel, setPanelView] = useState(null);
+  const side = useModule(panel && Boolean(id), () => import("./panel.js"));
+  const find = conv && conv.find;
+  const finder = useModule(Boolean(find), () => import("./find.js"));
+  const setFind = value => { conv.find = value; changed(conv.id); };
   useEffect(() => {
     watch(id ? [id] : []);
     if (id) openConversation(id).then(() => watch([id]));
   }, [id]);
-  useEffect(() => { if (panel && id && !Panel) import("./panel.js").then(module => setPanelView(() => module.Panel)); }, [panel, id]);
+  useEffect(() => { if (id && seq !== undefined) openConversation(id).then(() => showMessage(conv, seq)).catch(() => {}); }, [id, seq]);
   if (conv && conv.error) return html`<main class="main"><${Header} conv=${null} /><p class="failure" role="alert">${conv.error.message}</p></main>`;
   return html`<main id="main" class="main talk"><div class="center"><${Header} conv=${conv} onPanel=${() => setPanel(!panel)} panelOpen=${panel} />
-    ${conv ? html`<${Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)}><${Notes} conv=${conv} /><//>`
+    ${finder && html`<${finder.FindBar} key=${id} conv=${conv} words=${find.words} onClose=${() => setFind(null)} />`}
+    ${conv ? html`<${Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)} onRetry=${() => act("retry", conv)} onFind=${() => setFind({ words: "" })}><${Notes} conv=${conv} /><//>`
       : html`<div class="welcome"><${Icon} name="mark" /><p>${T.empty}</p></div>`}
-    <div class="foot">${conv && conv.live.approvals.map(asked => html`<${Approval} key=${asked.id} conv=${conv} asked=${asked} />`)}
-      ${conv && conv.live.questions.map(asked => html`<${Question} key=${asked.id} conv=${conv} asked=${asked} />`)}
-      ${conv && conv.live.turns.filter(t => t.state === "queued").map(turn => html`<${Queued} key=${turn.id} conv=${conv} turn=${turn} />`)}
-      <${Composer} key="composer" id=${id} conv=${conv} /></div></div>
-    ${panel && Panel && conv && html`<${Guard}><${Panel} conv=${conv} onClose=${() => setPanel(false)} /><//>`}</main>`;
+    <${Foot} conv=${conv} id=${id} /></div>
+    ${side && conv && html`<${Guard}><${side.Panel} conv=${conv} onClose=${() => setPanel(false)} /><//>`}</main>`;
 }
-

@@ -125,6 +125,32 @@ export function Dialog({ title, onClose, children, kind = "" }) {
     <div class="dialog"><h2>${title}</h2>${children}</div></dialog>`;
 }
 
+/** A few choices side by side, one of them pressed. */
+export function Segments({ label, options, value, onChange }) {
+  return html`<div class="segments" role="group" aria-label=${label}>${Object.entries(options).map(([key, text]) =>
+    html`<button type="button" aria-pressed=${String(value) === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
+}
+
+/** A button that opens a list of actions; Escape, a choice and a click elsewhere close it. */
+export function Menu({ label, name, kind = "quiet", children }) {
+  const [open, setOpen] = useState(false);
+  const ref = useRef(null);
+  useEffect(() => {
+    if (!open) return undefined;
+    const close = event => { if (!ref.current.contains(event.target)) setOpen(false); };
+    addEventListener("pointerdown", close, true);
+    return () => removeEventListener("pointerdown", close, true);
+  }, [open]);
+  const onKey = event => {
+    if (event.key !== "Escape" || !open) return;
+    event.stopPropagation();
+    setOpen(false);
+    ref.current.firstElementChild.focus();
+  };
+  return html`<div class="menu-frame" ref=${ref} onKeyDown=${onKey}><button class=${kind} aria-label=${name} aria-expanded=${open} onClick=${() => setOpen(!open)}>${label}</button>
+    ${open && html`<div class="menu" onClick=${event => event.target.closest("button") && setOpen(false)}>${children}</div>`}</div>`;
+}
+
 /** Text with control characters made visible. */
 export function revealed(text) {
   return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,

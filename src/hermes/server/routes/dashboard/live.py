@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.app.agents import Options
-from hermes.app.live.conversation import LiveConversation, QueuedMessage, TurnRefused
+from hermes.app.live.conversation import LiveConversation
 from hermes.app.live.live_session import LiveSession
-from hermes.app.session_records import find_current_session
+from hermes.app.live.log_records import LEVELS, RecordFilter, make_filter
+from hermes.app.live.stored_queue import QueuedMessage
 from hermes.core.message import Media, Message, Text, clean_message, user_message
 from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
@@ -24,7 +23,8 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.route import Route, RouteServices, require_dashboard
-from hermes.server.turns.sessions import apply_limits, is_owner
+from hermes.server.session_access import find_current, find_owned, submit_message
+from hermes.server.turns.sessions import is_owner
 from hermes.server.turns.sse import send_frames
 from hermes.version import VERSION
 
@@ -75,6 +75,7 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     """Stream what happens in these sessions: recorded messages, a snapshot, then live events."""
     dashboard, sessions = require_dashboard(services), services.runtime.store.sessions
     watched = _parse_watched(call.request.query.get("watch", ""))
+    log_filter = _parse_log_level(call)
     for session_id in watched:
         meta = await sessions.get_meta(session_id)
         if meta is None or not is_owner(call.principal, meta):
@@ -89,10 +90,24 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
     dashboard.feeds.add(feed)
     hello = {"version": VERSION, "assets": dashboard.assets.hash}
     try:
+        if "admin" in call.principal.scopes:
+            await dashboard.news.add_reader(feed, log_filter)
         frames = feed.stream_frames(hello)
         return await send_frames(call.request, services.settings.cors_origins, frames)
     finally:
         dashboard.feeds.discard(feed)
+        dashboard.news.remove_reader(feed)
+
+
+def _parse_log_level(call: ApiCall) -> RecordFilter | None:
+    level = call.request.query.get("logs", "")
+    if not level:
+        return None
+    if "admin" not in call.principal.scopes:
+        raise ApiError(403, "This key does not have the scope admin.", code="scope")
+    if level not in LEVELS:
+        raise bad_request(f"logs must be one of {', '.join(LEVELS)}.", "logs")
+    return make_filter(level, "")
 
 
 def _parse_watched(text: str) -> dict[str, int]:
@@ -108,7 +123,7 @@ def _parse_watched(text: str) -> dict[str, int]:
 async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a message to a session; repeated with the same client_id it is the same turn."""
     body = call.decode_body(TurnBody)
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
     answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
     server = require_dashboard(services).token
@@ -121,7 +136,8 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
         if not body.content.strip() and not files:
             raise bad_request("content is empty.", "content")
         message = await _build_message(body.content, files, meta)
-        answer.state = await _submit(call, services, meta, QueuedMessage(answer.id, message), body)
+        item = QueuedMessage(answer.id, message)
+        answer.state = await submit_message(call.principal, services, meta, item, body.busy)
     except BaseException:
         await objects.remove(_SENT_KIND, sent_id, owner="")
         raise
@@ -139,31 +155,6 @@ async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer |
     except msgspec.ValidationError:
         attempt = msgspec.json.decode(known.body, type=_Attempt)
         return TurnAnswer(attempt.id, "queued") if attempt.server == token else None
-
-
-async def _submit(
-    call: ApiCall, services: RouteServices, meta: SessionMeta, item: QueuedMessage, body: TurnBody
-) -> Literal["running", "queued", "steered"]:
-    conversations = require_dashboard(services).live.conversations
-    turns = services.turns
-    found = conversations.find_conversation(meta.id)
-    if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
-        raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
-    async with AsyncExitStack() as stack:
-        options = Options(toolsets=services.settings.toolsets) if call.principal.name else None
-        try:
-            conversation = await conversations.open_conversation(meta, options)
-        except TurnRefused as error:
-            raise ApiError(409, str(error), code="in_use") from None
-        apply_limits(conversation.session, call.principal)
-        starts = not conversation.is_running
-        if starts:
-            stack.enter_context(turns.slots.reserve_slot(call.principal))
-            await stack.enter_async_context(turns.sessions.lock_session(meta.id))
-        state = conversation.submit(item, body.busy)
-        if starts:
-            conversation.hold_resources(stack.pop_all())
-        return state
 
 
 def _take_upload(call: ApiCall, services: RouteServices, upload_id: str) -> Upload:
@@ -221,17 +212,17 @@ async def remove_turn(call: ApiCall, services: RouteServices) -> web.StreamRespo
 async def _change_queue(
     call: ApiCall, services: RouteServices, message: Message | None
 ) -> web.StreamResponse:
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     conversations = require_dashboard(services).live.conversations
     found: LiveConversation | None = conversations.find_conversation(meta.id)
-    if found is None or not found.change_message(call.path_params["turn"], message):
+    if found is None or not await found.change_message(call.path_params["turn"], message):
         raise ApiError(409, "This message no longer waits; nothing was changed.", code="started")
     return json_response(DoneAnswer())
 
 
 async def stop_turn(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Stop the running turn; what it has written is kept."""
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     live = require_dashboard(services).live.find_session(meta.id)
     if live is None or not live.session.is_busy:
         raise ApiError(409, "No turn of this session runs here.", code="not_running")
@@ -262,25 +253,16 @@ async def answer_question(call: ApiCall, services: RouteServices) -> web.StreamR
 
 
 async def _find_live(call: ApiCall, services: RouteServices) -> LiveSession:
-    meta = await _find_current(call, services)
+    meta = await find_current(call, services)
     live = require_dashboard(services).live.find_session(meta.id)
     if live is None:
         raise ApiError(409, "Nothing of this session waits here.", code="not_open")
     return live
 
 
-async def _find_current(call: ApiCall, services: RouteServices) -> SessionMeta:
-    """The session of the path, or the one that continues it; 404 when it is another's."""
-    session_id = call.path_params["id"]
-    meta = await find_current_session(services.runtime.store, session_id)
-    if meta is None or not is_owner(call.principal, meta):
-        raise not_found("session", session_id)
-    return meta
-
-
 async def get_media(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a picture or file of a message."""
-    meta = await _find_owned(call, services)
+    meta = await find_owned(call, services)
     part = await _find_part(call, services, meta.id)
     if not isinstance(part, Media) or not part.data:
         raise not_found("file", call.path_params["part"])
@@ -303,7 +285,7 @@ async def _find_part(call: ApiCall, services: RouteServices, session_id: str) ->
 
 async def get_result(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get the whole result of a tool call, as text."""
-    meta, wanted = await _find_owned(call, services), call.path_params["call"]
+    meta, wanted = await find_owned(call, services), call.path_params["call"]
     async for stored in services.runtime.store.sessions.stream_messages(meta.id):
         for part in stored.message.parts:
             if getattr(part, "call_id", "") == wanted:
@@ -314,21 +296,13 @@ async def get_result(call: ApiCall, services: RouteServices) -> web.StreamRespon
 
 async def get_outline(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the messages of the user, shortened, with their places."""
-    meta = await _find_owned(call, services)
+    meta = await find_owned(call, services)
     rows = [
         {"seq": s.seq, "text": " ".join(s.message.text.split())[:120], "created_at": s.created}
         async for s in services.runtime.store.sessions.stream_messages(meta.id)
         if s.message.role == "user" and s.message.kind == "normal"
     ]
     return json_response({"object": "list", "data": rows})
-
-
-async def _find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
-    session_id = call.path_params["id"]
-    meta = await services.runtime.store.sessions.get_meta(session_id)
-    if meta is None or not is_owner(call.principal, meta):
-        raise not_found("session", session_id)
-    return meta
 
 
 async def export_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -339,12 +313,12 @@ async def export_session(call: ApiCall, services: RouteServices) -> web.StreamRe
     chosen = call.request.query.get("format", "markdown")
     if chosen not in _EXPORTS:
         raise bad_request(f"format must be one of {', '.join(_EXPORTS)}.", "format")
-    meta, runtime = await _find_owned(call, services), services.runtime
+    meta, runtime = await find_owned(call, services), services.runtime
     redactor = Redactor(runtime.setup.secrets.redactable_values())
     lines = [line async for line in export_lines(runtime.store, meta, redactor, chosen)]
     ending, mime = _EXPORTS[chosen]
     name = f'attachment; filename="hermes-{meta.id}.{ending}"'
-    headers = {**_ATTACHMENT, "Content-Disposition": name}
+    headers = {**_ATTACHMENT, "Content-Disposition": name, "Content-Security-Policy": _INERT}
     return web.Response(text="\n".join(lines), content_type=mime, headers=headers)
 
 
@@ -363,13 +337,21 @@ async def upload_file(call: ApiCall, services: RouteServices) -> web.StreamRespo
     return json_response(data, 201)
 
 
-_EXPORTS = {"markdown": ("md", "text/markdown"), "jsonl": ("jsonl", "application/x-ndjson")}
+_EXPORTS = {
+    "markdown": ("md", "text/markdown"),
+    "json": ("json", "application/json"),
+    "jsonl": ("jsonl", "application/x-ndjson"),
+    "html": ("html", "text/html"),
+}
+_INERT = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _ATTACHMENT = {"Content-Disposition": "attachment", "Cache-Control": "no-store"}
 _ONE = "/api/sessions/{id}"
 _post = partial(Route, "POST", scope="sessions", errors=(404, 409))
 _get = partial(Route, "GET", scope="sessions", errors=(404,))
 ROUTES = (
-    _get("/api/events", stream_events, "events", media="text/event-stream", query=("watch",)),
+    _get(
+        "/api/events", stream_events, "events", media="text/event-stream", query=("watch", "logs")
+    ),
     _post(f"{_ONE}/turns", send_message, "turn_send", TurnAnswer, TurnBody, status=202),
     Route(
         "PATCH",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct
 
+from hermes.app.control.job_list import describe_jobs, describe_next
 from hermes.core.errors import ConfigError
 from hermes.core.store import ScheduledJob
-from hermes.cron.job_editor import JobEditor, JobWishes, describe_job
+from hermes.cron.job_editor import JobEditor, JobWishes
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, not_found
 from hermes.server.http.response_schemas import DeletedObject, ObjectList
 from hermes.server.route import Route, RouteServices
-
-_NEXT_TIMES = 5
-_MAX_RUNS = 20
 
 
 class JobBody(Struct):
@@ -37,17 +35,7 @@ def _open_editor(services: RouteServices) -> JobEditor:
 
 async def list_jobs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """List the jobs of the schedule with their next times and last runs."""
-    editor = _open_editor(services)
-    data = []
-    for job in await editor.jobs.list_jobs():
-        runs = await editor.jobs.list_runs(job.id, limit=_MAX_RUNS)
-        data.append({**_describe(editor, job), "history": to_builtins(runs)})
-    return json_response(ObjectList("list", data))
-
-
-def _describe(editor: JobEditor, job: ScheduledJob) -> dict[str, Any]:
-    times = editor.list_next(job, _NEXT_TIMES)
-    return {**describe_job(job), "paused": job.paused, "next_times": times}
+    return json_response(ObjectList("list", await describe_jobs(_open_editor(services))))
 
 
 async def add_job(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -63,7 +51,7 @@ async def add_job(call: ApiCall, services: RouteServices) -> web.StreamResponse:
             await editor.add_job(job)
     except ConfigError as error:
         raise ApiError(422, str(error), param="schedule", code="invalid") from None
-    return json_response(_describe(editor, job), 201)
+    return json_response(describe_next(editor, job), 201)
 
 
 async def change_job(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -77,7 +65,7 @@ async def change_job(call: ApiCall, services: RouteServices) -> web.StreamRespon
             job = await editor.resume_job(job)
         case "run":
             services.runtime.spawn_task(_run_job(services, job), f"job {job.name}")
-    return json_response(_describe(editor, job))
+    return json_response(describe_next(editor, job))
 
 
 async def _run_job(services: RouteServices, job: ScheduledJob) -> None:

@@ -121,11 +121,14 @@ def test_the_key_of_an_offer_is_never_cut() -> None:
 
 def test_every_answer_is_seen_on_a_narrow_screen() -> None:
     keys = {"y": "yes", "s": "for this session", "a": "always", "n": "no", "e": "edit"}
-    asked = PendingQuestion([], keys, lambda _: None, prompt="Allow it?")
-    (line,) = asked.render(80, "Enter: no", colour=False)
-    rows = asked.render(20, "Enter: no", colour=False)
+    asked = PendingQuestion(
+        [], keys, lambda _: None, prompt="Allow it?", subject="rm -r everything"
+    )
+    (line,) = asked.render(80, "Enter: no", low=False, colour=False)
+    rows = asked.render(20, "Enter: no", low=False, colour=False)
     assert line.split() == " ".join(rows).split() and line.endswith("e edit  (Enter: no)")
-    assert all(cell_width(row) < 20 for row in rows)
+    assert all(cell_width(row) < 20 for row in rows) and rows[-1] == "(Enter: no)"
+    assert asked.render(12, "Enter: no", low=True, colour=False)[0] == "rm -r ever…"
 
 
 def test_a_question_takes_answers_when_it_has_been_seen() -> None:

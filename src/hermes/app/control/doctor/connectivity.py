@@ -8,20 +8,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hermes.app.backends import Backends
-from hermes.cli.doctor.check import Check, CheckState
-from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoint
+from hermes.app.control.doctor.check import Check, CheckState
 from hermes.config.env import build_child_env, find_proxy
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.exec.backends.remote import NotRun
 from hermes.exec.process.local import stop_left_running
 from hermes.llm.client import Client
+from hermes.llm.endpoints.embedded import find_missing_model
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.hosts import is_usual_server
 from hermes.llm.http.transport import Transport
-from hermes.llm.local.uri import parse_uri
+from hermes.llm.local.uri import is_embedded_endpoint, parse_uri
 
 _CONNECT_SECONDS = 3.0
 _MAX_SKEW_SECONDS = 300.0

@@ -1,6 +1,6 @@
 """The check of plugins: whether those that are enabled can be loaded."""
 
-from hermes.cli.doctor.check import Check
+from hermes.app.control.doctor.check import Check
 from hermes.config.load import Setup
 from hermes.core.hooks import HOOK_KEYWORDS
 from hermes.core.text import format_plural

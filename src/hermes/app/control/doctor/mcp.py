@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from hermes.app.control.doctor.check import Check
 from hermes.app.extensions.mcp_servers import McpServers, open_servers
-from hermes.cli.doctor.check import Check
 from hermes.config.load import Setup
 from hermes.core.errors import HermesError
 from hermes.core.text import format_plural

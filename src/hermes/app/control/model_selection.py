@@ -5,8 +5,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.cli.terminal.download import is_embedded_endpoint
-from hermes.cli.terminal.picker import PickerRow
 from hermes.config.load import Setup, load_setup
 from hermes.config.schema import Config
 from hermes.config.update import apply_changes
@@ -22,6 +20,7 @@ from hermes.llm.endpoints.model_facts import list_models as list_known_models
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
+from hermes.llm.local.uri import is_embedded_endpoint
 from hermes.llm.providers import find_provider
 
 _NOT_FOR_CHAT = "embed whisper tts dall-e moderation transcribe rerank imagen".split()
@@ -35,6 +34,13 @@ class ModelSelection(Struct, frozen=True):
     base_url: str = ""
     api_mode: str = ""
     api_key_env: str = ""
+
+
+class ModelRow(Struct, frozen=True):
+    """A model to choose as `provider:model`, and what is said about it."""
+
+    value: str
+    detail: str = ""
 
 
 def parse_selection(setup: Setup, text: str) -> ModelSelection:
@@ -113,25 +119,25 @@ def describe_missing(setup: Setup) -> str:
     return ""
 
 
-async def list_models(setup: Setup, only: str = "") -> list[PickerRow]:
+async def list_models(setup: Setup, only: str = "") -> list[ModelRow]:
     """Rows of `provider:model`, the provider in use first; with `only`, of that provider."""
     async with Transport() as transport:
         providers = [only] if only else _usable_providers(setup)
         lists = await asyncio.gather(*(_provider_models(setup, p, transport) for p in providers))
         servers = () if only else await find_servers()
-    rows: dict[str, PickerRow] = {}
+    rows: dict[str, ModelRow] = {}
     for name, models in zip(providers, lists, strict=True):
         for model in models:
             value = f"{name}:{model}"
-            rows[value] = PickerRow(value, _describe_model(find_facts(name, model)))
+            rows[value] = ModelRow(value, _describe_model(find_facts(name, model)))
     for server in servers:
         for model in server.models:
             value = f"{server.provider}:{model}"
-            rows.setdefault(value, PickerRow(value, "on this machine"))
+            rows.setdefault(value, ModelRow(value, "on this machine"))
     if not only and is_engine_installed():
         for embedded in MODELS:
             value = f"local:{embedded.name}"
-            rows.setdefault(value, PickerRow(value, "runs on this machine, no key"))
+            rows.setdefault(value, ModelRow(value, "runs on this machine, no key"))
     return list(rows.values())
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from hermes.cli.doctor.check import Check
+from hermes.app.control.doctor.check import Check
 from hermes.config.load import Setup
 from hermes.config.platforms import is_enabled, read_platform
 from hermes.core.errors import ConfigError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hermes.cli.doctor.check import Check
+from hermes.app.control.doctor.check import Check
 from hermes.config import paths
 from hermes.core.errors import StoreError
 from hermes.core.store import JobRun, ScheduledJob

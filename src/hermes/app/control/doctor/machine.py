@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import apsw
 
-from hermes.cli.doctor.check import Check, CheckState
+from hermes.app.control.doctor.check import Check, CheckState
 from hermes.config.env import get_environment, get_platform_name
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
@@ -25,11 +25,11 @@ _PROGRAMS = {
     "bubblewrap": ("bwrap", "commands are confined less strongly"),
 }
 _EXTRAS = {
-    "trafilatura": ("web", "web pages are read as plain text"),
-    "pypdf": ("web", "no PDFs from the web"),
-    "playwright": ("browser", "no browser tools"),
-    "botocore": ("bedrock", "Bedrock needs a bearer key"),
-    "xllamacpp": ("local", "no embedded model"),
+    "trafilatura": "web: web pages are read as plain text",
+    "pypdf": "web: no PDFs from the web",
+    "playwright": "browser: no browser tools",
+    "botocore": "bedrock: Bedrock needs a bearer key",
+    "xllamacpp": "local: no embedded model",
 }
 
 
@@ -85,7 +85,8 @@ async def check_browser(setup: Setup | None) -> Check:
 
 
 def check_extras() -> Iterator[Check]:
-    for module, (extra, loss) in _EXTRAS.items():
+    for module, text in _EXTRAS.items():
+        extra, _, loss = text.partition(": ")
         missing = f"not installed (extra `{extra}`): {loss}"
         there = find_spec(module) is not None
         yield Check(module, "ok", "installed") if there else Check(module, "note", missing)

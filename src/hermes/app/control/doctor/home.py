@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hermes.app  # noqa: F401 - adds the tools of other packages
-from hermes.cli.doctor.check import Check
+from hermes.app.control.doctor.check import Check
 from hermes.config import paths
 from hermes.config.instances import is_locked, list_stale_files
 from hermes.config.load import Setup, read_source

@@ -1,0 +1,1 @@
+"""What the operator checks, tests and changes: the same for commands and for pages."""

@@ -1,0 +1,74 @@
+"""Fetches skills and plugins from where they are offered; nothing of them is trusted or run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from hermes.core.errors import ConfigError, HermesError
+
+if TYPE_CHECKING:
+    from hermes.config.load import Setup
+    from hermes.skills.bundle import SkillBundle
+    from hermes.skills.installer import SkillInstaller
+
+_MAX_ARCHIVE = 20 << 20
+_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
+
+
+async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> SkillBundle:
+    """What is at a source; archives on the web are downloaded here."""
+    address = source.partition("#")[0]
+    if address.startswith("https://") and address.lower().endswith(_ARCHIVES):
+        from hermes.skills.installer import SkillInstaller
+
+        data = await _download_archive(setup, address)
+        installer = SkillInstaller(installer.folder, lambda _: data, installer.kind)
+    return await asyncio.to_thread(installer.fetch_bundle, source)
+
+
+def describe_bundle(installer: SkillInstaller, fetched: SkillBundle) -> dict[str, Any]:
+    """What a person must see before it is installed: its files, what a scan finds in them, and how
+    the installed ones would change."""
+    from hermes.core.untrusted_text import reveal_hidden
+    from hermes.skills.scan import is_blocked, scan_files
+
+    findings = scan_files(fetched.files)
+    files = sorted(fetched.files.items())
+    return {
+        "name": fetched.name,
+        "source": fetched.source,
+        "digest": fetched.digest,
+        "files": [{"name": reveal_hidden(name), "bytes": len(data)} for name, data in files],
+        "findings": [str(finding) for finding in findings],
+        "blocked": is_blocked(findings),
+        "diff": installer.diff_bundle(fetched),
+    }
+
+
+def install_bundle(installer: SkillInstaller, fetched: SkillBundle, confirm: str) -> str:
+    """Install what was shown; the sentence about it. ConfigError when it is blocked, or not what
+    `confirm`, a digest, was about."""
+    noun = installer.kind.noun
+    if fetched.digest != confirm:
+        raise ConfigError(f"The {noun} is not the one that was shown. Nothing was installed.")
+    if describe_bundle(installer, fetched)["blocked"]:
+        raise ConfigError(f"The scan found {fetched.name} dangerous. Nothing was installed.")
+    installer.quarantine_bundle(fetched)
+    try:
+        return installer.place_bundle(fetched)
+    finally:
+        installer.discard_bundle(fetched)
+
+
+async def _download_archive(setup: Setup, address: str) -> bytes:
+    from hermes.net.web_access import open_web_access
+
+    fetcher = open_web_access(setup.config.web, setup.secrets).fetcher
+    try:
+        async with fetcher.fetch(address, max_bytes=_MAX_ARCHIVE, timeout=120) as page:
+            if page.status != 200:
+                raise ConfigError(f"{address} answered with status {page.status}.")
+            return page.body
+    except HermesError as error:
+        raise ConfigError(f"{error} Nothing was installed.") from None

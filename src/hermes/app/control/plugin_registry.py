@@ -1,0 +1,83 @@
+"""The plugins of a home: their states, and which are on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.config.load import Setup
+from hermes.config.paths import make_private_folder, plugins_folder
+from hermes.config.update import apply_changes
+from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.skills.installer import SkillInstaller
+
+
+def open_plugin_installer(setup: Setup) -> SkillInstaller:
+    from hermes.app.extensions.plugin_sources import MANIFEST_FILE
+    from hermes.skills.bundle import BundleKind
+    from hermes.skills.installer import SkillInstaller, refuse_download
+
+    folder = plugins_folder(setup.home)
+    make_private_folder(folder)
+    kind = BundleKind("plugin", MANIFEST_FILE, _validate_plugin, _find_name)
+    return SkillInstaller(folder, refuse_download, kind)
+
+
+def _find_name(files: Mapping[str, bytes], folder: str) -> str:
+    """The name in plugin.yaml, else that of the folder; ConfigError if it cannot be one."""
+    from hermes.app.extensions.plugin_sources import MANIFEST_FILE, is_plugin_name, read_manifest
+
+    fields = read_manifest(files[MANIFEST_FILE].decode("utf-8", "replace"))
+    name = str(fields.get("name") or folder)
+    if not is_plugin_name(name):
+        raise ConfigError(f"{name[:60]!r} cannot be the name of a plugin; nothing was installed.")
+    return name
+
+
+def _validate_plugin(folder: Path) -> Sequence[str]:
+    return () if (folder / "__init__.py").is_file() else ("it has no __init__.py",)
+
+
+async def describe_plugins(setup: Setup) -> list[dict[str, str]]:
+    """Every plugin with its state; those that are enabled are loaded to find out."""
+    from hermes.app.extensions.plugin_sources import list_local_plugins, list_packaged_plugins
+    from hermes.app.extensions.plugins import describe_rows, try_loading
+
+    found = {**list_packaged_plugins(), **list_local_plugins(setup.home)}
+    return describe_rows(setup, await try_loading(setup), found)
+
+
+def remove_plugin(setup: Setup, name: str) -> Path:
+    """Move a plugin to the archive; where it is kept."""
+    place = open_plugin_installer(setup).remove_skill(name)
+    if name in setup.config.plugins.enabled:
+        enabled = [other for other in setup.config.plugins.enabled if other != name]
+        _save_names(setup, enabled, setup.config.plugins.disabled)
+    return place
+
+
+def switch_plugins(setup: Setup, names: Sequence[str], *, enabled: bool) -> None:
+    """Turn plugins on or off, from the next start on; ConfigError when one is not there."""
+    from hermes.app.extensions.plugin_sources import list_local_plugins, list_packaged_plugins
+
+    section = setup.config.plugins
+    known = {*list_packaged_plugins(), *list_local_plugins(setup.home)}
+    if not enabled:
+        known |= {*section.enabled}
+    if missing := [name for name in names if name not in known]:
+        raise ConfigError(f"There is no plugin {missing[0]}; nothing was changed.")
+    on = [name for name in section.enabled if name not in names]
+    off = [name for name in section.disabled if name not in names]
+    if enabled:
+        on = list(dict.fromkeys((*section.enabled, *names)))
+    _save_names(setup, on, off)
+
+
+def _save_names(setup: Setup, enabled: Sequence[str], disabled: Sequence[str]) -> None:
+    changes = {"plugins.enabled": list(enabled)}
+    if list(disabled) != list(setup.config.plugins.disabled):
+        changes["plugins.disabled"] = list(disabled)
+    apply_changes(setup.home, changes)

@@ -1,0 +1,128 @@
+"""Removes secrets from tapes: from response bodies, also where a stream splits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import structs
+
+from hermes.core.message import Message
+from hermes.core.redaction.redactor import Redactor
+from hermes.llm.http.tape import TapeChoice, TapeEntry, TapeExchange
+
+_PREFIX = b"data:"
+
+
+def redact_entries(
+    entries: Sequence[TapeEntry],
+    redactor: Redactor,
+    messages: Iterable[Message],
+    *,
+    is_first: bool,
+) -> None:
+    """Remove every secret from the entries of a turn that recorded these messages. What became a
+    message is searched there, where it is a fraction of the size that it has in a stream.
+    `is_first`: no turn came before, so that requests hold nothing else."""
+    redact = redactor.redact
+    spoken = [m for m in messages if m.role != "tool"]  # results of tools have none any more
+    exchanges = [entry for entry in entries if isinstance(entry, TapeExchange)]
+    texts = [text for message in spoken for text in _list_texts(message)]
+    texts += [value for entry in exchanges for value in entry.headers.values()]
+    texts += [entry.value for entry in entries if isinstance(entry, TapeChoice) and entry.is_text]
+    joined = "\n".join(texts)
+    answers = sum(message.role == "assistant" for message in spoken)
+    is_clean = redact(joined) == joined and sum(map(_is_answer, exchanges)) <= answers
+    for entry in entries:
+        if isinstance(entry, TapeChoice):
+            entry.value = redact(entry.value) if entry.is_text else entry.value
+        elif not (is_clean and _is_answer(entry)):
+            _redact_exchange(entry, redact)
+        elif not is_first and (entry is exchanges[0] or entry.same < len(entry.request)):
+            entry.request = _redact_bytes(entry.request, redact)  # it holds earlier turns
+
+
+def _is_answer(entry: TapeExchange) -> bool:
+    """Whether the whole response became a message of the conversation."""
+    return entry.is_complete and not entry.job and 200 <= entry.status < 300
+
+
+def _redact_exchange(entry: TapeExchange, redact: Callable[[str], str]) -> None:
+    entry.request = _redact_bytes(entry.request, redact)
+    entry.headers = {name: redact(value) for name, value in entry.headers.items()}
+    if entry.failure is not None:
+        message, code = redact(entry.failure.message), redact(entry.failure.code)
+        entry.failure = structs.replace(entry.failure, message=message, code=code)
+    body = _redact_bytes(rewrite_stream(entry.body, redact), redact)
+    if body != entry.body:
+        entry.body, entry.is_changed = body, True
+        entry.sizes, entry.times = [len(body)], entry.times[-1:]
+
+
+def _list_texts(message: Message) -> Iterator[str]:
+    yield message.text
+    yield message.thinking
+    for call in message.calls:
+        yield call.args
+
+
+def _redact_bytes(data: bytes, redact: Callable[[str], str]) -> bytes:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+        return data if redact(text) == text else b""  # frames with checksums cannot be changed
+    found = redact(text)
+    return data if found == text else found.encode()
+
+
+def rewrite_stream(body: bytes, change: Callable[[str], str]) -> bytes:
+    """The event stream with each text changed as a whole, however many events it was split into:
+    the first of them then carries all of it."""
+    lines = body.split(b"\n")
+    events: dict[int, Any] = {}
+    for number, line in enumerate(lines):
+        if line.startswith(_PREFIX):
+            try:
+                events[number] = orjson.loads(line[len(_PREFIX) :])
+            except ValueError:
+                continue
+    leaves: dict[tuple[Any, ...], list[tuple[int, Any, Any, str]]] = {}
+    for number, event in events.items():
+        for path, owner, key, text in _walk_texts(event, ()):
+            leaves.setdefault(path, []).append((number, owner, key, text))
+    touched: set[int] = set()
+    for found in leaves.values():
+        joined = "".join(text for _, _, _, text in found)
+        changed = change(joined)
+        if changed == joined:
+            continue
+        for index, (number, owner, key, _) in enumerate(found):
+            owner[key] = changed if index == 0 else ""
+            touched.add(number)
+    for number in touched:
+        end = b"\r" if lines[number].endswith(b"\r") else b""
+        lines[number] = _PREFIX + b" " + msgspec.json.encode(events[number]) + end
+    return b"\n".join(lines) if touched else body
+
+
+def _walk_texts(
+    node: Any, path: tuple[Any, ...]
+) -> Iterator[tuple[tuple[Any, ...], Any, Any, str]]:
+    """Every text with its owner. Parts of one text have the same path; the `index` beside them
+    tells several apart."""
+    if isinstance(node, dict):
+        mark = node.get("index")
+        inner = (*path, mark) if isinstance(mark, int) else path
+        pairs: Iterable[tuple[Any, Any]] = node.items()
+    elif isinstance(node, list):
+        inner, pairs = path, enumerate(node)
+    else:
+        return
+    for key, value in pairs:
+        if isinstance(value, str):
+            yield (*inner, key), node, key, value
+        else:
+            yield from _walk_texts(value, (*inner, key))

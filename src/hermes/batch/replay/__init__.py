@@ -1,0 +1,1 @@
+"""Plays recorded sessions again, and compares."""

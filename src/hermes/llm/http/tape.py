@@ -1,0 +1,226 @@
+"""The tape of a turn: every response of a model endpoint, and what else was decided by chance."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from os import urandom
+from random import Random
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from hermes.core.errors import Failure
+
+_HEADERS = frozenset(
+    ("content-type", "date", "location", "retry-after", "retry-after-ms", "x-amzn-errortype")
+)
+"""Response headers that are kept, besides those of rate limits."""
+
+
+TOOL_JOB = "tool"
+"""The job of calls that a tool makes."""
+MAX_BYTES = 32 * 2**20
+"""What a tape keeps of the responses of one turn."""
+
+
+class TapeExchange(Struct, tag="exchange", omit_defaults=True):
+    """A request and its response. A request is kept as what differs from the one before."""
+
+    job: str = ""
+    """The auxiliary job that asked; empty: the conversation itself."""
+    method: str = ""
+    url: str = ""
+    """Without user and query."""
+    digest: str = ""
+    """SHA-256 of the request; empty: it was not sent, see `failure`."""
+    same: int = 0
+    """How many bytes the request has in common with the beginning of the one before."""
+    request: bytes = b""
+    """The rest of the request."""
+    key_source: str = ""
+    is_login: bool = False
+    at: float = 0.0
+    """Seconds since the turn began."""
+    status: int = 0
+    headers: dict[str, str] = {}
+    content_type: str = ""
+    host: str = ""
+    body: bytes = b""
+    sizes: list[int] = []
+    """How many bytes of the body each read brought."""
+    times: list[float] = []
+    """When each read returned, in seconds since the request."""
+    is_complete: bool = False
+    """Whether the body was read to its end."""
+    is_cut: bool = False
+    """Whether waiting for it was cancelled."""
+    is_truncated: bool = False
+    """Whether the body was too long to be kept."""
+    failure: Failure | None = None
+    retry_after: float | None = None
+    """The seconds to wait that its failure stated; a date in it depends on the clock."""
+    is_changed: bool = False
+    """Whether secrets were removed from the body."""
+
+
+class TapeChoice(Struct, tag="choice", omit_defaults=True):
+    """A decision that depends on more than the conversation: budget, credentials, interrupts."""
+
+    name: str
+    value: Any = None
+    job: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.value, str)
+
+
+TapeEntry: TypeAlias = TapeExchange | TapeChoice
+
+
+class TurnTape:
+    """Collects the entries of one turn, in the order in which they happened."""
+
+    def __init__(self, last_request: bytes = b"") -> None:
+        """`last_request`: of the turn before; requests are kept as what differs from it."""
+        self.entries: list[TapeEntry] = []
+        self.is_open = True
+        """False: the turn has ended, and what background jobs still ask is not its part."""
+        self._began = time.monotonic()
+        self._bodies: dict[int, list[bytes]] = {}
+        self._calls: dict[str, TapeExchange | None] = {}
+        """Job -> its last call; None: it was not sent yet."""
+        self._size = 0
+        self.last_request = last_request
+        self._key = ("", False)
+
+    def begin_exchange(self, method: str, url: str, body: bytes) -> TapeExchange:
+        same = count_common(self.last_request, body)
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        entry = TapeExchange(
+            JOB.get(),
+            method,
+            urlunsplit((parts.scheme, host, parts.path, "", "")),
+            hashlib.sha256(body).hexdigest(),
+            same,
+            body[same:],
+            *self._key,
+            round(time.monotonic() - self._began, 6),
+        )
+        self.last_request = body
+        self._calls[entry.job] = entry
+        self._add_entry(entry)
+        return entry
+
+    def note_response(
+        self, entry: TapeExchange, status: int, headers: Mapping[str, str], about: tuple[str, str]
+    ) -> None:
+        entry.status = status
+        entry.content_type, entry.host = about
+        entry.headers = {
+            name.lower(): value
+            for name, value in headers.items()
+            if name.lower() in _HEADERS or "ratelimit" in name.lower()
+        }
+
+    def note_read(self, entry: TapeExchange, data: bytes) -> None:
+        if not data:
+            entry.is_complete = True
+            return
+        self._size += len(data)
+        if self._size > MAX_BYTES:
+            entry.is_truncated = True
+            return
+        self._bodies.setdefault(id(entry), []).append(data)
+        entry.sizes.append(len(data))
+        entry.times.append(round(time.monotonic() - self._began - entry.at, 6))
+
+    def note_failure(self, failure: Failure) -> None:
+        """Note why the last call failed where its response does not say it."""
+        call = self._calls.get(JOB.get())
+        if call is None:
+            source, is_login = self._key
+            at = round(time.monotonic() - self._began, 6)
+            call = TapeExchange(JOB.get(), key_source=source, is_login=is_login, at=at)
+            self._add_entry(call)
+        elif not (call.is_cut or call.is_truncated):
+            call.retry_after = failure.retry_after
+            return
+        call.failure = failure
+        call.is_cut = False
+
+    def note_key(self, source: str, *, is_login: bool) -> None:
+        """Note the credential of the next call."""
+        self._calls[JOB.get()] = None
+        self._key = (source, is_login)
+
+    def note_choice(self, name: str, value: Any) -> None:
+        self._add_entry(TapeChoice(name, value, JOB.get()))
+
+    def finish_entries(self) -> list[TapeEntry]:
+        """End the recording; all entries, each with the body that was received."""
+        self.is_open = False
+        for entry in self.entries:
+            if isinstance(entry, TapeExchange):
+                entry.body = b"".join(self._bodies.get(id(entry), ()))
+        return self.entries
+
+    def _add_entry(self, entry: TapeEntry) -> None:
+        if self.is_open:
+            self.entries.append(entry)
+
+
+TAPE: ContextVar[TurnTape | None] = ContextVar("tape", default=None)
+"""The tape of the turn that runs in this task."""
+CHANCE: ContextVar[Random | None] = ContextVar("chance", default=None)
+"""Where random numbers of a recorded turn come from."""
+JOB: ContextVar[str] = ContextVar("job", default="")
+"""The auxiliary job that this task does now."""
+
+
+@contextmanager
+def mark_job(job: str) -> Iterator[None]:
+    """Mark what is recorded inside the block as part of an auxiliary job."""
+    token = JOB.set(job)
+    try:
+        yield
+    finally:
+        JOB.reset(token)
+
+
+def draw_hex(count: int) -> str:
+    """So many random bytes as hexadecimal digits; a replay draws the same again."""
+    chance = CHANCE.get()
+    return (urandom(count) if chance is None else chance.randbytes(count)).hex()
+
+
+def note_choice(name: str, value: Any) -> None:
+    """Put a decision on the tape of this task, if there is one."""
+    if (tape := TAPE.get()) is not None:
+        tape.note_choice(name, value)
+
+
+def note_failure(failure: Failure) -> None:
+    """Put the failure of a call on the tape of this task, if there is one."""
+    if (tape := TAPE.get()) is not None:
+        tape.note_failure(failure)
+
+
+def count_common(old: bytes, new: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(old), len(new))
+    if old[:high] == new[:high]:
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low + (old[low : low + 1] == new[low : low + 1] and high > low + 1)

@@ -1,0 +1,84 @@
+"""Plays a recorded session again and compares it with what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from hermes.app.live.session_tape import load_agents, load_tape
+from hermes.batch.replay.player import PlayedSession, load_conversation, play_session
+from hermes.core.events import (
+    Approval,
+    Notice,
+    Question,
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolProgress,
+    TurnEnd,
+    TurnEvent,
+)
+from hermes.core.store import Store
+
+
+async def replay(store: Store, session_id: str) -> PlayedSession:
+    """Play the whole conversation that a session belongs to."""
+    meta = await store.sessions.get_meta(session_id)
+    assert meta is not None
+    found = await load_conversation(store, meta)
+    turns = [turn for part in found.metas for turn in await load_tape(store, part)]
+    agents = await load_agents(store, {turn.agent for turn in turns})
+    return await play_session(found, turns, agents)
+
+
+async def check_replay(store: Store, session_id: str, events: Sequence[TurnEvent]) -> None:
+    """The session replays identically: requests, messages, usage and events."""
+    if await store.sessions.get_meta(session_id) is None:
+        return  # nothing was stored, or it was deleted
+    played = await replay(store, session_id)
+    assert played.report.identical, played.report
+    expected = list(_comparable(events))  # a resumed session: only those since
+    found = list(_comparable(played.events))[-len(expected) :]
+    different = [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]]
+    assert not different and len(found) == len(expected), _show_difference(*different[0])
+
+
+def _show_difference(found: Any, expected: Any) -> str:
+    if type(found) is not type(expected):
+        return f"{expected!r:.300} was expected, not {found!r:.300}"
+    names = [
+        n for n in structs.fields(found) if getattr(found, n.name) != getattr(expected, n.name)
+    ]
+    return "\n".join(
+        f"{n.name}: {getattr(found, n.name)!r} is not {getattr(expected, n.name)!r}" for n in names
+    )
+
+
+def _comparable(events: Iterable[TurnEvent]) -> Iterable[Any]:
+    """The events without times, without what only people and processes say, and with text that
+    arrived together in one piece: a reader that is slow gets it so."""
+    joined: TextDelta | ThinkingDelta | None = None
+    for event in events:
+        if isinstance(event, ToolProgress | Approval | Question | Notice):
+            continue
+        if isinstance(event, TextDelta | ThinkingDelta):
+            if joined is not None and type(joined) is type(event):
+                joined = type(event)(joined.text + event.text)
+                continue
+            if joined is not None:
+                yield joined
+            joined = event
+            continue
+        if joined is not None:
+            yield joined
+            joined = None
+        if isinstance(event, ToolDone):
+            yield structs.replace(event, duration=0.0, data=None)
+        elif isinstance(event, TurnEnd):
+            yield structs.replace(event.result, effects=False)
+        else:
+            yield event
+    if joined is not None:
+        yield joined
