@@ -61,8 +61,9 @@ format: $(VENV)/.dev ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-screens: $(VENV)/.dev ## pictures of every page of the dashboard, in .screens/
-	$(BIN)/python -m tests.e2e.dashboard.screens $(ARGS)
+screens: $(VENV)/.dev ## pictures of the dashboard and of the terminal, in .screens/
+	$(BIN)/python -m tests.e2e.dashboard.screens
+	$(BIN)/python -m tests.e2e.terminal_screens $(ARGS)
 
 bench: $(VENV)/.dev ## compare with the original and with the floor (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)

@@ -27,6 +27,7 @@ GROUPS = (
     "search",
     "schedule",
     "mcp",
+    "knowledge",
     "server",
     "gateway",
     "repl",
@@ -39,10 +40,11 @@ ALONE = {
     "sandbox": "bench.sandbox",
     "schedule": "bench.schedule",
     "mcp": "bench.mcp_calls",
+    "knowledge": "bench.knowledge",
     "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "gateway")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway")
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,14 @@ ROWS = (
     Row("search", "search_1", "  a common word"),
     Row("search", "search_2", "  two words"),
     Row("search", "search_3", "  a phrase"),
+    Row("search", "search_p95", "  p95, parts of words and CJK too", at_most=50),
     Row("schedule", "schedule_tick", "look at 1,000 jobs, none due, CPU", at_most=5),
     Row("mcp", "mcp_call", "call a tool of an MCP server, stdio"),
     Row("mcp", "mcp_ratio", "  times the bare library", "x", at_most=1.3),
+    Row("knowledge", "skills_cached", "list 1,000 skills, cached, CPU", at_most=5),
+    Row("knowledge", "skills_cold", "  for the first time", at_most=150),
+    Row("knowledge", "recall_p95", "search 10,000 facts, p95", at_most=5),
+    Row("knowledge", "hook_call", "a plugin's hook, added to a call", at_most=0.2),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),

@@ -16,6 +16,8 @@ from hermes.core.message import Message, Text
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
+PARTS = ("m500", "eploy", "ocke", "ebra", "部署服务", "m50000", "kernel memory", "windowless")
+"""Beginnings and parts of words, and words inside a sentence without spaces."""
 QUERIES = ("m50000", "zebra", "docker deploying", '"kernel memory"')
 
 
@@ -88,6 +90,14 @@ async def search_group() -> None:
                 emit(f"{prefix}search_{place}", *values)
         for prefix, values in sums.items():
             emit(prefix + "search", sum(values))
+        spoken = Message("user", (Text("我们今天部署服务器"),))
+        await store.sessions.append("s0", (spoken,))
+        took = []
+        for query in PARTS * 20:
+            begun = time.perf_counter()
+            assert await store.search.find_messages(query, limit=20), query
+            took.append((time.perf_counter() - begun) * 1e3)
+        emit("search_p95", sorted(took)[int(0.95 * len(took))])
         await store.close()
 
 

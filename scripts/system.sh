@@ -17,6 +17,7 @@ chromium chromium chromium-browser google-chrome google-chrome-stable
 # Toolchains are looked for where every user finds them.
 [ -z "${HERMES_TEST_COMPLETE:-}" ] || packages="$packages
 docker.io dockerd /usr/sbin/dockerd
+firefox-esr firefox-esr firefox
 python3-venv /usr/share/doc/python3-venv
 python3-pip /usr/bin/pip3
 cargo /usr/bin/cargo

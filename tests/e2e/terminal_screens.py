@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pyte
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
@@ -29,6 +30,10 @@ LOOKS: dict[str, tuple[TerminalTheme, tuple[int, int]]] = {
     "200-columns": (SVG_EXPORT_THEME, (200, 30)),
     "6-rows": (SVG_EXPORT_THEME, (80, 6)),
 }
+FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S).replace(
+    "Fira Code, monospace", "ui-monospace, DejaVu Sans Mono, Menlo, monospace"
+)
+"""With the fonts of the machine: a picture loads nothing."""
 CONFIG = "import os\nfrom app.config import read_config\n\nROOT = os.getcwd()\n"
 CHECK = "sleep 0.4; echo '2 failed, 118 passed in 3.1 s'; exit 1\n"
 PLAN = [
@@ -104,7 +109,7 @@ def save_picture(t: Terminal, name: str, look: str, theme: TerminalTheme) -> Non
         cells = [screen.buffer[y][x] for x in range(columns)]
         row = Text.assemble(*((cell.data, describe_style(cell)) for cell in cells))
         console.print(row, no_wrap=True, crop=False)
-    drawn = console.export_svg(title="hermes", theme=theme)
+    drawn = console.export_svg(title="hermes", theme=theme, code_format=FORMAT)
     (OUT / f"terminal-{name}-{look}.svg").write_text(drawn)
     if look == "dark":
         (DOCS / f"{name}.svg").write_text(drawn)

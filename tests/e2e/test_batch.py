@@ -294,3 +294,55 @@ async def test_the_budget_of_a_run_stops_it_and_a_resume_goes_on(
     found = read_statistics(home)
     assert found["states"] == {"done": 8} and found["cost_usd"] == pytest.approx(8 * 0.11)
     assert len(provider.requests) == 8
+
+
+async def test_parquet_has_the_messages_of_the_openai_form(home: Home, provider: Provider) -> None:
+    import pyarrow.parquet
+
+    first = think("hm") + call(("c1", "read_file", {"path": "a.txt"}))
+    provider.then = lambda request: (
+        say("It says alpha.") if messages(request)[-1].results else first
+    )
+    rows = [
+        {"prompt": "Read.", "files": {"a.txt": "alpha"}, "metadata": {"k": 1}},
+        {"prompt": "Read it again.", "files": {"a.txt": "alpha"}, "metadata": {"other": "x"}},
+    ]
+    words = ["batch", "run", write_items(home, *rows), "--format", "openai,parquet"]
+    ran = await run_hermes([*words, "--toolsets", "file"], home)
+    assert ran.rc == 0, ran
+    table = pyarrow.parquet.read_table(home.path / "batch/data/trajectories.parquet")
+    lines = read_lines(home, "trajectories.openai.jsonl")
+    for row, line in zip(table.to_pylist(), lines, strict=True):
+        found = [{k: v for k, v in m.items() if v is not None} for m in row["messages"]]
+        assert found == line["messages"]
+        assert json.loads(row["tools"]) == line["tools"]
+        assert {"id": row["id"], **json.loads(row["metadata"])} == line["metadata"]
+    out = home.work / "again.parquet"
+    words = ["batch", "export", "data", "--format", "parquet"]
+    assert (await run_hermes(words, home)).rc == 2
+    assert (await run_hermes([*words, "-o", str(out)], home)).rc == 0
+    assert pyarrow.parquet.read_table(out).to_pylist() == table.to_pylist()
+
+
+async def test_compress_summarises_the_middle(home: Home, provider: Provider) -> None:
+    long = "word " * 3000
+    turns = [
+        ("system", "s"),
+        ("human", "h"),
+        *[("gpt", "call"), ("tool", long)] * 5,
+        ("gpt", "end"),
+    ]
+    row = {"conversations": [{"from": a, "value": b} for a, b in turns], "completed": True}
+    file = write_items(home, row, {"conversations": [{"from": "human", "value": "short"}]})
+    provider.then = say("what happened")
+    words = ["batch", "compress", file, "-o", "short.jsonl", "--max-tokens", "12000"]
+    ran = await run_hermes(words, home)
+    assert ran.rc == 0 and "2 lines, 1 shortened" in ran.stderr, ran
+    found = [json.loads(line) for line in (home.work / "short.jsonl").read_text().splitlines()]
+    texts = [turn["value"] for turn in found[0]["conversations"]]
+    assert "[CONTEXT SUMMARY]: what happened" in texts and texts[-1] == "end"
+    assert found[0]["completed"] and len(texts) < len(turns)
+    assert found[1]["conversations"] == [{"from": "human", "value": "short"}]
+    (home.work / "bad.jsonl").write_text('{"conversations": [{"from": 1}]}')
+    ran = await run_hermes(["batch", "compress", "bad.jsonl", "-o", "x"], home)
+    assert ran.rc == 2 and "line 1" in ran.stderr

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from hermes.config.paths import database_file
+from hermes.cron.job_editor import JobEditor, JobWishes
+from hermes.mcp.definitions import ToolDefinition
+from hermes.mcp.pins import PinStore
+from hermes.mcp.server_config import parse_server
+from hermes.store.sqlite import SqliteStore
 from tests.flow.test_first_request import PROGRAM
 from tests.kit import Home, Provider, run_hermes, say
-from tests.kit.bodies import messages
+from tests.kit.bodies import messages, system
 from tests.kit.skills import write_skill
 
 UNUSED = (
@@ -46,13 +54,32 @@ def test_a_home_without_them_loads_nothing_of_them(tmp_path: Path) -> None:
     assert [name for name in UNUSED if name in loaded] == []
 
 
-async def test_hi_stays_small_with_full_notes_and_a_thousand_skills(tmp_path: Path) -> None:
-    async with Provider([say("hello")]) as p:
-        home = Home.of(tmp_path, p)
+UNLOADED = ("mcp", "acp", "pydantic", "cronsim", "httpx2", "hermes.cron.scheduler")
+
+
+async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:
+    """Full notes, 1,000 skills, 20 servers of 50 tools each, 5 jobs, 3 plugins not enabled."""
+    async with Provider([say("Hello."), say("Hello.")]) as p:
+        started = tmp_path / "started"
+        entry = {"command": "touch", "args": [str(started)]}
+        names = [f"server-{n:02}" for n in range(20)]
+        home = Home.of(tmp_path, p, mcp_servers=dict.fromkeys(names, entry))
+        pins = PinStore(home.path)
+        rows = [ToolDefinition(f"tool{n}", f"Does {n}.", {"type": "object"}) for n in range(50)]
+        for name in names:
+            pins.save_pin(name, parse_server(name, dict(entry)).digest, rows)
+        (home.path / "plugins").mkdir(mode=0o700)
+        for name in ("one", "two", "three"):
+            (home.path / f"plugins/{name}.py").write_text(f"open({str(started)!r}, 'w')")
+        store = SqliteStore(database_file(home.path))
+        editor = JobEditor(store.jobs, home.path, "UTC")
+        for n in range(5):
+            await editor.add_job(editor.draft_job(JobWishes("every 1h", f"job {n}")))
+        await store.close()
         memories = home.path / "memories"
         memories.mkdir(mode=0o700)
         for name, limit in (("MEMORY.md", 2200), ("USER.md", 1375)):
-            entries = ["x" * 97] * ((limit + 3) // 100)
+            entries = ["x" * 197] * ((limit + 3) // 200)
             (memories / name).write_text(
                 "\n§\n".join(f"{n:02}{e[2:]}" for n, e in enumerate(entries))
             )
@@ -62,6 +89,14 @@ async def test_hi_stays_small_with_full_notes_and_a_thousand_skills(tmp_path: Pa
         assert ran.rc == 0, ran
         body = p.requests[0].body
         assert len(body) < 12 * 1024 and b"<memory>" in body and b"<skills>" in body
+        prompt = system(p.requests[0])
+        block = prompt[prompt.index("<skills>") : prompt.index("</skills>") + len("</skills>")]
+        assert len(block.encode()) <= 2048
+        (line,) = [row for row in prompt.splitlines() if row.startswith("MCP servers")]
+        assert len(line.encode()) <= 300 and "server-00 (50" in line
+        loaded = await asyncio.to_thread(loaded_modules, home)
+        assert [name for name in UNLOADED if name in loaded] == []
+        assert not started.exists(), "no server was started, no plugin imported"
 
 
 async def test_the_program_runs_a_skill_and_shows_what_it_remembers(tmp_path: Path) -> None:
@@ -77,3 +112,21 @@ async def test_the_program_runs_a_skill_and_shows_what_it_remembers(tmp_path: Pa
         assert ran.stdout == "kept f1 (memory, 20/2200)\n"
         ran = await run_hermes(["chat", "-q", "/memory"], home)
         assert "- Heron is the server. (" in ran.stdout
+
+
+async def test_doctor_and_status_know_the_provider_and_what_is_not_delivered(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    address = "http://127.0.0.1:9/"  # nobody listens
+    home.configure(memory={"provider": "http", "http": {"url": address}})
+    ran = await run_hermes(["memory", "add", "Heron is the server."], home)
+    assert ran.rc == 0 and ran.stdout == "kept f1 (memory, 20/2200)\n", ran
+    ran = await run_hermes(["memory", "status", "--json"], home)
+    (row,) = json.loads(ran.stdout)
+    assert row["provider"].startswith("failed: /health") and row["undelivered"] == 1
+    ran = await run_hermes(["doctor", "--json"], home)
+    checks = {check["name"]: check for check in json.loads(ran.stdout)}
+    assert checks["memory"]["state"] == "note"
+    assert "1 delivery to the memory provider not made yet" in checks["memory"]["details"]
+    assert checks["skills"]["state"] == "ok" and checks["plugins"]["state"] == "ok"

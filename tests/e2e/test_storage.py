@@ -15,6 +15,7 @@ from hermes.core.message import user_message
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Gate, Home, Provider, Ran, call, run_hermes, say, start_hermes, status
 from tests.kit.bodies import messages
+from tests.kit.screen import ENTER, terminal
 from tests.server.test_serve import serve
 from tests.unit.store.stores import Raw
 
@@ -85,6 +86,13 @@ async def test_chat_salvages_a_damaged_database_and_continues(damaged: Home) -> 
     ran = await chat(damaged, "-q", "once more")
     assert ran.rc == 0 and "damaged" not in ran.stderr, "it is told once"
     assert "swordfish" in (await run_hermes(["sessions", "search", "swordfish"], damaged)).stdout
+
+
+async def test_the_terminal_salvages_a_damaged_database_and_starts(damaged: Home) -> None:
+    async with terminal(damaged, size=(100, 30)) as t:
+        await t.see("The session database was damaged; salvaged", "a backup may hold more")
+        t.type("again" + ENTER)
+        await t.see("Yes.")
 
 
 async def test_a_server_salvages_a_damaged_database_and_starts(damaged: Home) -> None:

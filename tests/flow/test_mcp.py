@@ -502,3 +502,48 @@ async def test_broken_entries_harm_nobody(tmp_path: Path) -> None:
         text = result(r.requests[1])
         assert "MCP missing needs NOT_SET_ANYWHERE, which is set neither" in text
         assert "there is no program 'no-such-program-anywhere'" in text
+
+
+async def test_hooks_see_the_tools_of_servers_and_of_subagents(tmp_path: Path) -> None:
+    code = (
+        "import json\n"
+        "def register(api):\n"
+        "  def seen(tool_name, session_id, **more):\n"
+        "    with (api.data / 'seen').open('a') as file:\n"
+        "      file.write(json.dumps([tool_name, session_id]) + chr(10))\n"
+        "    if tool_name == 'mcp__kit__echo':\n"
+        "      return {'action': 'block', 'message': 'not today'}\n"
+        "  api.register_hook('pre_tool_call', seen)\n"
+        "  api.register_hook('transform_tool_result', lambda tool_name, result, **more:\n"
+        "    'changed ' + tool_name if tool_name == 'mcp__kit__add' else None)\n"
+    )
+    folder = tmp_path / "home/plugins"
+    folder.mkdir(parents=True)
+    (folder / "watch.py").write_text(code)
+    child = [
+        call(("k1", "tool_search", {"query": "add numbers"})),
+        call(("k2", "mcp__kit__add", {"a": 1, "b": 2})),
+        say("child done"),
+    ]
+    parent = [
+        call(("c1", "tool_search", {"query": "add numbers"})),
+        call(("c2", "mcp__kit__add", {"a": 1, "b": 2})),
+        call(("c3", "mcp__kit__echo", {"text": "x"})),
+        call(("c4", "tool_search", {"name": "delegate_task", "arguments": {"goal": "goal K"}})),
+        say("done"),
+    ]
+
+    def step(request: Received) -> Any:
+        return (child if messages(request)[0].text.startswith("goal K") else parent).pop(0)
+
+    config = {**servers(kit=kit_server("hooked")), "plugins": {"enabled": ["watch"]}}
+    async with rig(tmp_path, [], then=step, config=config, check=False) as r:
+        assert (await r.turn("go")).text == "done"
+        own = [q for q in r.requests if not messages(q)[0].text.startswith("goal K")]
+        assert "changed mcp__kit__add" in result(own[2]) and "not today" in result(own[3])
+        other = [q for q in r.requests if messages(q)[0].text.startswith("goal K")]
+        assert "changed mcp__kit__add" in result(other[2])
+        rows = (r.home.path / "plugins/.data/watch/seen").read_text().splitlines()
+        seen = [tuple(json.loads(row)) for row in rows]
+        assert {"tool_search", "mcp__kit__add", "mcp__kit__echo"} <= {name for name, _ in seen}
+        assert len({session for name, session in seen if name == "mcp__kit__add"}) == 2

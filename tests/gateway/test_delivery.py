@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.kit.telegram import OWNER, Fault, FaultRule
 pytestmark = pytest.mark.e2e
 
 GROUP = -500
+WHOLE = {"streaming": False}
+"""However slow the machine is, no part of an answer is shown before the whole."""
 
 
 def once(method: str, fault: Fault, when: Callable[[dict[str, Any]], bool] = bool) -> FaultRule:
@@ -47,7 +50,7 @@ async def test_f81_a_flood_wait_holds_back_this_chat_only(tmp_path: Path) -> Non
 
 
 async def test_f82_a_send_without_an_answer_is_repeated_with_a_mark(tmp_path: Path) -> None:
-    async with live_gateway(tmp_path, [say("the answer")]) as g:
+    async with live_gateway(tmp_path, [say("the answer")], platform=WHOLE) as g:
         g.telegram.fault = once("sendMessage", Fault(hang_up=True, after=True))
         await g.telegram.say("hi")
         await g.telegram.until_shown(f"{texts.REPEATED}\nthe answer")
@@ -72,6 +75,22 @@ async def test_f84_a_blocked_chat_is_given_up_until_it_writes_again(tmp_path: Pa
         await g.telegram.until(lambda: "hello" in g.telegram.texts())
 
 
+async def test_f84_a_notice_waits_for_the_owners_first_message(tmp_path: Path) -> None:
+    platform = {"allowed_users": [OWNER, 2], "admins": [OWNER]}
+    async with live_gateway(tmp_path, then=say("hello"), platform=platform) as g:
+        blocked = Fault(403, "Forbidden: bot was blocked by the user")
+        g.telegram.fault = lambda method, params: (
+            blocked if method == "sendMessage" and params["chat_id"] == "2" else None
+        )
+        await g.telegram.say("hi", user=2)
+        async with asyncio.timeout(90):
+            while not await g.service.hub.mailbox.list_blocked_chats():
+                await asyncio.sleep(0.02)
+        await g.telegram.say("hi")
+        await g.telegram.until(lambda: len(g.telegram.texts(OWNER)) == 2)
+        assert sum("cannot be reached" in t for t in g.telegram.texts(OWNER)) == 1
+
+
 async def test_f85_rejected_markup_is_sent_as_plain_text(tmp_path: Path) -> None:
     async with live_gateway(tmp_path, [say("a **bold** word")]) as g:
         bad = Fault(400, "Bad Request: can't parse entities: byte 3")
@@ -82,7 +101,7 @@ async def test_f85_rejected_markup_is_sent_as_plain_text(tmp_path: Path) -> None
 
 async def test_f85_too_long_after_all_is_halved(tmp_path: Path) -> None:
     text = "word " * 200
-    async with live_gateway(tmp_path, [say(text)]) as g:
+    async with live_gateway(tmp_path, [say(text)], platform=WHOLE) as g:
         long = Fault(400, "Bad Request: message is too long")
         g.telegram.fault = once("sendMessage", long)
         await g.telegram.say("hi")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.gateways import LiveGateway, live_gateway
+from tests.gateway.platform_gateways import free_port
+from tests.gateway.test_webhook import configure, post, sign
 from tests.kit import Received, Reply, call, run_hermes, say
 from tests.kit.bodies import messages
 from tests.kit.telegram import OWNER
@@ -49,6 +52,13 @@ async def ask(g: LiveGateway, place: str, text: str) -> None:
     await g.telegram.until(lambda: len(g.telegram.texts()) > shown)
 
 
+def find_canaries(g: LiveGateway) -> set[str]:
+    """The notes in the last request."""
+    body = g.provider.requests[-1].body.decode()
+    words = body.replace('"', " ").replace("\\", " ").split()
+    return {word for word in words if word.startswith("canary-")}
+
+
 async def test_no_note_crosses_between_people_chats_and_groups(tmp_path: Path) -> None:
     platform = {
         "allowed_users": [OWNER, ANN, BEN],
@@ -64,11 +74,29 @@ async def test_no_note_crosses_between_people_chats_and_groups(tmp_path: Path) -
         found = {}
         for place in PLACES:
             await ask(g, place, "what do you know?")
-            body = g.provider.requests[-1].body.decode()
-            words = body.replace('"', " ").replace("\\", " ").split()
-            found[place] = {word for word in words if word.startswith("canary-")}
+            found[place] = find_canaries(g)
         expected = {place: {f"canary-{place}-memory", f"canary-{place}-user"} for place in PLACES}
         expected["topic"] = {"canary-topic-memory"}
         assert found == expected
         local = await run_hermes(["memory", "list"], g.home)
         assert "canary-owner-user" in local.stdout and "canary-ann" not in local.stdout
+
+
+async def test_no_note_crosses_between_chats_and_webhooks(tmp_path: Path) -> None:
+    port = free_port()
+    async with live_gateway(tmp_path, then=answer, start=False, memory={"review": False}) as g:
+        configure(g, port, hook={"prompt": "{text}", "deliver": f"telegram:{OWNER}"})
+        await g.start()
+
+        async def deliver(text: str) -> set[str]:
+            shown, body = len(g.telegram.texts()), json.dumps({"text": text}).encode()
+            assert (await post(port, "hook", body, sign(body)))[0] == 202
+            await g.telegram.until(lambda: len(g.telegram.texts()) > shown)
+            return find_canaries(g)
+
+        await ask(g, "owner", "note owner")
+        await deliver("note hook")
+        assert not {word for word in await deliver("what?") if "owner" in word}
+        await ask(g, "owner", "/new")
+        await ask(g, "owner", "what do you know?")
+        assert find_canaries(g) == {"canary-owner-memory", "canary-owner-user"}

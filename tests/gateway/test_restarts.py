@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from hermes.agent.loop import OUTCOME_UNKNOWN
-from hermes.gateway import texts
+from hermes.gateway import service, texts
 from tests.flow.loop_parts import results
-from tests.gateway.gateways import gateway
+from tests.gateway.gateways import gateway, live_gateway
 from tests.gateway.kill_points import run_point_kills
 from tests.gateway.kill_runs import SEED, run_kills, until_draft_is_stored
 from tests.kit import Gate, call, say
@@ -178,6 +179,23 @@ async def test_f62_a_crash_loop_resumes_nothing_but_serves(tmp_path: Path) -> No
         await g.telegram.until_shown(texts.CUT_OFF)
         await g.telegram.say("are you there?")
         await g.telegram.until_shown("served")
+
+
+async def test_f74_a_loop_that_hangs_leaves_its_stacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(service, "STALL_SECONDS", 1)
+    monkeypatch.setattr(service, "STATE_SECONDS", 0.1)
+    async with live_gateway(tmp_path, [say("still here")]) as g:
+        seen = ""
+        async with asyncio.timeout(90):
+            while "test_f74_a_loop_that_hangs" not in seen:
+                await asyncio.sleep(0.5)  # the loop runs and sets the watchdog again
+                time.sleep(1.5)
+                seen += capfd.readouterr().err
+        assert "Timeout (0:00:01)!" in seen
+        await g.telegram.say("are you there?")
+        await g.telegram.until_shown("still here")
 
 
 async def _until_exists(path: Path) -> None:

@@ -48,6 +48,19 @@ async def test_a_turn_is_watched_from_the_message_to_its_end(tmp_path: Path) -> 
         assert listed["last_text"] == "Hello from the model." and not listed["busy"]
 
 
+async def test_results_that_are_stored_together_are_told_at_their_places(tmp_path: Path) -> None:
+    reads = [(f"c{n}", "read_file", {"path": f"f{n}.txt"}) for n in range(6)]
+    async with api(tmp_path, [call(*reads), say("Read.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "read them")
+            await feed.until("end")
+        told = {d["seq"]: d["content"] for name, d in feed.seen if name == "message"}
+        stored = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert told == {m["seq"]: m["content"] for m in stored}
+
+
 async def test_a_repeated_send_is_the_same_turn(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), config=ON) as a:
         browser = await sign_in(a)

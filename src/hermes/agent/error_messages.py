@@ -40,15 +40,13 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
         kept=KEPT,
         said="{said}",
     )
-    room = LIMIT - len(fixed) + len("{said}") - len("It said: .")
-    said = " ".join(failure.message.split()).removeprefix(f"cannot reach {host}: ")
+    room = LIMIT - len(fixed) + len("{said}") - len(": ")
+    said = " ".join(failure.message.split()).removeprefix(f"cannot reach {host}: ").rstrip(".")
     if not any(map(str.isalnum, said)):  # an empty object, for example
         said = ""
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
-    elif said and said[-1] not in ".!?…":
-        said += "."
-    return limit_length(fixed.replace("{said}", f"It said: {said}" if said else ""))
+    return limit_length(fixed.replace("{said}", f": {said}" if said else ""))
 
 
 async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
@@ -63,51 +61,51 @@ def _format_duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-_DEFAULT = "The call to {provider} failed. {said} {kept} Send the message again."
+_DEFAULT = "The call to {provider} failed{said}. {kept} Send the message again."
 _LOGIN = (
-    "{provider} does not accept the login any more. {said} {kept} Run hermes auth login {provider} "
+    "{provider} does not accept the login any more{said}. {kept} Run hermes auth login {provider} "
     "and send the message again."
 )
 _NO_KEY = (
-    "{provider} wants a key, and none is set for it. {said} {kept} Put one into a variable "
+    "{provider} wants a key, and none is set for it{said}. {kept} Put one into a variable "
     "(environment or .env), name that in model.api_key_env and send the message again."
 )
 _SENTENCES: dict[Kind, str] = {
-    Kind.AUTH: "{provider} rejected the key from {key}. {said} {kept} Put a valid key in {key} "
+    Kind.AUTH: "{provider} rejected the key from {key}{said}. {kept} Put a valid key in {key} "
     "(environment or .env) and send the message again.",
-    Kind.FORBIDDEN: "{provider} refused access to {model} for the key from {key}. {said} {kept} "
+    Kind.FORBIDDEN: "{provider} refused access to {model} for the key from {key}{said}. {kept} "
     "Check the plan, region and permissions of that key, or choose another model.",
-    Kind.BILLING: "The account behind {key} at {provider} has no credit or quota left. {said} "
+    Kind.BILLING: "Your account at {provider} ({key}) is out of credit or quota{said}. "
     "{kept} Check the balance there, or use another key or model.",
-    Kind.RATE_LIMITED: "{provider} limits the rate of requests; it wants us to wait {wait}. "
-    "{said} {kept} Send the message again after that.",
-    Kind.OVERLOADED: "{provider} is overloaded, also after several tries. {said} {kept} Send the "
+    Kind.RATE_LIMITED: "{provider} limits the rate of requests (retry after {wait}){said}. {kept} "
+    "Send the message again after that.",
+    Kind.OVERLOADED: "{provider} is still overloaded after several tries{said}. {kept} Send the "
     "message again later, or set fallback_providers.",
-    Kind.SERVER: "{provider} failed on its side, also after several tries. {said} {kept} Send the "
+    Kind.SERVER: "{provider} failed on its side in several tries{said}. {kept} Send the "
     "message again later, or set fallback_providers.",
-    Kind.NETWORK: "cannot reach {host}, also after several tries. {said} {kept} Check the network "
+    Kind.NETWORK: "cannot reach {host} after several tries{said}. {kept} Check the network "
     "and model.base_url, then send the message again.",
-    Kind.STALLED: "{host} stopped answering, also after several tries. {said} {kept} Send the "
+    Kind.STALLED: "{host} stopped answering in several tries{said}. {kept} Send the "
     "message again; slow models may need a larger stale_timeout_seconds.",
-    Kind.TLS: "The TLS certificate of {host} cannot be trusted. {said} {kept} Nothing was sent. "
+    Kind.TLS: "The TLS certificate of {host} cannot be trusted{said}. {kept} Nothing was sent. "
     "Check the address, the clock and the proxy, or set SSL_CERT_FILE.",
-    Kind.REDIRECT: "{host} redirects to another address; the key was not sent there. {said} {kept} "
+    Kind.REDIRECT: "{host} redirects to another address, to which no key was sent{said}. {kept} "
     "Set model.base_url to the final address.",
-    Kind.NOT_API: "{host} answered, but not as an API: a web page or a proxy. {said} {kept} Check "
+    Kind.NOT_API: "{host} answered like a web page or a proxy, not like an API{said}. {kept} Check "
     "model.base_url (most end in /v1) and the network.",
-    Kind.CONTEXT_OVERFLOW: "The conversation is too long for {model}. {said} {kept} Start a new "
+    Kind.CONTEXT_OVERFLOW: "The conversation is too long for {model}{said}. {kept} Start a new "
     "session, or choose a model with a larger context.",
-    Kind.PAYLOAD_TOO_LARGE: "The request is too large for {host}. {said} {kept} Send smaller "
+    Kind.PAYLOAD_TOO_LARGE: "The request is too large for {host}{said}. {kept} Send smaller "
     "images or start a new session.",
-    Kind.MODEL_NOT_FOUND: "{provider} does not know the model {model}.{near} {said} {kept} Choose "
+    Kind.MODEL_NOT_FOUND: "{provider} does not know the model {model}{said}.{near} {kept} Choose "
     "another with --model or model.default.",
-    Kind.WRONG_PATH: "{host} has no such API path (404). {said} {kept} Check model.base_url: most "
+    Kind.WRONG_PATH: "{host} has no such API path (404){said}. {kept} Check model.base_url: most "
     "end in /v1.",
-    Kind.CONTENT_POLICY: "{provider} refused this for its content policy. {said} {kept} Word the "
+    Kind.CONTENT_POLICY: "{provider} refused this for its content policy{said}. {kept} Word the "
     "request differently or use another model.",
     Kind.EMPTY: "{model} returned an empty answer several times. {kept} Send the message again or "
     "choose another model.",
-    Kind.NO_TERMINAL: "{provider} did not emit a terminal response, also after several tries. "
+    Kind.NO_TERMINAL: "{provider} did not emit a terminal response in several tries. "
     "{kept} Send the message again.",
     Kind.ANSWER_TOO_LARGE: "The answer of {model} exceeded the size cap and was cut; what arrived "
     "is kept. Ask for a shorter answer.",
@@ -116,6 +114,6 @@ _SENTENCES: dict[Kind, str] = {
     "ask for smaller steps.",
     Kind.UNREADABLE_CALL: "{model} wrote a tool call that cannot be read. {kept} Send the message "
     "again or choose another model.",
-    Kind.BAD_REQUEST: "{provider} rejected the request. {said} {kept} If it names a setting, "
+    Kind.BAD_REQUEST: "{provider} rejected the request{said}. {kept} If it names a setting, "
     "change it; otherwise try another model.",
 }

@@ -108,8 +108,7 @@ class SessionHost:
     ) -> None:
         meta = transcript.meta
         purpose = meta.source if meta.source in _PURPOSES else "main"
-        self.agent = settings.agent
-        self.workspace = workspace
+        self.agent, self.workspace = settings.agent, workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
         """The account of its model calls; a surface adds its user, a schedule its job."""
@@ -129,7 +128,7 @@ class SessionHost:
         self.tape = shared.new_tape(settings.options)
         self.recall: TurnRecall | None = None
         self.closing: Pause = "end"
-        """Why the session is closed: `reset` if another one takes its place."""
+        """`reset`: another session takes its place."""
         self.shared = shared
         self.hooks = interactions.hooks = _make_hooks(self, transcript, interactions)
         self._transcript = transcript
@@ -137,14 +136,8 @@ class SessionHost:
         self._user = UserAccess(
             self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
         )
-        self.approvals = Approvals(
-            settings.safety,
-            cwd=workspace.cwd,
-            home=workspace.home,
-            book=shared.rulebook,
-            seams=_make_seams(self, interactions, self._has_seen),
-            backend=services.get(BACKEND),
-        )
+        seams = _make_seams(self, interactions, self._has_seen)
+        self.approvals = _make_approvals(shared, settings, workspace, services, seams)
         self._seen_urls = SeenUrls()
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
@@ -326,6 +319,23 @@ class SessionHost:
 
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))
+
+
+def _make_approvals(
+    shared: SharedServices,
+    settings: SessionSettings,
+    workspace: Workspace,
+    services: Services,
+    seams: ApprovalSeams,
+) -> Approvals:
+    return Approvals(
+        settings.safety,
+        cwd=workspace.cwd,
+        home=workspace.home,
+        book=shared.rulebook,
+        seams=seams,
+        backend=services.get(BACKEND),
+    )
 
 
 def _make_seams(

@@ -44,6 +44,24 @@ class ItemRecord(Struct, frozen=True, omit_defaults=True):
     """The change to the item's repository."""
 
 
+class ConversationCounts:
+    """What was counted in the conversations of a run."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, ToolCounts] = {}
+        self.reasoning = {"with": 0, "without": 0}
+
+    def add_conversation(self, found: Trajectory) -> None:
+        for name, row in count_calls(found.messages).items():
+            total = self.tools.setdefault(name, ToolCounts())
+            total.count += row.count
+            total.success += row.success
+            total.failure += row.failure
+        for message in found.messages:
+            if message.role == "assistant":
+                self.reasoning["with" if message.thinking.strip() else "without"] += 1
+
+
 class Results:
     """The items of a run that have ended, and the sessions in which they were answered."""
 
@@ -127,24 +145,22 @@ class Results:
             meta = await self._store.sessions.get_meta(meta.next) if meta.next else None
         return first, tuple(messages)
 
+    async def count_conversations(
+        self, items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]
+    ) -> ConversationCounts:
+        counts = ConversationCounts()
+        async for found in self.list_trajectories(items, records):
+            counts.add_conversation(found)
+        return counts
+
     async def compute_statistics(
         self,
         settings: RunSettings,
-        items: Mapping[str, BatchItem],
         records: Mapping[str, ItemRecord],
+        counts: ConversationCounts,
     ) -> dict[str, Any]:
         """Totals over all attempts; tools, reasoning and latency of those that count."""
-        tools: dict[str, ToolCounts] = {}
-        reasoning = {"with": 0, "without": 0}
-        async for found in self.list_trajectories(items, records):
-            for name, row in count_calls(found.messages).items():
-                total = tools.setdefault(name, ToolCounts())
-                total.count += row.count
-                total.success += row.success
-                total.failure += row.failure
-            for message in found.messages:
-                if message.role == "assistant":
-                    reasoning["with" if message.thinking.strip() else "without"] += 1
+        tools = counts.tools
         attempts = len(await self._store.objects.list_all(_TRIES_KIND, owner=self._name))
         rows = await self._store.ledger.sum_calls("job", 0.0)
         usage = next((row for row in rows if row.key == self._name), UsageRow(self._name))
@@ -158,7 +174,7 @@ class Results:
             "abandoned": attempts - sum(bool(record.session) for record in records.values()),
             "tools": {name: msgspec.to_builtins(tools[name]) for name in sorted(tools)},
             "errors": dict(Counter(r.error.code for r in records.values() if r.error is not None)),
-            "reasoning": reasoning,
+            "reasoning": counts.reasoning,
             "tokens": {
                 "input": usage.input,
                 "output": usage.output,

@@ -66,6 +66,8 @@ class RunFolder:
         return self.path / "items.jsonl"
 
     def trajectories_file(self, form: Format) -> Path:
+        if form == "parquet":
+            return self.path / "trajectories.parquet"
         return self.path / f"trajectories{'' if form == 'hermes' else f'.{form}'}.jsonl"
 
     def read_settings(self) -> RunSettings:

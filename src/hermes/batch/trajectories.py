@@ -13,8 +13,8 @@ from msgspec import Struct
 from hermes.core.message import Message, ToolReturn
 from hermes.core.provider import ToolSpec
 
-Format: TypeAlias = Literal["hermes", "openai", "sharegpt", "raw"]
-FORMATS: tuple[Format, ...] = ("hermes", "openai", "sharegpt", "raw")
+Format: TypeAlias = Literal["hermes", "openai", "sharegpt", "raw", "parquet"]
+FORMATS: tuple[Format, ...] = ("hermes", "openai", "sharegpt", "raw", "parquet")
 
 
 class Trajectory(Struct, frozen=True):
@@ -162,15 +162,18 @@ def _write_response(found: ToolReturn) -> str:
 
 
 def _format_openai(found: Trajectory) -> dict[str, Any]:
-    tools = [{"type": "function", "function": tool} for tool in found.tools]
     return {
-        "messages": list(_list_openai(found)),
-        "tools": tools,
+        "messages": list(list_openai_messages(found)),
+        "tools": list_openai_tools(found),
         "metadata": {"id": found.id, **found.metadata},
     }
 
 
-def _list_openai(found: Trajectory) -> Iterable[dict[str, Any]]:
+def list_openai_tools(found: Trajectory) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": tool} for tool in found.tools]
+
+
+def list_openai_messages(found: Trajectory) -> Iterable[dict[str, Any]]:
     if found.system:
         yield _openai_row("system", found.system)
     for message in found.messages:

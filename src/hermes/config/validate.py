@@ -11,6 +11,8 @@ from hermes.config.schema import Address, Config, Domain, EnvName
 from hermes.config.yaml_source import KeyPath, ParsedYaml, format_path
 from hermes.core.wire_names import OLD_WIRE_NAMES
 
+_SWITCHES = (("approvals", "mode"), ("display", "notify"), ("trace", "record"))
+"""Keys that can be off."""
 _APPROVAL_MODES = {"manual": "ask", "off": "never-ask"}
 _SECRET_KEYS = frozenset({"api_key", "key", "token", "apikey", "api_token"})
 _COMMON_MISTAKES = {"model.name": "model.default", "model.model": "model.default"}
@@ -108,10 +110,11 @@ def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, An
         for name, section in sections.items() if isinstance(sections, dict) else ():
             replace_name(section, (group, name), "api_mode", OLD_WIRE_NAMES)
             _expand_model_list(section)
-    approvals = data.get("approvals")
-    if isinstance(approvals, dict) and approvals.get("mode") is False:
-        approvals["mode"] = "off"  # YAML reads a bare `off` as false
-    replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
+    for name, key in _SWITCHES:
+        section = data.get(name)
+        if isinstance(section, dict) and section.get(key) is False:
+            section[key] = "off"  # YAML reads a bare `off` as false
+    replace_name(data.get("approvals"), ("approvals",), "mode", _APPROVAL_MODES)
     _convert_old_fallbacks(parsed, data, notes)
     _move_old_keys(parsed, data, notes)
     _convert_old_memory(data.get("memory"))

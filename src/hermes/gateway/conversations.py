@@ -45,7 +45,8 @@ JOIN_SECONDS = 1.5
 CUT_UNITS = 4000
 """A text of this length was probably cut by the client."""
 ACK_SECONDS = 30.0
-STOP_SECONDS = 3.0
+STOP_SECONDS = 2.5
+"""What a turn has to end in when it is stopped; then its conversation goes on without it."""
 LONGEST_QUOTE = 500
 _PLAIN_ANSWERS: dict[str, Answer] = {"yes": "once", "y": "once", "no": "deny", "n": "deny"}
 

@@ -294,7 +294,7 @@ class Gateway:
     async def handle_gone_chat(self, platform: str, chat: str, why: str) -> None:
         text = f"⚠️ The chat {chat} on {platform} cannot be reached any more: {why}."
         address = self.owner.find_address()
-        if address is not None and (address.platform, address.chat) != (platform, chat):
+        if address is None or (address.platform, address.chat) != (platform, chat):
             await self.owner.tell(f"{platform} {chat} gone", text)
 
     async def handle_lost_result(self, job: str, due: int, why: str) -> None:

@@ -17,7 +17,7 @@ from hermes.skills.scan import ScanFinding, scan_files
 from hermes.skills.skill import SKILL_FILE
 from hermes.skills.validation import validate_skill
 
-_KIND = "skill-change"
+SKILL_CHANGES = "skill-change"
 _MAX_PENDING = 100
 
 
@@ -98,24 +98,26 @@ class SkillProposals:
 
     async def hold_change(self, change: SkillChange) -> str:
         """Keep the change for a person; its id."""
-        number = max((int(row.id[1:]) for row in await self._objects.list_all(_KIND)), default=0)
+        number = max(
+            (int(row.id[1:]) for row in await self._objects.list_all(SKILL_CHANGES)), default=0
+        )
         name = f"s{number + 1}"
         body = msgspec.msgpack.encode(change)
-        await self._objects.put(_KIND, name, body, keep_latest=_MAX_PENDING)
+        await self._objects.put(SKILL_CHANGES, name, body, keep_latest=_MAX_PENDING)
         return name
 
     async def list_changes(self) -> dict[str, SkillChange]:
-        rows = await self._objects.list_all(_KIND)
+        rows = await self._objects.list_all(SKILL_CHANGES)
         return {row.id: msgspec.msgpack.decode(row.body, type=SkillChange) for row in rows}
 
     async def take_change(self, number: str) -> SkillChange:
-        stored = await self._objects.get(_KIND, number, owner="")
+        stored = await self._objects.get(SKILL_CHANGES, number, owner="")
         if stored is None:
             raise ConfigError(f"There is no pending change {number}. Run: hermes skills pending")
         return msgspec.msgpack.decode(stored.body, type=SkillChange)
 
     async def drop_change(self, number: str) -> None:
-        await self._objects.remove(_KIND, number, owner="")
+        await self._objects.remove(SKILL_CHANGES, number, owner="")
 
 
 def show_change(change: SkillChange) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
 
-from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
+from hermes.config.paths import log_file
+from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
 from tests.e2e.dashboard.conftest import Visit, visit
 from tests.kit import call, say
+from tests.kit.dashboard import sign_in
 
 _SCRIPTS = (
     "<script>alert(1)</script>",
@@ -44,6 +48,36 @@ _SCRIPTS = (
     "<details open ontoggle=alert(1)>",
     "<input autofocus onfocus=alert(1)>",
     "<template><script>alert(1)</script></template>",
+    "<body onload=alert(1)>",
+    "<marquee onstart=alert(1)>",
+    "<a href=javascript:alert(1)>x</a>",
+    "<a href='java\tscript:alert(1)'>x</a>",
+    "[link](JaVaScRiPt:alert(1))",
+    "[link](  javascript:alert(1))",
+    "[link](&#106;avascript:alert(1))",
+    "[link](//evil.example)",
+    "[link](file:///etc/passwd)",
+    "[link](blob:https://evil.example/x)",
+    "[ref]\n\n[ref]: javascript:alert(1)",
+    "<javascript:alert(1)>",
+    "![p](data:image/svg+xml,<svg onload=alert(1)>)",
+    "![p](//evil.example/x.png)",
+    "![p][r]\n\n[r]: https://evil.example/y.png",
+    "<picture><source srcset=//evil.example/z></picture>",
+    "<img srcset='//evil.example/a 2x'>",
+    "<image href=//evil.example/b>",
+    "<svg><use href='//evil.example/#x'/></svg>",
+    "<svg><script>alert(1)</script></svg>",
+    "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
+    "<math href='javascript:alert(1)'>x</math>",
+    "<textarea autofocus onfocus=alert(1)>",
+    "<select onfocus=alert(1) autofocus>",
+    "<audio src=//evil.example/s autoplay>",
+    "<p style='background:url(//evil.example/c)'>",
+    "<div id=app>other</div>",
+    "<!--<script>-->alert(1)<!--</script>-->",
+    "]]><script>alert(1)</script>",
+    "<script\x20type='module'>import '//evil.example/m.js'</script>",
 )
 _CODE = "```python\nx = 1\n```"
 _FORBIDDEN = (
@@ -53,41 +87,64 @@ _FORBIDDEN = (
 )
 
 
+_PER_SESSION = 7
+
+
 async def _store_payloads(v: Visit, cwd: Path) -> None:
+    """Each payload as a title, a message, a tool's name, argument and result, a model, an answer;
+    as a job, a fact and a line of the log."""
     store = v.api.server.runtime.store.sessions
+    browser, lines = await sign_in(v.api), []
     for number, payload in enumerate(_SCRIPTS):
-        meta = SessionMeta(f"payload-{number}", source="cli", cwd=str(cwd), title=payload[:80])
-        calls = ToolCall("c1", "terminal", '{"command": ' + _quote(payload) + "}")
-        messages = [
-            user_message(payload),
-            Message("assistant", (Text(payload), calls)),
-            Message("tool", (ToolReturn("c1", "terminal", (Text(payload),)),)),
-            Message("assistant", (Text(payload),)),
-        ]
+        meta = SessionMeta(f"title-{number}", source="cli", cwd=str(cwd), title=payload[:80])
+        await store.append(meta.id, [user_message(payload)], create=meta)
+        lines.append(json.dumps({"time": "2026", "level": "error", "message": payload}))
+        job = {"schedule": "daily 09:00", "prompt": payload, "name": f"{number} {payload[:60]}"}
+        if number < _PER_SESSION:
+            await browser.post("/api/jobs", job)
+            await browser.post("/api/memory", {"verb": "add", "words": payload})
+    log = log_file(v.api.home.path)
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("\n".join(lines) + "\n")
+    for first in range(0, len(_SCRIPTS), _PER_SESSION):
+        messages: list[Message] = []
+        for n, payload in enumerate(_SCRIPTS[first : first + _PER_SESSION]):
+            called = ToolCall(f"c{n}", payload, json.dumps({"command": payload, "path": payload}))
+            origin = Target(payload, payload, "chat")
+            messages += [
+                user_message(payload),
+                Message("assistant", (Text(payload), called), origin=origin),
+                Message("tool", (ToolReturn(f"c{n}", payload, (Text(payload),)),)),
+                Message("assistant", (Text(payload),), origin=origin),
+            ]
+        meta = SessionMeta(f"payload-{first}", source="cli", cwd=str(cwd), model=_SCRIPTS[first])
         await store.append(meta.id, messages, create=meta)
 
 
-def _quote(text: str) -> str:
-    import json
-
-    return json.dumps(text)
-
-
 async def test_nothing_that_was_written_becomes_an_element(tmp_path: Path) -> None:
+    assert len(_SCRIPTS) >= 60
     async with visit(tmp_path) as v:
-        foreign: list[str] = []
-        v.page.on(
+        page, foreign = v.page, list[str]()
+        page.on(
             "request",
             lambda r: foreign.append(r.url) if not r.url.startswith((v.api.url, "blob:")) else None,
         )
         await _store_payloads(v, tmp_path)
-        for number in range(len(_SCRIPTS)):
-            await v.page.goto(f"{v.api.url}/#/c/payload-{number}")
-            articles = v.page.get_by_role("article", name="Hermes")
-            await articles.first.wait_for()
-            for summary in await v.page.locator("details.tool > summary").all():
-                await summary.click()
-            assert await v.page.locator(_FORBIDDEN).count() == 0, _SCRIPTS[number]
+        for first in range(0, len(_SCRIPTS), _PER_SESSION):
+            await page.goto(f"{v.api.url}/#/c/payload-{first}")
+            number = min(_PER_SESSION, len(_SCRIPTS) - first)
+            tools = page.locator(
+                f"[data-group='0']:has([data-seq='{4 * number - 1}']) details.tool"
+            )
+            await expect(tools).to_have_count(number, timeout=90_000)
+            await tools.evaluate_all("all => all.forEach(tool => { tool.open = true; })")
+            assert await page.locator(_FORBIDDEN).count() == 0, first
+        for name in ("now", "schedule", "knowledge", "health"):
+            await page.goto(f"{v.api.url}/#/{name}")
+            await page.locator(".content > *").first.wait_for()
+            await page.locator(".skeleton").first.wait_for(state="detached")
+            assert await page.locator(_FORBIDDEN).count() == 0, name
+        assert await page.locator("#app").count() == 1
         assert foreign == []
 
 
@@ -120,6 +177,43 @@ async def _check_page(page: Any, name: str) -> None:
     assert problems == [], name
 
 
+PAGES = ("now", "usage", "schedule", "knowledge", "connections", "settings", "health")
+
+
+async def _check_width(page: Any, name: str) -> None:
+    wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not wide, f"{name} scrolls sideways"
+
+
+async def _open_page(v: Visit, name: str) -> None:
+    await v.page.goto(f"{v.api.url}/#/{name}")
+    await v.page.locator(".content > *").first.wait_for()
+    await v.page.locator(".skeleton").first.wait_for(state="detached")
+
+
+async def _check_states(v: Visit) -> None:
+    """What opens over a page: the palette, completions, a dialog, a refused change."""
+    page = v.page
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Search or run a command").wait_for()
+    await _check_page(page, "palette")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("textbox", name="Message").fill("/")
+    await page.get_by_role("option", name="/find").wait_for()
+    await _check_page(page, "completions")
+    await page.get_by_role("textbox", name="Message").fill("")
+    await _open_page(v, "settings/Dashboard")
+    days = page.get_by_role("spinbutton", name="dashboard.session_days")
+    await days.fill("-3")
+    await page.get_by_role("button", name="Review and save").click()
+    await page.locator("[data-key='dashboard.session_days']").get_by_role("alert").wait_for()
+    await _check_page(page, "error")
+    await days.fill("12")
+    await page.get_by_role("button", name="Review and save").click()
+    await page.get_by_role("dialog").wait_for()
+    await _check_page(page, "dialog")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int) -> None:
@@ -135,10 +229,29 @@ async def test_every_page_is_accessible(tmp_path: Path, scheme: Any, width: int)
         await v.send("push")
         await v.page.get_by_role("button", name="Allow once").wait_for()
         await _check_page(v.page, "approval")
-        for name in ("now", "usage", "schedule", "knowledge", "settings", "health"):
-            await v.page.goto(f"{v.api.url}/#/{name}")
-            await v.page.locator(".content > *").first.wait_for()
-            await v.page.wait_for_timeout(400)
+        for name in PAGES:
+            await _open_page(v, name)
             await _check_page(v.page, name)
-            wide = await v.page.evaluate("document.documentElement.scrollWidth > innerWidth")
-            assert not wide, f"{name} scrolls sideways"
+            await _check_width(v.page, name)
+        await v.page.goto(f"{v.api.url}/#/talk")
+        await _check_states(v)
+
+
+async def test_nothing_scrolls_sideways_on_a_narrow_page(tmp_path: Path) -> None:
+    """320 px is also what 200 % zoom leaves of 640 px."""
+    table = "| a long heading | another long heading | a third |\n|---|---|---|\n| x | y | z |\n\n"
+    steps = [
+        say(table + "```\n" + "long " * 60 + "\n```\n\n" + "w" * 200),
+        call(("c1", "terminal", {"command": "git push origin " + "branch" * 30})),
+    ]
+    async with visit(tmp_path, steps, then=say("Yes.")) as v:
+        await v.open_context(viewport={"width": 320, "height": 640})
+        await v.send("h" * 100)
+        await v.wait_until_answered("a long heading")
+        await _check_width(v.page, "talk")
+        await v.send("push")
+        await v.page.get_by_role("button", name="Allow once").wait_for()
+        await _check_width(v.page, "approval")
+        for name in PAGES:
+            await _open_page(v, name)
+            await _check_width(v.page, name)

@@ -206,27 +206,45 @@ async def test_steering_and_stopping(tmp_path: Path) -> None:
 
 async def test_an_approval_lasts_for_the_session_or_for_good(tmp_path: Path) -> None:
     push = {"command": "git push origin main"}
-    fetch = {"command": "git fetch elsewhere"}
-    steps = [
-        call(("c1", "terminal", push)),
-        call(("c2", "terminal", push)),
-        say("Both tried."),
-        call(("c3", "terminal", fetch)),
-        say("Saved."),
-    ]
+    steps = [call(("c1", "terminal", push)), say("Tried once.")]
+    steps += [call(("c2", "terminal", {"command": "git push origin other"})), say("Saved.")]
     async with visit(tmp_path, steps) as v:
-        page = v.page
-        card = page.get_by_role("group", name="Approve this command?")
-        await v.send("push twice")
+        card = v.page.get_by_role("group", name="Approve this command?")
+        await v.send("push")
         await card.get_by_role("button", name="Allow in this session").click()
-        await v.wait_until_answered("Both tried.")
-        assert await card.count() == 0
-        await v.send("fetch")
+        await v.wait_until_answered("Tried once.")
+        await v.send("push the other")
+        await card.get_by_text("git push origin other").wait_for()
         await card.get_by_role("button", name="Always").click()
         await card.get_by_role("button", name="Save the rule and allow").click()
         await v.wait_until_answered("Saved.")
-        rules = (v.api.home.path / "config.yaml").read_text()
-        assert "fetch" in rules
+        assert "push" in (v.api.home.path / "config.yaml").read_text()
+
+
+async def test_retry_undo_and_the_panel(tmp_path: Path) -> None:
+    write = {"path": "made.txt", "content": "hello\n"}
+    steps = [call(("c1", "write_file", write)), say("First answer."), say("Second answer.")]
+    async with visit(tmp_path, steps, then=say("Later.")) as v:
+        page = v.page
+        await v.send("Make a file.")
+        await v.wait_until_answered("First answer.")
+        panel = page.get_by_role("complementary", name="Details")
+        await panel.get_by_text("write_file").wait_for()
+        await panel.get_by_role("button", name="made.txt").click()
+        dialog = page.get_by_role("dialog", name="made.txt")
+        await dialog.get_by_text("+hello").wait_for()
+        async with page.expect_download() as saved:
+            await dialog.get_by_role("button", name="Download").click()
+        assert Path(await (await saved.value).path()).read_text() == "hello\n"
+        await dialog.get_by_role("button", name="Close").click()
+        first = page.url
+        await page.get_by_role("button", name="More").click()
+        await page.get_by_role("button", name="Retry regenerate").click()
+        await page.wait_for_url(lambda url: url != first)
+        await v.wait_until_answered("Second answer.")
+        await page.get_by_role("button", name="More").click()
+        await page.get_by_role("button", name="Undo the last turn").click()
+        await page.get_by_text("Second answer.").wait_for(state="detached")
 
 
 async def test_everything_is_done_by_keyboard(tmp_path: Path) -> None:

@@ -187,7 +187,13 @@ class LiveSession:
         if message.usage is not None:
             self._usage = describe_usage(message.usage, self.session)
             self.publish("usage", self._usage)
-        self.publish(RECORDED, StoredMessage(self.last_seq, time.time(), message))
+        self.publish(RECORDED, StoredMessage(self._find_place(message), time.time(), message))
+
+    def _find_place(self, message: Message) -> int:
+        """Which place a message has; later ones may be stored by the time this one is told."""
+        messages = self.session.transcript.history.messages
+        places = range(len(messages) - 1, -1, -1)
+        return next((n for n in places if messages[n] is message), self.last_seq)
 
     def _note_tool(self, event: TurnEvent) -> None:
         match event:

@@ -97,6 +97,7 @@ class SessionTape:
         self._store = store
         self._agents = agents
         self._tape: TurnTape | None = None
+        self._last_request = b""
         self._turn: TapeTurn | None = None
 
     def begin_turn(
@@ -127,7 +128,7 @@ class SessionTape:
             refused=tuple((t, n) for t, n in turn.history.refused.items() if isinstance(t, Target)),
             history=tuple(messages) if past is not None else None,
         )
-        self._tape = TurnTape()
+        self._tape = TurnTape(self._last_request)
         TAPE.set(self._tape)
         JOB.set("")  # a subagent is started inside a tool
         CHANCE.set(Random(seed))
@@ -141,7 +142,8 @@ class SessionTape:
         if result.status == "interrupted":
             tape.note_choice("interrupt", None)
         turn.entries = tape.finish_entries()
-        redact_entries(turn.entries, agent.redactor, result.messages)
+        self._last_request = tape.last_request
+        redact_entries(turn.entries, agent.redactor, result.messages, is_first=not turn.first)
         turn.status, turn.pending_steer = result.status, result.pending_steer
         name = f"{turn.session}/{time.time_ns():020}"
         try:

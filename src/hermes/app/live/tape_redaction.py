@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,30 +11,54 @@ from msgspec import structs
 
 from hermes.core.message import Message
 from hermes.core.redaction.redactor import Redactor
-from hermes.llm.http.tape import TapeEntry, TapeExchange
+from hermes.llm.http.tape import TapeChoice, TapeEntry, TapeExchange
 
 _PREFIX = b"data:"
 
 
 def redact_entries(
-    entries: Iterable[TapeEntry], redactor: Redactor, messages: Iterable[Message]
+    entries: Sequence[TapeEntry],
+    redactor: Redactor,
+    messages: Iterable[Message],
+    *,
+    is_first: bool,
 ) -> None:
-    """Remove every secret from the entries of a turn that recorded these messages."""
-    texts = [text for m in messages if m.role == "assistant" for text in _list_texts(m)]
-    joined = "\n".join(texts)
-    is_clean = redactor.redact(joined) == joined
+    """Remove every secret from the entries of a turn that recorded these messages. What became a
+    message is searched there, where it is a fraction of the size that it has in a stream.
+    `is_first`: no turn came before, so that requests hold nothing else."""
     redact = redactor.redact
+    spoken = [m for m in messages if m.role != "tool"]  # results of tools have none any more
+    exchanges = [entry for entry in entries if isinstance(entry, TapeExchange)]
+    texts = [text for message in spoken for text in _list_texts(message)]
+    texts += [value for entry in exchanges for value in entry.headers.values()]
+    texts += [entry.value for entry in entries if isinstance(entry, TapeChoice) and entry.is_text]
+    joined = "\n".join(texts)
+    answers = sum(message.role == "assistant" for message in spoken)
+    is_clean = redact(joined) == joined and sum(map(_is_answer, exchanges)) <= answers
     for entry in entries:
-        if not isinstance(entry, TapeExchange):
-            if isinstance(entry.value, str):
-                entry.value = redact(entry.value)
-            continue
-        entry.request = _redact_bytes(entry.request, redact)
-        entry.headers = {name: redact(value) for name, value in entry.headers.items()}
-        if entry.failure is not None:
-            message, code = redact(entry.failure.message), redact(entry.failure.code)
-            entry.failure = structs.replace(entry.failure, message=message, code=code)
-        _redact_body(entry, redact, is_clean=is_clean and entry.is_complete)
+        if isinstance(entry, TapeChoice):
+            entry.value = redact(entry.value) if entry.is_text else entry.value
+        elif not (is_clean and _is_answer(entry)):
+            _redact_exchange(entry, redact)
+        elif not is_first and (entry is exchanges[0] or entry.same < len(entry.request)):
+            entry.request = _redact_bytes(entry.request, redact)  # it holds earlier turns
+
+
+def _is_answer(entry: TapeExchange) -> bool:
+    """Whether the whole response became a message of the conversation."""
+    return entry.is_complete and not entry.job and 200 <= entry.status < 300
+
+
+def _redact_exchange(entry: TapeExchange, redact: Callable[[str], str]) -> None:
+    entry.request = _redact_bytes(entry.request, redact)
+    entry.headers = {name: redact(value) for name, value in entry.headers.items()}
+    if entry.failure is not None:
+        message, code = redact(entry.failure.message), redact(entry.failure.code)
+        entry.failure = structs.replace(entry.failure, message=message, code=code)
+    body = _redact_bytes(rewrite_stream(entry.body, redact), redact)
+    if body != entry.body:
+        entry.body, entry.is_changed = body, True
+        entry.sizes, entry.times = [len(body)], entry.times[-1:]
 
 
 def _list_texts(message: Message) -> Iterator[str]:
@@ -42,14 +66,6 @@ def _list_texts(message: Message) -> Iterator[str]:
     yield message.thinking
     for call in message.calls:
         yield call.args
-
-
-def _redact_body(entry: TapeExchange, redact: Callable[[str], str], *, is_clean: bool) -> None:
-    body = entry.body if is_clean else rewrite_stream(entry.body, redact)
-    body = _redact_bytes(body, redact)
-    if body != entry.body:
-        entry.body, entry.is_changed = body, True
-        entry.sizes, entry.times = [len(body)], entry.times[-1:]
 
 
 def _redact_bytes(data: bytes, redact: Callable[[str], str]) -> bytes:

@@ -157,15 +157,14 @@ class SessionTrace:
                 if (span_of_call := self._calls.pop(result.call_id, None)) is not None:
                     self._add_content(span_of_call, "gen_ai.tool.call.result", result.text)
                     self._close_span(span_of_call, now, "tool_error" if result.error else "")
-            case TurnEnd(result=end):
+            case TurnEnd(result=end) if self._turn is not None:
                 self._close_chat(now, end.error_code)
                 for left in self._calls.values():
                     self._close_span(left, now, end.error_code)
-                turn = self._open_turn(now)
-                describe_usage(turn, end.usage)
+                describe_usage(self._turn, end.usage)
                 if end.target is not None:
-                    turn.attributes["gen_ai.response.model"] = end.target.model
-                self._close_span(turn, now, end.error_code)
+                    self._turn.attributes["gen_ai.response.model"] = end.target.model
+                self._close_span(self._turn, now, end.error_code)
                 self._exporter.add_spans(self._ended)
                 self._turn, self._calls, self._ended, self._active = None, {}, [], 0
 

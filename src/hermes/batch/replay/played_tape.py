@@ -20,7 +20,12 @@ _SUMMARY_JOB = "compression"
 class PlayedTape:
     """Hands out what was recorded of one turn. `stop_turn` ends the turn that is played."""
 
-    def __init__(self, entries: Iterable[TapeEntry], stop_turn: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        entries: Iterable[TapeEntry],
+        stop_turn: Callable[[], None],
+        last_request: bytes = b"",
+    ) -> None:
         self.steps = 0
         """Steps begun, of all turns played so far."""
         self.difference: Difference | None = None
@@ -29,11 +34,13 @@ class PlayedTape:
         self._requests: dict[int, bytes] = {}
         self._queues: dict[str, deque[TapeEntry]] = {}
         self._last: dict[str, TapeExchange] = {}
-        last = b""
+        self.last_request = last_request
+        """The last request of the turn, from which the next one's are told apart."""
         for entry in entries:
             self._queues.setdefault(entry.job, deque()).append(entry)
             if isinstance(entry, TapeExchange) and entry.digest:
-                last = self._requests[id(entry)] = last[: entry.same] + entry.request
+                whole = self.last_request[: entry.same] + entry.request
+                self.last_request = self._requests[id(entry)] = whole
 
     def peek(self) -> TapeEntry | None:
         """The next entry of the job that this task does."""

@@ -84,11 +84,11 @@ class Player:
 
     async def play_turns(self, to: int | None = None) -> ReplayReport:
         """Play until the first difference; `to`: no further than this step."""
-        steps, host = 0, self.host
+        steps, host, request = 0, self.host, b""
         host.last_step = to
         for turn in self._turns:
-            tape = PlayedTape(turn.entries, self._stop_turn)
-            tape.steps = steps
+            tape = PlayedTape(turn.entries, self._stop_turn, b"" if turn.is_opened else request)
+            tape.steps, request = steps, tape.last_request
             await self._play_turn(turn, tape)
             steps = tape.steps
             if tape.difference is None and steps == to:

@@ -37,7 +37,7 @@ def add_run_options(parser: CommandParser) -> None:
     parser.add_argument("--system", metavar="FILE", help="text added to the system prompt")
     parser.add_argument("--prefill", metavar="FILE", help="messages before every prompt (JSON)")
     parser.add_argument("--image", metavar="IMG", help="a container of this image per item")
-    parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw (hermes)")
+    parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw, parquet")
     parser.add_flag("--require-reasoning", help="filter out answers without reasoning")
     parser.add_flag("--skip-bad", help="leave out lines that are no items")
     parser.add_flag("--share", help=SUPPRESS)  # a further process of a run that is going on
@@ -106,6 +106,10 @@ def parse_formats(text: str) -> tuple[Format, ...]:
     words = dict.fromkeys(text.split(","))
     if unknown := [word for word in words if word not in FORMATS]:
         raise ConfigError(f"There is no format {unknown[0]}; use {', '.join(FORMATS)}.")
+    if "parquet" in words:
+        from hermes.batch.parquet_file import require_parquet
+
+        require_parquet()
     return tuple(form for form in FORMATS if form in words)
 
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes.batch.export import write_trajectories
+from hermes.batch.export import list_all_tools, list_exported, write_trajectories
 from hermes.batch.results import Results
 from hermes.batch.run_folder import RunFolder
 from hermes.batch.trajectories import Format, format_trajectory
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import list_toolsets
 
 
 async def read_statistics(folder: RunFolder) -> dict[str, Any]:
@@ -22,7 +21,9 @@ async def read_statistics(folder: RunFolder) -> dict[str, Any]:
     store = SqliteStore(folder.database)
     try:
         results = Results(store, settings.name)
-        return await results.compute_statistics(settings, items, await results.read_records())
+        records = await results.read_records()
+        counts = await results.count_conversations(items, records)
+        return await results.compute_statistics(settings, records, counts)
     finally:
         await store.close()
 
@@ -50,12 +51,11 @@ async def export_trajectories(folder: RunFolder, form: Format, out: str) -> int:
         results = Results(store, settings.name)
         records = await results.read_records()
         if out != "-":
-            count = await write_trajectories(Path(out), form, items, records, results)
+            count = await write_trajectories({form: Path(out)}, items, records, results)
             print(f"{out}: {count} lines", file=sys.stderr)
             return 0
-        names = sorted(name for tools in list_toolsets().values() for name in tools)
-        exported = {id: row for id, row in records.items() if row.state in ("done", "partial")}
-        async for found in results.list_trajectories(items, exported):
+        names = list_all_tools()
+        async for found in results.list_trajectories(items, list_exported(records)):
             print(format_trajectory(found, form, names).decode())
         return 0
     finally:

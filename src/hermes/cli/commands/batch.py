@@ -26,6 +26,7 @@ commands:
   stop NAME               take no further items; those that run are finished
   export NAME --format F  write the conversations in another format, to -o FILE or stdout
   stats NAME              print the statistics
+  compress FILE -o FILE   shorten trajectories: their middle becomes a summary
   list                    list the runs
   distributions           list the distributions of toolsets
 
@@ -39,8 +40,12 @@ examples:
   hermes batch run prompts.jsonl --toolsets file,terminal --max-usd 5
   hermes batch resume prompts --max-usd 10
   hermes batch export prompts --format openai -o prompts.openai.jsonl
+  hermes batch compress trajectories.jsonl -o short.jsonl --max-tokens 15250
 """
-_ACTIONS = ("run", "status", "resume", "stop", "export", "stats", "list", "distributions")
+_ACTIONS = (
+    *("run", "status", "resume", "stop", "export", "stats", "compress", "list"),
+    "distributions",
+)
 _WITHOUT_NAME = frozenset({"list", "distributions"})
 
 
@@ -50,11 +55,17 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("word", nargs="?", default="", metavar="FILE|NAME")
     add_run_options(parser)
     parser.add_flag("--json", help="print JSON (status, stats, list, distributions)")
-    parser.add_argument("-o", "--out", metavar="FILE", help="export: write to this file")
+    parser.add_argument("-o", "--out", metavar="FILE", help="export, compress: write to this file")
+    parser.add_count_option(
+        "--max-tokens", metavar="N", default=15250, help="compress: shorten what is longer (15250)"
+    )
+    parser.add_count_option(
+        "--keep-last", metavar="N", default=4, help="compress: turns at the end that stay (4)"
+    )
     args = parser.parse_command(argv, profile)
     args.word = decode_argument(args.word)
     if bool(args.word) == (args.action in _WITHOUT_NAME):
-        what = "FILE" if args.action == "run" else "the NAME of a run"
+        what = "FILE" if args.action in ("run", "compress") else "the NAME of a run"
         parser.error(f"{args.action} {'takes no name' if args.word else f'needs {what}'}")
     if args.toolsets is not None and args.distribution:
         parser.error("--toolsets: not allowed with --distribution")
@@ -66,6 +77,10 @@ def run(argv: list[str], profile: str) -> int:
             return run_async(_run_items(args, setup))
         case "status" | "stats" | "export":
             return run_async(_show_run(args, setup))
+        case "compress":
+            if not args.out:
+                parser.error("compress needs -o FILE")
+            return run_async(_compress_file(args, setup))
         case "stop":
             return _stop_run(args, setup)
         case "distributions":
@@ -110,6 +125,8 @@ async def _show_run(args: Namespace, setup: Setup) -> int:
         forms = parse_formats(args.format or "hermes")
         if len(forms) != 1:
             raise ConfigError("export writes one format at a time.")
+        if forms[0] == "parquet" and not args.out:
+            raise ConfigError("parquet is not text: give -o FILE.")
         return await export_trajectories(folder, forms[0], args.out or "-")
     statistics = await read_statistics(folder)
     if args.action == "stats":
@@ -121,6 +138,46 @@ async def _show_run(args: Namespace, setup: Setup) -> int:
     return print_report(
         {**status, **statistics}, describe_status(status, statistics), json=args.json
     )
+
+
+async def _compress_file(args: Namespace, setup: Setup) -> int:
+    from functools import partial
+
+    import msgspec
+
+    from hermes.app.agents import Options
+    from hermes.app.meter import Meter
+    from hermes.app.runtime import Runtime
+    from hermes.batch.trajectory_summary import SUMMARY_TOKENS, read_lines, shorten_lines
+    from hermes.config.private_files import replace_file
+    from hermes.core.ledger import Account
+    from hermes.core.message import user_message
+    from hermes.llm.endpoints.endpoint import ModelChoice
+
+    rows = read_lines(Path(args.word))
+    async with Runtime.open(setup) as runtime:
+        services = runtime.services
+        agent = runtime.agents.get_agent(Options(ModelChoice(args.model or "")), "batch")
+        account = Account(purpose="auxiliary/compression")
+        meter = Meter(
+            runtime.store, setup.config.budget, account, lambda event: None, runtime.say_once
+        )
+        ask = partial(
+            services.auxiliary.ask_model,
+            "compression",
+            main=agent,
+            max_output=2 * SUMMARY_TOKENS,
+            meter=meter,
+        )
+        count = await shorten_lines(
+            rows, args.max_tokens, args.keep_last, lambda text: ask(user_message(text))
+        )
+    body = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    replace_file(Path(args.out), body)
+    print(f"{args.out}: {count.lines} lines, {count.shortened} shortened", file=sys.stderr)
+    if count.failed:
+        print(f"{count.failed} stay as they are: no model summarised them.", file=sys.stderr)
+    return 3 if count.failed else 0
 
 
 def _stop_run(args: Namespace, setup: Setup) -> int:

@@ -5,6 +5,7 @@ from hermes.gateway.hub import Hub
 from hermes.gateway.turn_reply import ReplyAddress
 
 _NOTICES = "gateway_notice"
+_WAITING = "gateway_waiting_notice"
 _HOME = "gateway_home"
 _ADMIN_CHATS = "gateway_admin"
 
@@ -22,6 +23,7 @@ class Owner:
             address.platform, address.chat, address.thread
         )
         await self._objects.put(_HOME, address.platform, _encode_chat(address))
+        await self._tell_waiting()
 
     async def restore_chats(self) -> None:
         """Load what is known from earlier processes."""
@@ -31,6 +33,7 @@ class Owner:
         for stored in await self._objects.list_all(_ADMIN_CHATS):
             platform, _, user = stored.id.partition(" ")
             self._admin_chats[platform, user] = stored.body.decode()
+        await self._tell_waiting()
 
     async def save_chats(self) -> None:
         """Store everything again, after the database was replaced."""
@@ -44,6 +47,7 @@ class Owner:
         if self._admin_chats.get((platform, user)) != chat:
             self._admin_chats[platform, user] = chat
             await self._objects.put(_ADMIN_CHATS, f"{platform} {user}", chat.encode())
+            await self._tell_waiting()
 
     def list_admin_chats(self) -> list[ReplyAddress]:
         """The direct chats of those who are administrators now, in the order of the settings."""
@@ -63,13 +67,20 @@ class Owner:
         return next(iter(connected or usable), None)
 
     async def tell(self, code: str, text: str, *, avoid: str = "") -> None:
-        """Send a notice unless one of this code was sent before. `avoid`: a platform that cannot
-        be used for it."""
+        """Send a notice unless one of this code was sent before; it waits until a chat of the
+        owner is known. `avoid`: a platform that cannot be used for it; it does not wait then."""
         address = self.find_address(avoid)
-        if address is None:
-            return
-        if await self._objects.add(_NOTICES, code, b""):
+        if address is None and not avoid:
+            await self._objects.add(_WAITING, code, text.encode())
+        elif address is not None and await self._objects.add(_NOTICES, code, b""):
             await self._hub.say(address, text)
+
+    async def _tell_waiting(self) -> None:
+        if self.find_address() is None:
+            return
+        for stored in await self._objects.list_all(_WAITING):
+            await self.tell(stored.id, stored.body.decode())
+            await self._objects.remove(_WAITING, stored.id, owner="")
 
 
 def _encode_chat(address: ReplyAddress) -> bytes:

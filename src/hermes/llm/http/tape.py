@@ -75,6 +75,10 @@ class TapeChoice(Struct, tag="choice", omit_defaults=True):
     value: Any = None
     job: str = ""
 
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.value, str)
+
 
 TapeEntry: TypeAlias = TapeExchange | TapeChoice
 
@@ -82,7 +86,8 @@ TapeEntry: TypeAlias = TapeExchange | TapeChoice
 class TurnTape:
     """Collects the entries of one turn, in the order in which they happened."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_request: bytes = b"") -> None:
+        """`last_request`: of the turn before; requests are kept as what differs from it."""
         self.entries: list[TapeEntry] = []
         self.is_open = True
         """False: the turn has ended, and what background jobs still ask is not its part."""
@@ -91,11 +96,11 @@ class TurnTape:
         self._calls: dict[str, TapeExchange | None] = {}
         """Job -> its last call; None: it was not sent yet."""
         self._size = 0
-        self._last_request = b""
+        self.last_request = last_request
         self._key = ("", False)
 
     def begin_exchange(self, method: str, url: str, body: bytes) -> TapeExchange:
-        same = count_common(self._last_request, body)
+        same = count_common(self.last_request, body)
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         entry = TapeExchange(
@@ -108,7 +113,7 @@ class TurnTape:
             *self._key,
             round(time.monotonic() - self._began, 6),
         )
-        self._last_request = body
+        self.last_request = body
         self._calls[entry.job] = entry
         self._add_entry(entry)
         return entry

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes.app.control.doctor import connectivity, home, machine, mcp, plugins, schedule
+from hermes.app.control.doctor import connectivity, home, knowledge, machine, mcp, plugins, schedule
 from hermes.app.control.doctor.check import Check
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
@@ -50,7 +50,7 @@ async def run_checks(
 async def _check_parts(
     setup: Setup, check_messengers: CheckMessengers | None, *, online: bool
 ) -> list[Check]:
-    checks = [await plugins.check_plugins(setup)]
+    checks = [await plugins.check_plugins(setup), *await knowledge.check_knowledge(setup)]
     checks += await connectivity.check_models(setup, online=online)
     if check_messengers is not None:
         checks += await check_messengers(setup)

@@ -72,6 +72,7 @@ def _show_writing(path: str, content: str) -> dict[str, Any]:
     return _call_step("write_file", {"path": path, "content": content}, CHANGE)
 
 
+_MISSING = "ls: cannot access 'Makefile': No such file or directory\n[exit status 2]"
 _EXAMPLES: tuple[tuple[Example, ...], ...] = (
     _show_talk("hello", "Hello! What can I do for you?"),
     _show_talk(
@@ -85,7 +86,6 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
     _show_command("remove the folder tmp", "rm -r tmp", "", "Done: tmp is removed.", CHANGE),
     _show_command("copy a.csv to b.csv", "cp a.csv b.csv", "", "Done: b.csv is a copy.", CHANGE),
     _show_command("rename x.txt to y.txt", "mv x.txt y.txt", "", "Done: it is y.txt now.", CHANGE),
-    _show_command("add tea to list.md", "echo 'tea' >> list.md", "", "Done: tea is added.", CHANGE),
     (
         Example(
             "fix the mistake in half.py", _call_step("terminal", {"command": "cat half.py"}, CHANGE)
@@ -125,7 +125,6 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
         "- buy milk\n- call Eve",
         "todo.md says:\n- buy milk\n- call Eve",
     ),
-    _show_command("show the last line of a.log", "tail -n 1 a.log", "bye", "It is: bye"),
     _show_command(
         "which files are here?",
         "ls",
@@ -133,8 +132,12 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
         "The folder contains main.py and util.py.",
     ),
     _show_command(
-        "is Makefile here?", "ls", "main.py\nutil.py", "No, there is no Makefile in this folder."
+        "is there a Makefile?", "ls Makefile", _MISSING, "No, there is no Makefile in this folder."
     ),
+    _show_command(
+        "add 'tea' to list.md", "echo 'tea' >> list.md", "", "Done: it is added.", CHANGE
+    ),
+    _show_command("show the last line of a.log", "tail -n 1 a.log", "bye", "It is: bye"),
     _show_talk("what is your name?", "I am Hermes, an assistant. I run commands and write files."),
     _show_talk("say 'good morning' in Italian", "Buongiorno."),
     _show_talk("what is the largest planet?", "Jupiter is the largest planet."),

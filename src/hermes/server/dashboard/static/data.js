@@ -11,8 +11,12 @@ const listeners = new Map();
 /** Re-renders when the topic changes. */
 export function useTopic(topic) {
   const [, render] = useState(0);
+  useNews(topic, () => render(n => n + 1));
+}
+
+/** Calls the function when the topic changes. */
+export function useNews(topic, listener) {
   useEffect(() => {
-    const listener = () => render(n => n + 1);
     if (!listeners.has(topic)) listeners.set(topic, new Set());
     listeners.get(topic).add(listener);
     return () => listeners.get(topic).delete(listener);
@@ -40,7 +44,7 @@ export function changed(topic) {
 export class Failure extends Error {
   constructor(status, message, error = {}) {
     super(message);
-    Object.assign(this, { status, code: error.code, param: error.param, details: error.details });
+    Object.assign(this, { status, code: error.code, param: error.param, problems: error.problems });
   }
 }
 
@@ -108,7 +112,7 @@ export function conversation(id) {
   let found = state.conversations.get(id);
   if (!found) {
     found = { id, messages: new Map(), results: new Map(), last: -1, total: 0, loading: new Set(),
-      live: emptyLive(), ended: null, notice: "", unsent: [], error: null, loaded: false };
+      live: emptyLive(), settled: 0, ended: null, notice: "", unsent: [], error: null, loaded: false };
     state.conversations.set(id, found);
   }
   return found;
@@ -181,6 +185,7 @@ const CHANGES = {
   },
   snapshot(conv, data) {
     const wasBusy = conv.live.busy;
+    conv.settled += 1;
     conv.live = { ...emptyLive(), ...data };
     if (data.busy || wasBusy) conv.notice = "";
   },
@@ -211,12 +216,16 @@ const CHANGES = {
   end(conv, data) {
     Object.assign(conv.live, { busy: false, step: 0, partial: emptyLive().partial, approvals: [], questions: [] });
     conv.ended = data;
+    conv.settled += 1;
     if (data.status === "completed") { conv.notice = ""; announce(T.announceDone); }
   },
   moved(conv, data) {
     if (location.hash.startsWith(`#/c/${conv.id}`)) location.replace(`#/c/${data.to}`);
   },
 };
+
+/** Events that say that a page has something else to show. */
+const NEWS = new Set(["platform", "budget", "config", "job"]);
 
 /** Applies one event of the feed. */
 export function applyEvent(name, data) {
@@ -232,6 +241,8 @@ export function applyEvent(name, data) {
   } else if (name === "session.deleted") {
     state.sessions.delete(data.session);
     changed("sessions");
+  } else if (NEWS.has(name)) {
+    changed(name);
   } else if (CHANGES[name]) {
     const conv = conversation(data.session);
     CHANGES[name](conv, data);
@@ -243,10 +254,11 @@ export function applyEvent(name, data) {
 export async function send(conv, item) {
   if (!conv.unsent.includes(item)) conv.unsent.push(item);
   changed(conv.id);
+  const before = conv.settled;
   try {
     await post(`api/sessions/${conv.id}/turns`, { client_id: item.id, content: item.text, uploads: item.uploads, busy: item.busy });
     conv.unsent = conv.unsent.filter(other => other !== item);
-    if (item.busy !== "steer") conv.live.busy = true;
+    if (item.busy !== "steer" && conv.settled === before) conv.live.busy = true; // otherwise the feed was faster
   } catch (error) {
     if (error.status === 0 || error.status === 503) { item.waits = true; } else {
       conv.unsent = conv.unsent.filter(other => other !== item);

@@ -1,6 +1,6 @@
 /** The page Connections: messengers, the people let in, MCP servers with changed tools, plugins. */
 import { useState } from "./vendor-preact-hooks.js";
-import { get, post, toast } from "./data.js";
+import { get, post, toast, useNews } from "./data.js";
 import { Dialog, html, Pending, revealed, State, timeAgo, useRequest } from "./ui.js";
 import { Bundle } from "./bundle.js";
 import { T } from "./text.js";
@@ -96,6 +96,7 @@ function Plugins({ found }) {
 
 export function Page() {
   const platforms = useRequest(() => get("api/platforms"), []);
+  useNews("platform", platforms.again);
   const people = useRequest(() => get("api/pairing"), []);
   const servers = useRequest(() => get("api/mcp"), []);
   const plugins = useRequest(() => get("api/plugins"), []);

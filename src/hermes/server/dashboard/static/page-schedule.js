@@ -1,6 +1,6 @@
 /** The page Schedule: jobs with their next times and runs; add, run, pause and remove them. */
 import { useState } from "./vendor-preact-hooks.js";
-import { get, post, request, toast } from "./data.js";
+import { get, post, request, toast, useNews } from "./data.js";
 import { html, Pending, State, timeAgo, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
@@ -39,6 +39,7 @@ function Job({ job, again }) {
 
 export function Page() {
   const found = useRequest(() => get("api/jobs"), []);
+  useNews("job", found.again);
   return html`<${NewJob} again=${found.again} /><${Pending} of=${found}>${found.data && (found.data.data.length
     ? found.data.data.map(job => html`<${Job} key=${job.id} job=${job} again=${found.again} />`) : html`<p class="dim">${T.noJobs}</p>`)}<//>`;
 }

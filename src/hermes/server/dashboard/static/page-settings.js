@@ -71,8 +71,7 @@ function useChanges(config) {
     return next;
   });
   const onFailure = error => {
-    const keys = error.details && error.details.length ? error.details.map(row => [row.key, row.message]) : [[error.param || Object.keys(changes).find(k => error.message.includes(k)) || "", error.message]];
-    setFailures(Object.fromEntries(keys));
+    setFailures(error.problems || { [error.param || ""]: error.message });
     toast(error.message);
   };
   return { changes, failures, setChange, onFailure, clear: () => { setChanges({}); setFailures({}); } };

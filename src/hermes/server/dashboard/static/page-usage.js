@@ -1,6 +1,6 @@
 /** The page Usage: cost and tokens per day, split by model, purpose, person or tool; caps; expensive sessions. */
 import { useState } from "./vendor-preact-hooks.js";
-import { get, state } from "./data.js";
+import { get, state, useNews } from "./data.js";
 import { count, html, money, Pending, Segments, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
@@ -71,6 +71,7 @@ function Level({ level }) {
 
 function Budgets() {
   const found = useRequest(() => get("api/budget"), []);
+  useNews("budget", found.again);
   const levels = found.data ? found.data.levels : [];
   const hasCaps = found.data && Object.values(found.data.caps).some(cap => cap !== null);
   return html`<section class="card"><h2>${T.budgets}</h2><${Pending} of=${found}>${hasCaps ? html`${levels.map(level => html`<${Level} key=${`${level.cap} ${level.key}`} level=${level} />`)}<p class="dim small">${T.capHelp}</p>` : html`<p class="dim">${T.noBudget}</p>`}
