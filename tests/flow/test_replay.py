@@ -20,6 +20,7 @@ from tests.flow.loop_parts import Nothing, work
 from tests.kit import WIRES, Gate, Provider, Tokens, call, reset, say, status, think
 from tests.kit.replay import replay
 from tests.kit.rig import rig
+from tests.unit.core.redaction import redaction_corpus as corpus
 
 READ = ("c1", "read_file", {"path": "a.txt"})
 AGAIN = ("c2", "read_file", {"path": "b.txt"})
@@ -200,3 +201,20 @@ async def test_a_tape_holds_no_secret(tmp_path: Path) -> None:
         assert token not in lines and aws not in lines
         played = await replay(store, r.session.id)
         assert played.report.identical, played.report
+
+
+async def test_no_sample_of_the_redaction_corpus_is_on_a_tape(tmp_path: Path) -> None:
+    """A line of each family is said by the model, in small pieces, and quoted by an error."""
+    samples = [corpus.samples(family, 1)[0] for family in corpus.MAKERS]
+    said = say("\n\n".join(text for text, _ in samples), size=7)
+    refused = status(400, "\n\n".join(text for text, _ in samples[:20]))
+    config = {"trace": {"record": "wire"}, "agent": {"api_max_retries": 1}}
+    async with rig(tmp_path, [said, refused, say("more")], check=False, config=config) as r:
+        await r.turn("hello")
+        await r.turn("fails")
+        await r.turn("again")
+        turns = await load_tape(r.runtime.store, r.session.id)
+        lines = "\n".join(encode_tape(r.session.id, turns, {}))
+        decoded = lines.encode().decode("unicode_escape", "replace")
+        left = [secret for _, secret in samples if secret in lines or secret in decoded]
+        assert not left, left

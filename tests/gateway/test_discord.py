@@ -119,7 +119,7 @@ async def test_an_approval_is_answered_with_a_command(tmp_path: Path) -> None:
         await g.chat.until(lambda: any(s.buttons for s in g.chat.sent))
         await g.chat.run_command("deny")
         await g.chat.until_shown("Fine.")
-        await g.chat.until(lambda: "❌ Denied by" in g.chat.sent[0].text)
+        await g.chat.until(lambda: any("❌ Denied by" in s.text for s in g.chat.sent))
 
 
 async def test_attachments_come_in_and_go_out(tmp_path: Path) -> None:

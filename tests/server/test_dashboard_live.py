@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -265,3 +267,41 @@ async def test_accepted_messages_are_answered_after_a_kill(tmp_path: Path) -> No
         async with asyncio.timeout(90):
             while await queue.list_messages():
                 await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_goes_away_while_its_message_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with api(tmp_path, then=say("Yes."), config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        objects = a.server.runtime.store.objects
+        add, entered, release = objects.add, asyncio.Event(), asyncio.Event()
+
+        async def add_slowly(kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
+            found = await add(kind, id, body, owner=owner)
+            entered.set()
+            await release.wait()
+            return found
+
+        monkeypatch.setattr(objects, "add", add_slowly)
+        async with browser.watch(f"{session}:-1") as feed:
+            await feed.until("snapshot", session=session)
+            before = a.server.connection_count
+            body = json.dumps({"client_id": "client-id-1", "content": "hello"}).encode()
+            head = [f"POST {ALL}/{session}/turns HTTP/1.1", f"Host: {urlsplit(a.url).netloc}"]
+            head += [f"{name}: {value}" for name, value in browser.headers.items()]
+            head += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
+            _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(a.url).port)
+            writer.write("\r\n".join(head).encode() + body)
+            async with asyncio.timeout(90):
+                await entered.wait()
+                writer.transport.abort()
+                while a.server.connection_count > before:
+                    await asyncio.sleep(0.02)
+            release.set()
+            again = await browser.send(session, "hello", "client-id-1")
+            assert again.status == 202
+            await feed.until("end")
+        found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+        assert texts(found) == ["hello", "Yes."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,29 @@ async def test_changes_files_and_checkpoints(tmp_path: Path) -> None:
         assert made["label"] == "write a note"
         restored = await browser.post(f"{ALL}/{session}/checkpoints/{made['id']}/restore")
         assert restored.json["removed"] == ["note.txt"] and not (work / "note.txt").exists()
+
+
+async def test_a_result_says_what_it_changed(tmp_path: Path) -> None:
+    written = call(("c1", "write_file", {"path": "note.txt", "content": "new\n"}))
+    async with api(tmp_path, [written, say("Written.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        work = Path((await browser.get(f"{ALL}/{session}")).json["cwd"])
+        (work / "note.txt").write_text("old\n")
+        async with browser.watch(f"{session}:-1") as feed:
+            await feed.until("snapshot", session=session)
+            await browser.send(session, "write")
+            assert (await feed.until("tool.done"))["error"] is False
+            await feed.until("end")
+        async with asyncio.timeout(90):
+            while "diff" not in (result := await read_result(browser, session)):
+                await asyncio.sleep(0.02)
+        assert "-old" in result["diff"] and "+new" in result["diff"]
+
+
+async def read_result(browser: Browser, session: str) -> Any:
+    found = (await browser.get(f"{ALL}/{session}/messages")).json["data"]
+    return next(m for m in found if m["role"] == "tool")["content"][0]
 
 
 async def test_the_trace_has_every_call(tmp_path: Path) -> None:

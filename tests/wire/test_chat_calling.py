@@ -182,9 +182,31 @@ def test_a_small_model_that_looked_answers_with_what_it_found() -> None:
     assert offers_tools("look", "ls: no such file\n[exit status 2]")
     assert offers_tools("change", "a.txt")
     assert offers_tools("look", "a.txt", small=False)
-    assert heard(['{"about": "look", "tool": "terminal", "command": "ls"}'], "schema").calls[
-        0
-    ].extra == {"about": "look"}
+    said = heard(['{"about": "look", "tool": "terminal", "command": "ls"}'], "schema")
+    assert [call.extra for call in said.calls] == [{"about": "look"}]
+
+
+def test_a_larger_model_is_asked_in_less_than_six_thousand_bytes() -> None:
+    needs = {"terminal": ["command"], "read_file": ["path"], "write_file": ["path", "content"]}
+    needs["patch"] = ["path", "old_string", "new_string"]
+    tools = [
+        ToolSpec(
+            name,
+            "Do it.",
+            {
+                "type": "object",
+                "properties": {n: {"type": "string"} for n in names},
+                "required": names,
+            },
+        )
+        for name, names in needs.items()
+    ]
+    sizes = {
+        small: len(json.dumps(body([user_message("hi")], tuple(tools), quirks=quirks)))
+        for small in (False, True)
+        for quirks in [Quirks(calling="schema", small=small)]
+    }
+    assert sizes[False] < 6000 < sizes[True] < 12000
 
 
 def test_examples_show_only_tools_that_are_there() -> None:

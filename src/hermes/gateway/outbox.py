@@ -35,6 +35,8 @@ class OpenResults:
 
     def __init__(self) -> None:
         self._replies: Counter[tuple[str, int]] = Counter()
+        self._delivered: set[tuple[tuple[str, int], int]] = set()
+        """Those of the replies that have arrived while that is being stored."""
 
     def holds_run(self, job: str, due: int) -> bool:
         return self._replies[job, due] > 0
@@ -44,17 +46,20 @@ class OpenResults:
             self._replies[reply.content.run] += 1
 
     def remove_reply(self, reply: Reply) -> None:
-        if reply.content.run is not None:
-            self._replies[reply.content.run] -= 1
+        if (run := reply.content.run) is not None:
+            self._replies[run] -= 1
+            self._delivered.discard((run, reply.n))
 
     def judge_run(self, reply: Reply) -> RunDelivery | None:
         """What becomes of a run with the state of this reply; None: nothing yet."""
         run = reply.content.run
-        if run is None or (reply.state == "delivered" and self._replies[run] > 1):
+        if run is None or not reply.is_closed:
             return None
-        if reply.state == "delivered" or reply.state == "failed":
-            return RunDelivery(*run, reply.state)
-        return None
+        if reply.state == "failed":
+            return RunDelivery(*run, "failed")
+        self._delivered.add((run, reply.n))
+        arrived = sum(found == run for found, _ in self._delivered)
+        return RunDelivery(*run, "delivered") if arrived >= self._replies[run] else None
 
 
 class DeliveryEvents(Protocol):

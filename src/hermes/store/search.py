@@ -6,6 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
+from msgspec import structs
+
 from hermes.core.store import SearchFilter, SearchHit
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors, search_index
@@ -87,10 +89,13 @@ def _query_index(
     if not terms or limit <= 0:
         return []
     best: list[Any] = []
+    wanted = within
     try:
         for expression in _list_expressions(db, terms):
-            if best := _select_best(db, expression, limit, within):
+            if best := _select_best(db, expression, limit, wanted):
                 break
+            # Parts of words match much of the index: ranking all of it would take too long.
+            wanted = structs.replace(within, newest=True)
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise IndexDamaged(str(error)) from error
     found: dict[int, Sequence[Any]] = {id: row for id, *row in db.execute(_ROWS, (str(best),))}

@@ -144,7 +144,7 @@ class ClientRig:
         process = await start_client(command, self.folder, self.api.url, self.api.key, **env)
         try:
             async with asyncio.timeout(200):
-                out, error = await process.communicate()
+                out, error = await process.communicate(b"")
         except TimeoutError:
             process.kill()
             raise

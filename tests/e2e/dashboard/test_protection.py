@@ -199,7 +199,7 @@ async def _check_states(v: Visit) -> None:
     await _check_page(page, "palette")
     await page.keyboard.press("Escape")
     await page.get_by_role("textbox", name="Message").fill("/")
-    await page.get_by_role("option", name="/find").wait_for()
+    await page.get_by_role("option", name="/new").wait_for()
     await _check_page(page, "completions")
     await page.get_by_role("textbox", name="Message").fill("")
     await _open_page(v, "settings/Dashboard")

@@ -13,7 +13,7 @@ from hermes.app.live.interactions import Interactions
 from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Approval, Recorded, TextDelta
 from hermes.core.message import Message, Text, ToolCall
-from hermes.core.store import Conversation, MailboxChange
+from hermes.core.store import Conversation, MailboxChange, RunDelivery
 from hermes.gateway import outbox, texts, turn_reply
 from hermes.gateway.adapter import SendFailure
 from hermes.gateway.content.reply import Content
@@ -182,6 +182,33 @@ async def test_a_flood_wait_leaves_no_doubt_for_the_next_process(tmp_path: Path)
         d.outbox = type(d.outbox)(d.mailbox, {NAME: d.platform}, d.events, d.spawn)
         await d.outbox.restore()
         assert await d.until_sent() == ["hello"]
+
+
+async def test_a_result_that_reaches_two_chats_at_once_is_delivered(tmp_path: Path) -> None:
+    ends: list[RunDelivery | None] = []
+    both = asyncio.Event()
+
+    def hold_end(change: MailboxChange) -> None:
+        if change.replies[0].state == "delivered":
+            d.mailbox.gate.clear()
+            ends.append(change.run)
+            if len(ends) == 2:
+                both.set()
+
+    async with delivery(tmp_path) as d:
+        d.mailbox.fail = hold_end
+        d.platform.gate.clear()
+        for chat in ("alice", "bob"):
+            await d.outbox.post(NAME, chat, Content("report", run=("job", 1)))
+        for _ in range(2):
+            await d.platform.calls.get()
+        d.platform.gate.set()
+        await both.wait()
+        assert d.outbox.results.holds_run("job", 1)
+        d.mailbox.gate.set()
+        await d.until_sent()
+        assert ends == [None, RunDelivery("job", 1, "delivered")]
+        assert not d.outbox.results.holds_run("job", 1)
 
 
 class Asking:

@@ -21,6 +21,8 @@ Publish: TypeAlias = Callable[[str, str, Any], None]
 """Takes a session's id, the name of an event and its data."""
 RECORDED = "recorded"
 """The event whose data is a StoredMessage."""
+CHANGED_FILES = "changed_files"
+"""The event whose data is what a call changed."""
 _LONGEST_PROGRESS = 4000
 
 
@@ -75,8 +77,12 @@ class LiveSession:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._tools: dict[str, dict[str, Any]] = {}
+        self._recorded_calls: set[str] = set()
+        """Calls of this turn whose results are in the transcript."""
         self._approvals: dict[str, PendingApproval] = {}
         self._questions: dict[str, Question] = {}
+        self._answered: dict[str, str] = {}
+        """Who answered in a browser what is about to be resolved."""
         self._usage: dict[str, Any] = {}
         found = restore_todos(session.transcript.history.messages)
         self._todo: Any = [{"id": t.id, "content": t.content, "status": t.status} for t in found]
@@ -132,14 +138,21 @@ class LiveSession:
         self.turns = turns
         self.publish("turns", {"turns": turns})
 
-    def answer_approval(self, approval_id: str, choice: str, digest: str) -> bool:
+    def answer_approval(self, approval_id: str, choice: str, digest: str, by: str) -> bool:
         """Whether the answer counts: the approval is open and is the one that was shown."""
         pending = self._approvals.get(approval_id)
         if pending is None or pending.digest != digest:
             return False
         if choice not in pending.approval.choices:
             return False
+        self._answered[approval_id] = by
         return self.session.interactions.answer_approval(approval_id, choice)
+
+    def answer_question(self, question_id: str, text: str | None, by: str) -> bool:
+        """Whether the question was still open."""
+        if question_id in self._questions:
+            self._answered[question_id] = by
+        return self.session.interactions.answer_question(question_id, text)
 
     def close(self) -> None:
         self.is_closed = True
@@ -183,7 +196,9 @@ class LiveSession:
             self._text.clear()
             self._reasoning.clear()
         for part in message.parts:
-            self._tools.pop(getattr(part, "call_id", ""), None)
+            call_id = getattr(part, "call_id", "")
+            if self._tools.pop(call_id, None) is not None:
+                self._recorded_calls.add(call_id)
         if message.usage is not None:
             self._usage = describe_usage(message.usage, self.session)
             self.publish("usage", self._usage)
@@ -205,15 +220,22 @@ class LiveSession:
                 tool = self._tools[call_id]
                 tool["progress"] = (tool["progress"] + text)[-_LONGEST_PROGRESS:]
                 self.publish("progress", {"id": call_id, "text": text})
-            case events.ToolDone(result, duration, data) if result.call_id in self._tools:
+            case events.ToolDone(result, duration, data) if self._is_shown(result.call_id):
                 ended = {"error": result.error, "seconds": round(duration, 3)}
-                self._tools[result.call_id].update(ended)
+                if result.call_id in self._tools:
+                    self._tools[result.call_id].update(ended)
                 self.publish("tool.done", {"id": result.call_id, **ended})
+                if isinstance(data, dict) and isinstance(diff := data.get("diff"), str) and diff:
+                    clean = self.session.agent.redactor.redact(diff)
+                    self.publish(CHANGED_FILES, {"call": result.call_id, "diff": clean})
                 if result.name == todo.name and isinstance(data, list):
                     self._todo = data
                     self.publish("todo", {"todo": data})
             case _:
                 pass
+
+    def _is_shown(self, call_id: str) -> bool:
+        return call_id in self._tools or call_id in self._recorded_calls
 
     def _note_question(self, asked: Approval | Question) -> None:
         if isinstance(asked, Question):
@@ -228,12 +250,14 @@ class LiveSession:
     def _resolve(self, question_id: str, answer: str | None) -> None:
         known = self._approvals.pop(question_id, None) or self._questions.pop(question_id, None)
         if known is not None:
-            self.publish("resolved", {"id": question_id, "answer": answer})
+            by = self._answered.pop(question_id, None)
+            self.publish("resolved", {"id": question_id, "answer": answer, "by": by})
 
     def _end_turn(self, result: TurnResult) -> None:
         self._text.clear()
         self._reasoning.clear()
         self._tools.clear()
+        self._recorded_calls.clear()
         self._step = 0
         data = {
             "status": result.status,

@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from hermes.app.live.conversation import LiveConversations
-from hermes.app.live.live_session import LiveSession
+from hermes.app.live.live_session import CHANGED_FILES, LiveSession
+from hermes.app.live.stored_diffs import save_diff
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.core.errors import StoreError
-from hermes.core.store import SessionMeta
+from hermes.core.store import Objects, SessionMeta
 
 GROWN = "grown"
 """The event of a session of another process whose data is the place of its last message."""
@@ -44,6 +45,10 @@ class LiveSessions:
         """The sessions as the store had them last; None: it was not asked yet."""
         self.conversations = LiveConversations(runtime, self.find_session)
         runtime.on_session = self._follow_session
+
+    @property
+    def objects(self) -> Objects:
+        return self._runtime.store.objects
 
     @property
     def sessions(self) -> tuple[LiveSession, ...]:
@@ -85,6 +90,11 @@ class LiveSessions:
     def _publish(self, session_id: str, name: str, data: Any) -> None:
         if name == "moved" and (live := self._live.pop(session_id, None)):
             self._live[data["to"]] = live
+        if name == CHANGED_FILES:
+            objects = self._runtime.store.objects
+            saving = save_diff(objects, session_id, data["call"], data["diff"])
+            self._runtime.spawn_task(saving, f"changes of {data['call']}")
+            return
         for watcher in self._watchers:
             if session_id in watcher.watched:
                 watcher.put(session_id, name, data)

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from contextvars import ContextVar
+from itertools import islice
 from urllib.parse import urlsplit
 
 from hermes.agent.turn import Agent
@@ -99,9 +100,10 @@ class TraceExporter:
             self._wake.clear()
             while self._waiting:
                 count = min(_GROUP, len(self._waiting))
-                group = [self._waiting.popleft() for _ in range(count)]
-                if not await self._send_group(group):
+                if not await self._send_group(list(islice(self._waiting, count))):
                     self.dropped += count
+                for _ in range(count):
+                    self._waiting.popleft()
 
     async def _send_group(self, group: list[Span]) -> bool:
         """Whether the collector took the spans."""
@@ -210,7 +212,7 @@ class SessionTrace:
             self._chat = None
 
     def _close_span(self, span: Span, now: int, error: str) -> None:
-        span.end, span.error = now, error
+        span.start, span.end, span.error = min(span.start, now), now, error
         self._ended.append(span)
 
     def _add_content(self, span: Span, name: str, value: Message | str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from hermes.app.live.live_sessions import CHANGED, DELETED, LiveSessions
+from hermes.app.live.stored_diffs import load_diffs
 from hermes.core.store import SessionMeta, SessionStore, StoredMessage
 from hermes.server.turns.message_objects import describe_stored
 from hermes.server.turns.sse import encode_frame
@@ -105,7 +106,7 @@ class Feed:
             session_id, before=before, limit=_FIRST_MESSAGES, last=True
         )
         for stored in found:
-            yield self._encode_message(session_id, stored)
+            yield await self._encode_message(session_id, stored)
 
     async def _read_messages(self, session_id: str, upto: int | None) -> AsyncIterator[bytes]:
         before = 1 << 24 if upto is None else upto + 1
@@ -115,13 +116,15 @@ class Feed:
                 session_id, after=known, before=before, limit=_PAGE, last=False
             )
             for stored in found:
-                yield self._encode_message(session_id, stored)
+                yield await self._encode_message(session_id, stored)
             if len(found) < _PAGE:
                 return
 
-    def _encode_message(self, session_id: str, stored: StoredMessage) -> bytes:
+    async def _encode_message(self, session_id: str, stored: StoredMessage) -> bytes:
         self._known[session_id] = stored.seq
-        return encode_frame("message", {"session": session_id, **describe_stored(stored, str)})
+        diffs = await load_diffs(self._live.objects, session_id, (stored,))
+        described = describe_stored(stored, str, diffs)
+        return encode_frame("message", {"session": session_id, **described})
 
     async def _encode_event(self, session_id: str, name: str, data: Any) -> AsyncIterator[bytes]:
         match name:
@@ -131,7 +134,7 @@ class Feed:
                     if data.seq > known + 1 and known >= 0:
                         async for frame in self._read_messages(session_id, data.seq - 1):
                             yield frame
-                    yield self._encode_message(session_id, data)
+                    yield await self._encode_message(session_id, data)
             case "grown":
                 async for frame in self._read_messages(session_id, data):
                     yield frame

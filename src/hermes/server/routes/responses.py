@@ -39,7 +39,12 @@ from hermes.server.requests.turn_request import ModelOptions, TurnRequest, join_
 from hermes.server.route import Route, RouteServices, turn_route
 from hermes.server.turns.frame_log import FrameLog
 from hermes.server.turns.image_links import choose_text_filter
-from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
+from hermes.server.turns.outcome import (
+    STOPPING_CODE,
+    build_turn_headers,
+    is_unusable,
+    raise_if_unusable,
+)
 from hermes.server.turns.response_items import (
     ItemEncoder,
     ItemStyle,
@@ -358,7 +363,8 @@ class _ResponseEncoder:
         response = self._turn.response
         response.apply_result(result, unusable=is_unusable(result, self._turn.request))
         response.output = self._items.items
-        if response.error is not None and result.status != "interrupted":
+        is_stopped = result.status == "interrupted" and result.error_code != STOPPING_CODE
+        if response.error is not None and not is_stopped:
             response.mark_failed(response.error.code, response.error.message)
         in_progress = self._services.responses.in_progress
         active = in_progress.get(response.id)

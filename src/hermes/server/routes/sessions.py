@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
+from hermes.app.live.stored_diffs import load_diffs
 from hermes.app.session import Session
 from hermes.core.errors import ConfigError
 from hermes.core.events import Notice, TurnEvent, TurnResult
@@ -217,7 +218,8 @@ async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamRes
             found = await load(after=seq, limit=limit + 1, last=False)
             has_more, found = len(found) > limit, found[:limit]
     clean = choose_text_filter(services.settings.images, meta.taint)
-    data = [describe_stored(stored, clean) for stored in found]
+    diffs = await load_diffs(services.runtime.store.objects, meta.id, found)
+    data = [describe_stored(stored, clean, diffs) for stored in found]
     return json_response(ObjectPage("list", data, has_more))
 
 

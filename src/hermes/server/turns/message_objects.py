@@ -1,19 +1,26 @@
 """Stored messages as JSON objects: texts, calls, results in part, and where to fetch the rest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import StoredMessage
 
 MAX_RESULT_CHARACTERS = 16 * 1024
+NO_DIFFS: Mapping[str, str] = {}
 
 
-def describe_stored(stored: StoredMessage, clean: Callable[[str], str]) -> dict[str, Any]:
-    """The JSON object of a message with its place; `clean` filters the texts of the model."""
+def describe_stored(
+    stored: StoredMessage, clean: Callable[[str], str], diffs: Mapping[str, str] = NO_DIFFS
+) -> dict[str, Any]:
+    """The JSON object of a message with its place; `clean` filters the texts of the model. `diffs`:
+    by call, what it changed."""
     message = stored.message
     parts = (_describe_part(part, message, stored.seq, n) for n, part in enumerate(message.parts))
     content = [part for part in parts if part is not None]
+    for part in content:
+        if diff := diffs.get(part.get("call_id", "")):
+            part["diff"] = diff
     if message.role == "assistant":
         for part in content:
             if part["type"] == "text":

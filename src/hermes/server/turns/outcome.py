@@ -25,6 +25,8 @@ _FINAL = frozenset(
 """Failures that the same request meets again."""
 _INVALID_PROMPT = frozenset({"auth", "bad_request", "content_policy", "model_not_found", "tls"})
 _TRUNCATED = frozenset({"output_truncated", "thinking_exhausted"})
+STOPPING_CODE = "server_stopping"
+"""The error code of a turn that the end of the server interrupted."""
 EFFECTS_STATUS = 424
 """The status of a failed turn that must not be repeated: its tools have changed something."""
 DEFAULT_RETRY_SECONDS = 30.0

@@ -20,7 +20,11 @@ from hermes.server.turns.client_turn import ClientTurn
 from hermes.server.turns.frame_log import FrameLog
 from hermes.server.turns.idempotency import IdempotencyKeys, RecordedStream, read_key_header
 from hermes.server.turns.image_links import choose_text_filter
-from hermes.server.turns.outcome import build_turn_headers, raise_if_unusable
+from hermes.server.turns.outcome import (
+    STOPPING_CODE,
+    build_turn_headers,
+    raise_if_unusable,
+)
 from hermes.server.turns.repeats import FailedRequests, TurnWatch
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.sessions import ClientSessions
@@ -194,7 +198,7 @@ class TurnRunner:
 
     def _explain_result(self, result: TurnResult) -> TurnResult:
         if result.status == "interrupted" and self.slots.closed:
-            return structs.replace(result, error=STOPPED, error_code="server_stopping")
+            return structs.replace(result, error=STOPPED, error_code=STOPPING_CODE)
         if result.error:
             return structs.replace(result, error=self.redact(result.error))
         return result

@@ -87,7 +87,7 @@ class Encoder(BaseEncoder):
         fields["temperature"] = 0
         form = schema_tools.response_format(callable, has_results=bool(selected))
         fields["response_format"] = form
-        opening = schema_tools.opening_messages(selected, head.system)
+        opening = schema_tools.opening_messages(selected, head.system, small=quirks.small)
         start = open_list(shape_fields(fields, quirks), "messages")
         return start + b"".join([encode_json(message) + b"," for message in opening])
 

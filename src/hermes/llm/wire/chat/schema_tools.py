@@ -145,6 +145,20 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
 )
 """The order was measured: the last examples weigh most, and one without a tool must be among them
 (docs/local-model.md)."""
+_ENOUGH_EXAMPLES = frozenset(
+    {
+        "hello",
+        "save a program a.py that adds 1 and 2",
+        "rename x.txt to y.txt",
+        "fix the mistake in half.py",
+        "count the words of a.txt",
+        "where is cat mentioned?",
+        "which files are here?",
+        "add 'tea' to list.md",
+        "what is the largest planet?",
+    }
+)
+"""How those begin that a larger model needs: the rest only makes its requests longer."""
 
 
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
@@ -168,16 +182,20 @@ def response_format(tools: Sequence[ToolSpec], *, has_results: bool = True) -> d
     return {"type": "json_schema", "json_schema": wrapped}
 
 
-def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
-    """The system message and the examples. They are the same bytes for the same tools, so that a
-    server with a prompt cache reads them once; text of the session comes last."""
+def opening_messages(
+    tools: Sequence[ToolSpec], system: str, *, small: bool
+) -> list[dict[str, Any]]:
+    """The system message and the examples, all of them for a small model. They are the same bytes
+    for the same tools, so that a server with a prompt cache reads them once; text of the session
+    comes last."""
     about_tools = (
         [_WITH_TOOLS, *(line for t in tools for line in _tool_lines(t)), _AFTER] if tools else []
     )
     lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {"", *(tool.name for tool in tools)}
-    for exchange in _EXAMPLES:
+    examples = _EXAMPLES if small else [e for e in _EXAMPLES if e[0].said in _ENOUGH_EXAMPLES]
+    for exchange in examples:
         if not all({e.source, e.step.get(TOOL, "")} <= names for e in exchange):
             continue
         for said, step, source in exchange:

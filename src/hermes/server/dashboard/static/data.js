@@ -258,9 +258,10 @@ export async function send(conv, item) {
   try {
     await post(`api/sessions/${conv.id}/turns`, { client_id: item.id, content: item.text, uploads: item.uploads, busy: item.busy });
     conv.unsent = conv.unsent.filter(other => other !== item);
-    if (item.busy !== "steer" && conv.settled === before) conv.live.busy = true; // otherwise the feed was faster
+    // Otherwise the feed was faster, or the turn of a repeated send may be over.
+    if (item.busy !== "steer" && !item.again && conv.settled === before) conv.live.busy = true;
   } catch (error) {
-    if (error.status === 0 || error.status === 503) { item.waits = true; } else {
+    if (error.status === 0 || error.status === 503) { item.waits = item.again = true; } else {
       conv.unsent = conv.unsent.filter(other => other !== item);
       changed(conv.id);
       throw error;

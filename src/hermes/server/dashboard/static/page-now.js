@@ -21,7 +21,7 @@ function Waiting({ rows, again }) {
   return html`<section class=${`card ${rows.length ? "ask" : ""}`} aria-label=${T.waitingForYou}><h2>${T.waitingForYou}</h2>${!rows.length && html`<p class="dim">${T.nothingWaits}</p>`}
     ${rows.map(row => html`<div key=${row.approval.id}><p><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a> ${T.wantsToRun}</p>
       <pre class="command" tabindex="0">${revealed(row.approval.command || `${row.approval.tool} ${row.approval.arguments}`)}</pre>
-      <p class="dim">${row.approval.reason}</p>
+      <p class="dim reason">${row.approval.reason}</p>
       <div class="row wrap"><button class="primary" onClick=${() => answer(row, "once")}>${T.once}</button><button onClick=${() => answer(row, "deny")}>${T.deny}</button>
         <span class="space"></span><span class="dim" role="timer">${T.deniedIn(clock(row.approval.expires_at - Date.now() / 1000))}</span></div></div>`)}</section>`;
 }

@@ -14,6 +14,7 @@ from hermes.app.live.conversation import LiveConversation
 from hermes.app.live.live_session import LiveSession
 from hermes.app.live.log_records import LEVELS, RecordFilter, make_filter
 from hermes.app.live.stored_queue import QueuedMessage
+from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Media, Message, Text, clean_message, user_message
 from hermes.core.store import Objects, SessionMeta
 from hermes.core.text import replace_invalid
@@ -124,13 +125,23 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
     """Send a message to a session; repeated with the same client_id it is the same turn."""
     body = call.decode_body(TurnBody)
     meta = await find_current(call, services)
+    # What was begun is finished although the client is gone: it sends again, and must find it.
+    answer, cancelled = await run_shielded(_take_message(call, services, meta, body))
+    if cancelled is not None:
+        raise cancelled
+    return json_response(answer, 202)
+
+
+async def _take_message(
+    call: ApiCall, services: RouteServices, meta: SessionMeta, body: TurnBody
+) -> TurnAnswer:
     objects, sent_id = services.runtime.store.objects, f"{meta.id}/{body.client_id}"
     answer = TurnAnswer(f"t_{secrets.token_hex(8)}", "queued")
     server = require_dashboard(services).token
     attempt = msgspec.json.encode(_Attempt(answer.id, server))
     is_new = await objects.add(_SENT_KIND, sent_id, attempt)
     if not is_new and (known := await _find_sent(objects, sent_id, server)):
-        return json_response(known, 202)
+        return known
     try:
         files = [_take_upload(call, services, upload_id) for upload_id in body.uploads]
         if not body.content.strip() and not files:
@@ -138,11 +149,11 @@ async def send_message(call: ApiCall, services: RouteServices) -> web.StreamResp
         message = await _build_message(body.content, files, meta)
         item = QueuedMessage(answer.id, message)
         answer.state = await submit_message(call.principal, services, meta, item, body.busy)
-    except BaseException:
+    except Exception:
         await objects.remove(_SENT_KIND, sent_id, owner="")
         raise
     await objects.put(_SENT_KIND, sent_id, msgspec.json.encode(answer), keep_latest=_MAX_SENT)
-    return json_response(answer, 202)
+    return answer
 
 
 async def _find_sent(objects: Objects, sent_id: str, token: str) -> TurnAnswer | None:
@@ -237,7 +248,8 @@ async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamR
     choice = body.choice
     if choice == "always" and not call.principal.may_save_rules:
         choice = "session"
-    if not live.answer_approval(call.path_params["asked"], choice, body.digest):
+    asked, by = call.path_params["asked"], call.principal.name
+    if not live.answer_approval(asked, choice, body.digest, by):
         text = "This approval is no longer open, or it changed. Nothing was approved."
         raise ApiError(409, text, code="not_open")
     return json_response(DoneAnswer())
@@ -247,7 +259,7 @@ async def answer_question(call: ApiCall, services: RouteServices) -> web.StreamR
     """Answer a question of the agent, or decline it."""
     body = call.decode_body(AnswerBody)
     live = await _find_live(call, services)
-    if not live.session.interactions.answer_question(call.path_params["asked"], body.text):
+    if not live.answer_question(call.path_params["asked"], body.text, call.principal.name):
         raise ApiError(409, "This question is no longer open.", code="not_open")
     return json_response(DoneAnswer())
 

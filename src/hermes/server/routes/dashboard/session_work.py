@@ -22,6 +22,7 @@ from hermes.app.session_records import (
     strip_label_mark,
 )
 from hermes.core.errors import ConfigError, HermesError, ToolError
+from hermes.core.lifecycle import run_shielded
 from hermes.core.store import SessionMeta
 from hermes.core.tool import Workspace
 from hermes.exec.snapshots.checkpoints import (
@@ -77,7 +78,7 @@ async def retry_turn(call: ApiCall, services: RouteServices) -> web.StreamRespon
     meta = await services.runtime.store.sessions.get_meta(child)
     if meta is None:
         raise not_found("session", child)
-    await submit_message(call.principal, services, meta, item)
+    await run_shielded(submit_message(call.principal, services, meta, item))
     return json_response(WorkAnswer(child, reply.text, item.id), 202)
 
 

@@ -11,21 +11,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say, status
+from hermes.app.agents import Options
+from hermes.app.live import stored_trace
+from hermes.app.live.spans import encode_spans
+from tests.flow.loop_parts import work
+from tests.kit import Received, Reply, call, say, status
 from tests.kit.bodies import messages
-
-pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider([], then=say("done")) as p:
-        yield p
-
-
-@pytest.fixture
-def home(tmp_path: Path, provider: Provider) -> Home:
-    return Home.of(tmp_path, provider)
+from tests.kit.rig import rig
 
 
 class Collector:
@@ -34,11 +26,20 @@ class Collector:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.url = ""
+        self._came = asyncio.Condition()
 
     async def take(self, request: web.Request) -> web.Response:
         assert request.content_type == "application/json"
-        self.bodies.append(await request.json())
+        async with self._came:
+            self.bodies.append(await request.json())
+            self._came.notify_all()
         return web.json_response({})
+
+    async def wait_spans(self, count: int) -> list[dict[str, Any]]:
+        """The spans as soon as there are so many."""
+        async with asyncio.timeout(90), self._came:
+            await self._came.wait_for(lambda: len(list_spans(self.bodies)) >= count)
+        return list_spans(self.bodies)
 
 
 @pytest.fixture
@@ -66,9 +67,13 @@ def list_spans(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for resource in body["resourceSpans"]:
             for scope in resource["scopeSpans"]:
                 spans += scope["spans"]
-    for span in spans:
-        span["attributes"] = {row["key"]: _read_value(row["value"]) for row in span["attributes"]}
-    return spans
+    return [
+        {
+            **span,
+            "attributes": {row["key"]: _read_value(row["value"]) for row in span["attributes"]},
+        }
+        for span in spans
+    ]
 
 
 def _use_base64(value: Any) -> Any:
@@ -132,44 +137,38 @@ def check_turn(spans: list[dict[str, Any]], session: str) -> None:
 SECRET_TEXT = "the weather in Ghent"
 
 
-async def ask(home: Home, provider: Provider) -> str:
-    (home.work / "a.txt").write_text("alpha")
-    (home.work / "b.txt").write_text("beta")
-    both = call(("c1", "read_file", {"path": "a.txt"}), ("c2", "read_file", {"path": "b.txt"}))
-    provider.add(status(500, "oops"), both, say("Both were read."))
-    ran = await run_hermes(["chat", "-q", SECRET_TEXT, "--output", "json"], home)
-    assert ran.rc == 0, ran
-    return str(ran.json["session_id"])
+BOTH = call(("c1", "read_file", {"path": "a.txt"}), ("c2", "read_file", {"path": "b.txt"}))
+STEPS = [status(500, "oops"), BOTH, say("Both were read.")]
 
 
-async def test_a_turn_with_a_retry_and_two_tools(
-    home: Home, provider: Provider, collector: Collector
-) -> None:
-    home.configure(trace={"otlp": collector.url})
-    session = await ask(home, provider)
-    assert SECRET_TEXT not in json.dumps(collector.bodies)
-    check_turn(list_spans(collector.bodies), session)
+async def test_a_turn_with_a_retry_and_two_tools(tmp_path: Path, collector: Collector) -> None:
+    work(tmp_path, a="alpha", b="beta")
+    config = {"trace": {"otlp": collector.url}}
+    async with rig(tmp_path, STEPS, config=config, check=False) as r:
+        await r.turn(SECRET_TEXT)
+        spans = await collector.wait_spans(6)
+        assert SECRET_TEXT not in json.dumps(collector.bodies)
+        check_turn(spans, r.session.id)
+        stored = await r.runtime.store.sessions.get_meta(r.session.id)
+        assert stored is not None
+        exported = await stored_trace.list_spans(r.runtime.store, stored, has_content=False)
+        body = json.loads(encode_spans(exported))
+        assert SECRET_TEXT not in json.dumps(body)
+        check_turn(list_spans([body]), r.session.id)
 
 
-async def test_contents_only_if_asked_for(
-    home: Home, provider: Provider, collector: Collector
-) -> None:
-    home.configure(trace={"otlp": f"{collector.url}/v1/traces", "content": True})
-    await ask(home, provider)
-    text = json.dumps(collector.bodies)
-    assert SECRET_TEXT in text and "Both were read." in text and "alpha" in text
-    list_spans(collector.bodies)
-
-
-async def test_the_trace_of_a_stored_session(home: Home, provider: Provider) -> None:
-    session = await ask(home, provider)
-    ran = await run_hermes(["sessions", "export", session, "--format", "trace"], home)
-    assert ran.rc == 0 and SECRET_TEXT not in ran.stdout, ran
-    check_turn(list_spans([ran.json]), session)
+async def test_contents_only_if_asked_for(tmp_path: Path, collector: Collector) -> None:
+    work(tmp_path, a="alpha", b="beta")
+    config = {"trace": {"otlp": f"{collector.url}/v1/traces", "content": True}}
+    async with rig(tmp_path, STEPS, config=config, check=False) as r:
+        await r.turn(SECRET_TEXT)
+        await collector.wait_spans(6)
+        text = json.dumps(collector.bodies)
+        assert SECRET_TEXT in text and "Both were read." in text and "alpha" in text
 
 
 async def test_a_subagent_is_below_the_call_that_started_it(
-    home: Home, provider: Provider, collector: Collector
+    tmp_path: Path, collector: Collector
 ) -> None:
     def delegate(request: Received) -> Reply:
         seen = messages(request)
@@ -179,27 +178,30 @@ async def test_a_subagent_is_below_the_call_that_started_it(
             return say("done")
         return call(("c1", "delegate_task", {"goal": "look at it"}))
 
-    home.configure(trace={"otlp": collector.url})
-    provider.then = delegate
-    words = ["chat", "-q", "go", "--toolsets", "delegation", "--yolo", "--output", "json"]
-    ran = await run_hermes(words, home)
-    assert ran.rc == 0, ran
-    live = list_spans(collector.bodies)
-    exported = await run_hermes(
-        ["sessions", "export", ran.json["session_id"], "--format", "trace"], home
-    )
-    for spans in (live, list_spans([exported.json])):
-        (tool,) = [s for s in spans if s["name"] == "execute_tool delegate_task"]
-        turns = [s for s in spans if s["name"] == "invoke_agent hermes"]
-        (child,) = [s for s in turns if s.get("parentSpanId")]
-        assert child["parentSpanId"] == tool["spanId"] and child["traceId"] == tool["traceId"]
+    config = {"trace": {"otlp": collector.url}}
+    options = Options(yolo=True, toolsets=("delegation",))
+    async with rig(tmp_path, [], then=delegate, config=config, options=options, check=False) as r:
+        assert (await r.turn("go")).text == "done"
+        live = await collector.wait_spans(6)
+        stored = await r.runtime.store.sessions.get_meta(r.session.id)
+        assert stored is not None
+        exported = await stored_trace.list_spans(r.runtime.store, stored, has_content=False)
+        for spans in (live, list_spans([json.loads(encode_spans(exported))])):
+            (tool,) = [s for s in spans if s["name"] == "execute_tool delegate_task"]
+            turns = [s for s in spans if s["name"] == "invoke_agent hermes"]
+            (child,) = [s for s in turns if s.get("parentSpanId")]
+            assert child["parentSpanId"] == tool["spanId"]
+            assert child["traceId"] == tool["traceId"]
 
 
-async def test_a_dead_collector_costs_nothing(home: Home, provider: Provider) -> None:
+async def test_a_dead_collector_costs_nothing_but_counted_drops(tmp_path: Path) -> None:
     server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
-    home.configure(trace={"otlp": f"http://127.0.0.1:{port}"})
-    await ask(home, provider)
-    log = "".join(p.read_text() for p in home.path.rglob("*.log"))
-    assert "6 spans were not delivered" in log
+    await server.wait_closed()
+    work(tmp_path, a="alpha", b="beta")
+    config = {"trace": {"otlp": f"http://127.0.0.1:{port}"}}
+    async with rig(tmp_path, STEPS, config=config, check=False) as r:
+        assert (await r.turn()).text == "Both were read."
+        traces = r.runtime.traces
+    assert traces is not None and traces.dropped == 6
