@@ -14,8 +14,6 @@ from tests.kit.server import Received
 GREETING = "Hello from Hermes."
 WEATHER = '{"city": "Bern", "degrees": 25}'
 EFFECT = "echo x >> effects.log"
-EDIT = "made.txt\n```\nedited\n```\n"
-"""A whole file, as programs without tools read it."""
 FAILURES: dict[str, Callable[[], Reply]] = {
     "key": lambda: status(401, "the key is worthless"),
     "limit": lambda: status(429, "too fast").headers(Retry_After="1"),
@@ -51,8 +49,6 @@ def answer_request(request: Received) -> Reply:
     match order:
         case "edit":
             return call(("c3", *_choose_shell_call(request)))
-        case "write":
-            return say(EDIT)
         case "own-tool":
             return call(("c2", _find_tool(request) or "weather", {"city": "Bern"}))
         case "structured":

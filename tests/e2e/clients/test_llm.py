@@ -1,0 +1,51 @@
+"""llm, a program for the terminal that others wrote, against the real server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.clients.client_run import ClientRig, Ran, client_rig, install_python
+from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES, WEATHER
+
+LLM = ("llm==0.36",)
+FUNCTION = 'def weather(city: str) -> str:\n    return f"25 degrees in {city}"\n'
+
+
+async def run_llm(rig: ClientRig, order: str, *options: str) -> Ran:
+    config = rig.folder / "llm"
+    config.mkdir(exist_ok=True)
+    abilities = "supports_tools: true, supports_schema: true, vision: true"
+    (config / "extra-openai-models.yaml").write_text(
+        f'- {{model_id: hermes, model_name: hermes-agent, api_base: "{rig.api.url}/v1", '
+        f"api_key_name: hermes, {abilities}}}\n"
+    )
+    (config / "keys.json").write_text(json.dumps({"hermes": rig.api.key}))
+    program = install_python(LLM).parent / "llm"
+    command = [program, "-m", "hermes", *options, f"Please follow order:{order}"]
+    return await rig.run(command, LLM_USER_PATH=str(config))
+
+
+async def test_answers_in_llm(tmp_path: Path) -> None:
+    async with client_rig(tmp_path) as rig:
+        for options in ((), ("--no-stream",)):
+            ran = await run_llm(rig, "greet", "--usage", *options)
+            assert ran.status == 0 and GREETING in ran.out, ran.told
+            assert "11 input, 7 output" in ran.error
+        ran = await run_llm(rig, "server-tool", "--usage")
+        assert "The tool said" in ran.out and "22 input, 14 output" in ran.error, ran.told
+        ran = await run_llm(rig, "own-tool", "--functions", FUNCTION)
+        assert "25 degrees in Bern" in ran.out, ran.told
+        ran = await run_llm(rig, "structured", "--schema", "city, degrees int")
+        assert json.loads(ran.out) == json.loads(WEATHER), ran.told
+        ran = await run_llm(rig, "image", "--attachment", str(rig.folder / "image.png"))
+        assert "I see 1 image." in ran.out, ran.told
+        assert rig.effects == 1
+
+
+async def test_failures_in_llm(tmp_path: Path) -> None:
+    async with client_rig(tmp_path) as rig:
+        for order in ("overflow", "cut", f"{AFTER_EFFECT}gone"):
+            ran = await run_llm(rig, order)
+            assert ran.status and MESSAGES[order.removeprefix(AFTER_EFFECT)] in ran.error, ran.told
+        assert rig.effects == 1

@@ -1,0 +1,128 @@
+"""Clients live through a restart of the server in the middle of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clients import test_node_clients, test_python_clients
+from tests.e2e.clients.client_run import (
+    SCRIPTS,
+    install_node,
+    install_python,
+    locate_script,
+    read_cases,
+    start_client,
+)
+from tests.e2e.clients.scripted_model import GREETING, answer_request
+from tests.kit import Home, Provider
+from tests.server.serve_process import SECRET, ServeProcess, serve
+
+
+class Relay:
+    """A port that leads to the server of the moment."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.server_port = 0
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[None]:
+        listener = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        try:
+            yield
+        finally:
+            listener.close()
+
+    def lead_to(self, server: ServeProcess) -> None:
+        self.server_port = int(server.url.rpartition(":")[2])
+
+    async def _connect(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        try:
+            far, out = await asyncio.open_connection("127.0.0.1", self.server_port)
+        except ConnectionError:  # a client tries again before the server is back
+            back.close()
+            return
+        await asyncio.gather(_copy(near, out), _copy(far, back))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+class Client:
+    """A client that reads a stream, and goes on when it is told to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.out = ""
+
+    async def read_until(self, mark: str) -> None:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(200):
+            while mark not in self.out:
+                data = await self.process.stdout.read(65536)
+                assert data, (mark, self.out)
+                self.out += data.decode()
+
+    async def finish(self) -> dict[str, str]:
+        out, error = await asyncio.wait_for(self.process.communicate(b"\n"), 200)
+        self.out += out.decode()
+        return {**read_cases(self.out), "errors": error.decode()[-1000:]}
+
+
+def build_command(client: str, work: Path) -> list[str | Path]:
+    kind, _, name = client.partition(":")
+    if kind == "node":
+        folder = install_node(test_node_clients.PACKAGES)
+        script = locate_script(work, folder, "node_clients.mjs")
+        return [folder / "node_modules" / ".bin" / "node", script, name, "restart"]
+    python = install_python(test_python_clients.find_packages(name))
+    return [python, SCRIPTS / "python_clients.py", name, "restart"]
+
+
+PYTHON = ["python:openai", "python:openai_responses", "python:anthropic"]
+NODE = ["node:anthropic", "node:ai_sdk", "node:ai_sdk_responses", "node:ai_sdk_messages"]
+
+
+@pytest.mark.parametrize("clients", [PYTHON, NODE], ids=["python", "node"])
+async def test_a_restart_in_the_middle_of_a_stream(tmp_path: Path, clients: list[str]) -> None:
+    relay = Relay()
+    async with Provider(then=answer_request) as provider, relay.listen():
+        home = Home.of(tmp_path, provider)
+        home.configure(platforms={"api_server": {"drain_seconds": 0}})
+        reading: dict[str, Client] = {}
+        try:
+            async with serve(home) as s:
+                relay.lead_to(s)
+                for client in clients:
+                    work = tmp_path / client
+                    work.mkdir()
+                    process = await start_client(
+                        build_command(client, work), work, relay.url, SECRET
+                    )
+                    reading[client] = Client(process)
+                for client in reading.values():
+                    await client.read_until("== begun")
+                assert await s.stop() == 0
+            for client in reading.values():
+                await client.read_until("== stopped")
+            async with serve(home) as s:
+                relay.lead_to(s)
+                for name, client in reading.items():
+                    found = await client.finish()
+                    assert "server stopped" in found["stopped"], (name, found)
+                    assert f"{GREETING} usage=18" in found["restart"], (name, found)
+        finally:
+            for client in reading.values():
+                if client.process.returncode is None:
+                    client.process.kill()
