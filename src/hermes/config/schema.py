@@ -431,6 +431,7 @@ class MemoryHttpSection(Section, frozen=True):
     """The service of the memory provider `http`."""
 
     url: Address = ""
+    """The address of the service."""
     api_key_env: EnvName = ""
     """The variable with its key; empty: it needs none."""
     timeout_seconds: Annotated[float, Meta(gt=0, le=30)] = 2
