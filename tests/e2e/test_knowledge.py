@@ -79,7 +79,7 @@ async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:
         memories = home.path / "memories"
         memories.mkdir(mode=0o700)
         for name, limit in (("MEMORY.md", 2200), ("USER.md", 1375)):
-            entries = ["x" * 197] * ((limit + 3) // 200)
+            entries = ["x" * 117] * ((limit + 3) // 120)
             (memories / name).write_text(
                 "\n§\n".join(f"{n:02}{e[2:]}" for n, e in enumerate(entries))
             )

@@ -38,7 +38,7 @@ ASK = Options()
         ({}, ["write to the working directory and {tmp} only", "have no network", "escalate"]),
         ({"sandbox": {"mode": "read-only"}}, ["write to {tmp} only", "have no network"]),
         ({"sandbox": {"network": {"allow": ["packages", "a.example"]}}},
-         ["can reach a.example only"]),
+         ["reach a.example only"]),
         ({"sandbox": {"network": {"allow": ["packages"]}}}, ["network, except package managers"]),
         ({"sandbox": {"mode": "full-access"}}, []),
     ],
@@ -47,7 +47,7 @@ ASK = Options()
 async def test_the_model_is_told_what_commands_may_do(
     tmp_path: Path, tier: SandboxTier, config: dict[str, Any], said: list[str]
 ) -> None:
-    tmp = "a /tmp of their own" if tier.level == 1 else "$TMPDIR (new for each command)"
+    tmp = "their own /tmp" if tier.level == 1 else "$TMPDIR (new for each command)"
     async with rig(tmp_path, [say("hi")], options=ASK, config=config) as r:
         await r.turn()
         system = r.session.transcript.meta.system

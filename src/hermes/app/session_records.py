@@ -54,14 +54,14 @@ async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) 
         level = (await probe_tier(cache)).level
     if level == 3:
         return ""
-    own = "a /tmp of their own" if level == 1 else "$TMPDIR (new for each command)"
+    own = "their own /tmp" if level == 1 else "$TMPDIR (new for each command)"
     folders = own if safety.mode == "read-only" else f"the working directory and {own}"
     hosts = ", ".join(safety.network[:_MAX_HOSTS])
     installing = ", except package managers" if safety.packages and not hosts else ""
     return (
-        f"Commands run in a sandbox: they can write to {folders} only; the user's home is hidden.\n"
-        f"They {f'can reach {hosts} only' if hosts else f'have no network{installing}'}. Where a "
-        "command needs more, give terminal `escalate`; the user decides."
+        f"Commands run in a sandbox: they write to {folders} only; the user's home is hidden.\n"
+        f"They {f'reach {hosts} only' if hosts else f'have no network{installing}'}. For more, give "
+        "terminal `escalate`; the user decides."
     )
 
 
