@@ -60,8 +60,8 @@ async def describe_sandbox(safety: Safety, tools: Collection[str], cache: Path) 
     installing = ", except package managers" if safety.packages and not hosts else ""
     return (
         f"Commands run in a sandbox: they write to {folders} only; the user's home is hidden.\n"
-        f"They {f'reach {hosts} only' if hosts else f'have no network{installing}'}. For more, give "
-        "terminal `escalate`; the user decides."
+        f"They {f'reach {hosts} only' if hosts else f'have no network{installing}'}. For more, "
+        "give terminal `escalate`; the user decides."
     )
 
 
