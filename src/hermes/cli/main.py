@@ -86,6 +86,7 @@ options of a conversation:
   --worktree NAME     work in a git worktree of this name
   --yolo              turn off approvals and the sandbox
   --plain             line by line, without a screen
+  --record            keep what hermes replay needs
   -q, --query TEXT    answer this one prompt and exit; with it also:
   --image FILE        attach an image; repeatable
   --output FORMAT     text, json or stream-json

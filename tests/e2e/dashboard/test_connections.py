@@ -134,9 +134,11 @@ async def test_cut_connections_lose_and_double_nothing(tmp_path: Path) -> None:
                 await asyncio.sleep(chance.uniform(0, 0.2))
             own = page.get_by_role("article", name="You").get_by_text(question)
             await own.wait_for(timeout=WAIT)
-            await answers.nth(n).wait_for(timeout=WAIT)
+            # Only a page that hears the server knows that the turn runs; another message would
+            # steer it.
+            await v.wait_until_live(page)
+            await answers.nth(n).get_by_text("word399").wait_for(timeout=WAIT)
             await page.get_by_role("button", name="Send").wait_for(timeout=WAIT)
-        await v.wait_until_live(page)
         assert len(v.api.provider.requests) == len(questions)
         shown = await v.read_log()
         assert [shown.count(question) for question in questions] == [1] * len(questions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import ConfigError, HermesError
@@ -18,6 +17,8 @@ _ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
 
 async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> SkillBundle:
     """What is at a source; archives on the web are downloaded here."""
+    import asyncio
+
     address = source.partition("#")[0]
     if address.startswith("https://") and address.lower().endswith(_ARCHIVES):
         from hermes.skills.installer import SkillInstaller

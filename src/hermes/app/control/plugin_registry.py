@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hermes.config.load import Setup
 from hermes.config.paths import make_private_folder, plugins_folder
-from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def switch_plugins(setup: Setup, names: Sequence[str], *, enabled: bool) -> None
 
 
 def _save_names(setup: Setup, enabled: Sequence[str], disabled: Sequence[str]) -> None:
+    from hermes.config.update import apply_changes
+
     changes = {"plugins.enabled": list(enabled)}
     if list(disabled) != list(setup.config.plugins.disabled):
         changes["plugins.disabled"] = list(disabled)

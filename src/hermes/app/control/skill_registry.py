@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from hermes.app.knowledge.skill_access import list_own_roots, make_needs, open_library
 from hermes.config.load import Setup
 from hermes.config.paths import make_private_folder, skills_folder
-from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError, ToolError
 from hermes.tools.registry import select_tools
 
@@ -54,6 +53,8 @@ def describe_skills(setup: Setup, cwd: Path, words: str = "") -> list[dict[str, 
 
 def switch_skills(setup: Setup, cwd: Path, names: Sequence[str], *, enabled: bool) -> None:
     """Turn skills on or off; ConfigError when one is not there."""
+    from hermes.config.update import apply_changes
+
     disabled = [name for name in setup.config.skills.disabled if name not in names]
     known = {skill.name for skill in list_skills(setup, cwd)}
     if missing := [name for name in names if name not in known]:
