@@ -122,6 +122,14 @@ async def test_any_json_object(tmp_path: Path) -> None:
         assert shown(answer) == '{"a": 1}'
 
 
+@pytest.mark.parametrize("kind", ["json", "json_object"])
+async def test_the_form_of_hugging_face(tmp_path: Path, kind: str) -> None:
+    wanted = {"type": kind, "value": NAMED["schema"]}
+    async with api(tmp_path, [say(BAD), say(GOOD)]) as a:
+        answer = await a.chat(response_format=wanted)
+        assert shown(answer) == GOOD
+
+
 @pytest.mark.parametrize(
     "wrong", [7, {"type": "grammar"}, {"type": "json_schema"}, {"type": "json_schema", "schema": 1}]
 )

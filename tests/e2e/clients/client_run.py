@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,11 @@ def install_python(packages: Sequence[str]) -> Path:
     """The interpreter of an environment with these packages."""
     folder = _locate("python", packages)
     python = folder / "bin" / "python"
-    if not python.exists():
-        uv = Path(sys.executable).parent / "uv"
-        _install([str(uv), "venv", "-q", "--python", sys.executable, str(folder)])
-        _install([str(uv), "pip", "install", "-q", "--python", str(python), *packages], folder)
+    with _lock_folder(folder) as is_complete:
+        if not is_complete:
+            uv = Path(sys.executable).parent / "uv"
+            _install([str(uv), "venv", "-q", "--python", sys.executable, str(folder)])
+            _install([str(uv), "pip", "install", "-q", "--python", str(python), *packages], folder)
     return python
 
 
@@ -65,11 +67,12 @@ def install_node(packages: Sequence[str]) -> Path:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
     folder = _locate("node", packages)
-    if not (folder / "node_modules").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text("{}")
-        options = ["--no-audit", "--no-fund", "--loglevel=error"]
-        _install(["npm", "install", *options, *packages], folder)
+    with _lock_folder(folder) as is_complete:
+        if not is_complete:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "package.json").write_text("{}")
+            options = ["--no-audit", "--no-fund", "--loglevel=error"]
+            _install(["npm", "install", *options, *packages], folder)
     return folder
 
 
@@ -87,9 +90,23 @@ def _locate(kind: str, packages: Sequence[str]) -> Path:
     return CACHE / f"{kind}-{digest}"
 
 
+@contextmanager
+def _lock_folder(folder: Path) -> Iterator[bool]:
+    """Whether the folder is complete; while it is not, other processes wait here. What an installer
+    left half done is removed first."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    mark = folder / ".complete"
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_complete = mark.exists()
+        if not is_complete:
+            shutil.rmtree(folder, ignore_errors=True)
+        yield is_complete
+        mark.touch()
+
+
 def _install(command: list[str], folder: Path | None = None) -> None:
     """Run an installer; a folder that it could not complete is removed."""
-    CACHE.mkdir(parents=True, exist_ok=True)
     ran = subprocess.run(
         command, cwd=folder or CACHE, capture_output=True, text=True, timeout=600, check=False
     )

@@ -64,17 +64,22 @@ def parse_answer_format(value: Any, field: str) -> AnswerFormat | None:
     match value.get("type"):
         case "text" | None:
             return None
-        case "json_object":
+        case "json_object" if "value" not in value:
             return AnswerFormat(_ANY_OBJECT)
+        case "json" | "json_object":  # Hugging Face's form: the schema itself is the value
+            return _make_format({"schema": value.get("value")}, field)
         case "json_schema":
-            wrapped = value.get("json_schema", value)
-            schema = wrapped.get("schema") if isinstance(wrapped, dict) else None
-            if not isinstance(schema, dict):
-                raise bad_request(f"{field} must have a schema.", field)
-            if len(orjson.dumps(schema)) > _MAX_SCHEMA_BYTES:
-                raise bad_request(f"{field}: the schema is too large.", field)
-            name = re.sub(r"[^A-Za-z0-9_-]", "_", str(wrapped.get("name") or "answer"))[:64]
-            return AnswerFormat(schema, name, wrapped.get("strict") is True)
+            return _make_format(value.get("json_schema", value), field)
         case kind:
             text = f"{field}.type {str(kind)[:40]!r} is not supported."
             raise bad_request(text, field, "unsupported_parameter")
+
+
+def _make_format(wrapped: Any, field: str) -> AnswerFormat:
+    schema = wrapped.get("schema") if isinstance(wrapped, dict) else None
+    if not isinstance(schema, dict):
+        raise bad_request(f"{field} must have a schema.", field)
+    if len(orjson.dumps(schema)) > _MAX_SCHEMA_BYTES:
+        raise bad_request(f"{field}: the schema is too large.", field)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(wrapped.get("name") or "answer"))[:64]
+    return AnswerFormat(schema, name, wrapped.get("strict") is True)
