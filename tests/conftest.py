@@ -170,9 +170,13 @@ _LONGEST = (
     "unit/store/test_postgres",
     "server/test_cluster",
     "[postgres",
+    "gateway/test_turns",
+    "gateway/test_delivery",
+    "gateway/test_commands",
+    "e2e/test_cron",
+    "e2e/test_auth_cli",
     "e2e/test_oneshot",
     "unit/exec/command_policy",
-    "gateway/test_turns",
 )
 """They begin first: none of them is to be what everybody waits for at the end."""
 _HEAVY = _LONGEST[: _LONGEST.index("e2e/test_oneshot")]
