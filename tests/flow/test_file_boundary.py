@@ -32,6 +32,15 @@ async def test_an_answer_for_the_session_opens_a_folder_and_no_other(tmp_path: P
         assert not [text for text, error in returns(r).values() if error]
 
 
+async def test_a_bare_repository_is_not_planted(tmp_path: Path) -> None:
+    folder = work(tmp_path, {"docs/config": "[core]\n\tfsmonitor = evil\n", "docs/refs/x": ""})
+    head = {"path": "docs/HEAD", "content": "ref: refs/heads/main\n"}
+    async with rig(tmp_path, [call(("c1", "write_file", head)), say("ok")], options=Options()) as r:
+        (asked,) = await answering(r, "deny")
+        assert "git takes the folder around it for a repository" in asked.summary
+    assert not (folder / "docs/HEAD").exists()
+
+
 async def test_the_diff_is_in_the_question_and_a_no_changes_nothing(tmp_path: Path) -> None:
     folder = work(tmp_path, {"AGENTS.md": "Be kind.\n"})
     steps = [

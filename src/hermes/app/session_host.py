@@ -124,6 +124,7 @@ class SessionHost:
         """Turns begun since the session was opened."""
         self.depth = int(meta.source == SUBAGENT)
         """How many sessions delegated to this one."""
+        self.parent_has_seen: Callable[[str], bool] = lambda url: False
         self.news: TurnNews | None = None
         self.tape = shared.new_tape(settings.options)
         self.recall: TurnRecall | None = None
@@ -136,9 +137,9 @@ class SessionHost:
         self._user = UserAccess(
             self.approve, interactions.ask_question, partial(_confirm_change, self, interactions)
         )
-        seams = _make_seams(self, interactions, self._has_seen)
+        seams = _make_seams(self, interactions, self.has_seen)
         self.approvals = _make_approvals(shared, settings, workspace, services, seams)
-        self._seen_urls = SeenUrls()
+        self._seen_urls = SeenUrls(trusts_prompts=not self.depth)
         self._compressor = Compressor(
             self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
         )
@@ -313,9 +314,9 @@ class SessionHost:
         self.on_pause("continue", len(messages))
         return history
 
-    def _has_seen(self, url: str) -> bool:
+    def has_seen(self, url: str) -> bool:
         self._seen_urls.read_history(self._transcript.history)
-        return url in self._seen_urls
+        return url in self._seen_urls or self.parent_has_seen(url)
 
     def emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.redact(text)))

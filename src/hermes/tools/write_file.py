@@ -105,6 +105,6 @@ def _write_draft(
     except OSError:
         draft.discard()
         raise
-    problem = find_syntax_error(path, data, ctx.workspace.child_env.get("PATH", ""))
+    problem = find_syntax_error(path, data, ctx.workspace)
     is_new = draft.existing is None
     return is_new, problem, "" if is_new else diff

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.core.tool import ToolContext
+from hermes.core.tool import ToolContext, Workspace
+from hermes.tools._files.paths import find_interpreter, find_program
 from hermes.tools.patch import patch
 from hermes.tools.read_file import read_file
 from hermes.tools.write_file import write_file
@@ -125,3 +126,25 @@ async def test_working_inside_the_agents_home_touches_only_ones_own_files(ctx: T
     await call(write_file, inside, path="work/notes.txt", content="x")
     for path in ("config.yaml", ".env", "state.db-wal", "skills/x", "auth.json", "CONFIG.YAML"):
         assert "Denied" in await refusal(write_file, inside, path=path, content="x")
+
+
+def test_programs_that_commands_can_replace_are_not_run(tmp_path: Path) -> None:
+    inside, linked, outside = (tmp_path / name for name in ("work/.venv/bin", "linked", "outside"))
+    for folder in (inside, linked, outside):
+        folder.mkdir(parents=True)
+    for folder in (inside, outside):
+        (folder / "rg").write_text("#!/bin/sh\n")
+        (folder / "rg").chmod(0o755)
+    (linked / "rg").symlink_to(inside / "rg")
+    path = os.pathsep.join(map(str, (inside, linked, outside)))
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", tmp_path / "out", {"PATH": path})
+    assert find_program("rg", workspace) == str(outside / "rg")
+
+
+def test_the_interpreter_is_not_one_that_commands_can_replace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "work/.venv/bin/python"
+    monkeypatch.setattr(sys, "executable", str(own))
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", tmp_path / "out", {})
+    assert not Path(find_interpreter(workspace)).is_relative_to(tmp_path)

@@ -24,9 +24,11 @@ _MAX_LENGTH = 8192
 
 
 class SeenUrls:
-    """Grows with the histories it reads, each message once; what the model wrote adds nothing."""
+    """Grows with the histories it reads, each message once; what a model wrote adds nothing, the
+    task of a subagent included."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trusts_prompts: bool = True) -> None:
+        self._trusts_prompts = trusts_prompts
         self._keys: set[str] = set()
         self._tool_names: dict[str, str] = {}
         """By the id of a call: the tool it ran. A later call may have the same id."""
@@ -47,7 +49,8 @@ class SeenUrls:
 
     def _list_texts(self, messages: Iterable[Message]) -> Iterator[str]:
         for message in messages:
-            if message.role == "user" and message.kind in ("normal", "steer"):
+            is_prompt = message.role == "user" and message.kind in ("normal", "steer")
+            if is_prompt and self._trusts_prompts:
                 yield message.text
             for part in message.parts:
                 if isinstance(part, ToolCall):

@@ -199,6 +199,7 @@ class SessionDelegation:
         absent = _BANNED if depth < settings.max_spawn_depth else _BANNED | {_TOOL}
         session = await self._services.open_child(parent, options, absent)
         session.host.depth = depth
+        session.host.parent_has_seen = parent.host.has_seen
         if attended:
             self._connect_person(session, task.goal)
         self._number += 1

@@ -242,7 +242,6 @@ class FileChanges:
     def build_result(self) -> ToolResult:
         """A line for each changed file, and the diffs."""
         cwd = find_real_path(self._workspace.cwd)
-        search_path = self._workspace.child_env.get("PATH", "")
         heads: list[str] = []
         diffs: list[str] = []
         data: list[dict[str, object]] = []
@@ -252,7 +251,7 @@ class FileChanges:
             diff = self._diff_file(file)
             notes = [f"+{diff.added} -{diff.removed}", *file.notes]
             heads.append(f"{_describe_action(file)} {name} ({', '.join(notes)})")
-            if warning := _find_warning(file, source.before, search_path):
+            if warning := _find_warning(file, source.before, self._workspace):
                 heads.append(f"[warning: {warning}]")
             diffs += diff.text.split("\n")
             data.append({"path": str(file.path), "added": diff.added, "removed": diff.removed})
@@ -282,11 +281,11 @@ def _describe_action(file: _FileState) -> str:
     return "Created" if file.before is None else "Patched"
 
 
-def _find_warning(file: _FileState, before: bytes | None, search_path: str) -> str:
+def _find_warning(file: _FileState, before: bytes | None, workspace: Workspace) -> str:
     if file.after is None:
         return ""
-    now = find_syntax_error(file.path, file.after, search_path)
-    if now and before is not None and find_syntax_error(file.path, before, search_path):
+    now = find_syntax_error(file.path, file.after, workspace)
+    if now and before is not None and find_syntax_error(file.path, before, workspace):
         return f"{now}; it was wrong before this edit too"
     return now
 

@@ -10,6 +10,7 @@ from threading import Lock
 
 from msgspec import Struct
 
+from hermes.core.tool import Workspace
 from hermes.tools._files.paths import find_program
 
 _MAX_BYTES = 256 * 1024
@@ -63,16 +64,16 @@ _NODE = ExternalParser(
 _PARSERS = dict.fromkeys((".sh", ".bash"), _BASH) | dict.fromkeys((".js", ".mjs", ".cjs"), _NODE)
 
 
-def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:
+def find_syntax_error(path: Path, data: bytes, workspace: Workspace | None = None) -> str:
     """One sentence about the first error; empty when there is none or no parser is available.
-    `search_path` is the PATH on which external parsers are looked up."""
+    `workspace`: external parsers are looked up on its PATH."""
     if len(data) > _MAX_BYTES or not data.strip():
         return ""
     suffix = path.suffix.casefold()
     check = _CHECKS.get(suffix)
     if check is None:
         parser = _PARSERS.get(suffix)
-        found = _run_parser(parser, data, search_path) if parser and search_path else ""
+        found = _run_parser(parser, data, workspace) if parser and workspace else ""
         return f"the syntax is wrong: {found}"[:300] if found else ""
     try:
         check(path, data)
@@ -83,9 +84,9 @@ def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:
     return ""
 
 
-def _run_parser(parser: ExternalParser, data: bytes, search_path: str) -> str:
+def _run_parser(parser: ExternalParser, data: bytes, workspace: Workspace) -> str:
     """The parser's first error; empty when it reports none or is not installed."""
-    program = find_program(parser.argv[0], search_path)
+    program = find_program(parser.argv[0], workspace)
     if not program or (parser.expected_start and not parser.expected_start.match(data)):
         return ""
     try:

@@ -68,8 +68,15 @@ async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, rea
 
 def find_influences(paths: Iterable[Path], workspace: Workspace) -> dict[Path, str]:
     """Those of these real paths to which a person must see a change, and why."""
-    reasons = ((path, explain_influence(path, workspace)) for path in paths)
+    reasons = ((path, explain_influence(path, workspace) or _explain_head(path)) for path in paths)
     return {path: reason for path, reason in reasons if reason}
+
+
+def _explain_head(path: Path) -> str:
+    """A folder with a file of this name may be a bare repository, whose settings git obeys."""
+    if path.name.casefold() != "head":
+        return ""
+    return "git takes the folder around it for a repository and runs what its config names"
 
 
 async def require_agreement(

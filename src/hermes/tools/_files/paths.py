@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -179,14 +180,31 @@ def _leads_away(text: str) -> bool:
     return text.startswith(("/", "~")) or ".." in Path(text).parts
 
 
-def find_program(name: str, search_path: str) -> str:
-    """The program on `search_path`, or nothing. Only absolute folders count: the working folder is
-    not trusted."""
-    for folder in search_path.split(os.pathsep):
+def find_program(name: str, workspace: Workspace) -> str:
+    """The program on the workspace's PATH, or nothing. What is inside the workspace does not count,
+    such as an active virtual environment: commands can replace it, and this runs outside their
+    sandbox."""
+    for folder in workspace.child_env.get("PATH", "").split(os.pathsep):
         program = Path(folder) / name
-        if program.is_absolute() and program.is_file() and os.access(program, os.X_OK):
+        is_there = program.is_absolute() and program.is_file() and os.access(program, os.X_OK)
+        if is_there and not _is_replaceable(program, workspace):
             return str(program)
     return ""
+
+
+def find_interpreter(workspace: Workspace) -> str:
+    """This Python, or the one beneath its virtual environment if that is inside the workspace."""
+    if not _is_replaceable(Path(sys.executable), workspace):
+        return sys.executable
+    base = str(getattr(sys, "_base_executable", ""))
+    if not base or _is_replaceable(Path(base), workspace):
+        raise ToolError("Python is inside the workspace, where commands can replace it.")
+    return base
+
+
+def _is_replaceable(program: Path, workspace: Workspace) -> bool:
+    root = find_real_path(workspace.cwd)
+    return any(is_inside(find_real_path(path), root) for path in (program.parent, program))
 
 
 def display_path(path: Path, cwd: Path) -> str:

@@ -8,7 +8,6 @@ import codecs
 import contextlib
 import os
 import re
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,7 +19,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
 from hermes.exec.path_rules import list_names as list_rule_names
-from hermes.tools._files.paths import find_program
+from hermes.tools._files.paths import find_interpreter, find_program
 from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -67,7 +66,7 @@ class BadPattern(ToolError):
 
 
 def find_ripgrep(workspace: Workspace) -> str:
-    return find_program("rg", workspace.child_env.get("PATH", ""))
+    return find_program("rg", workspace)
 
 
 async def search_lines(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[FoundLine, None]:
@@ -110,7 +109,8 @@ async def _run_ripgrep(
 async def _run_fallback(
     query: SearchQuery, workspace: Workspace
 ) -> AsyncGenerator[FoundLine, None]:
-    argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("grep_fallback.py"))]
+    script = str(Path(__file__).with_name("grep_fallback.py"))
+    argv = [find_interpreter(workspace), "-I", "-S", script]
     order = msgspec.json.encode(
         {
             "pattern": query.pattern,
