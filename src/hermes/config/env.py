@@ -29,9 +29,18 @@ def build_child_env(secrets: "Secrets", environ: Mapping[str, str] = os.environ)
         if not secrets.must_hide(name)
         and name not in _OF_MAKE
         and not any(secret in value for secret in values)
+        and not _has_password(value)
     }
     kept[CHILD_MARK] = "1"
     return kept
+
+
+def _has_password(value: str) -> bool:
+    """Whether it is the address of a service with a password in it, such as a database; those of
+    proxies and package indexes are kept."""
+    scheme, separator, rest = value.partition("://")
+    person, at, _ = rest.partition("/")[0].rpartition("@")
+    return bool(separator and at) and ":" in person and scheme.lower() not in ("http", "https")
 
 
 def is_inside_agent(environ: Mapping[str, str] = os.environ) -> bool:

@@ -6,9 +6,11 @@ from typing import Any
 
 from hermes.core.errors import ConfigError
 
-_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PAT", "_CREDENTIALS", "_PASSPHRASE", "_AUTH")
-_PARTS = ("PASSWORD", "PASSWD", "API_KEY", "APIKEY", "SECRET", "ACCESS_KEY", "BEARER", "AUTH_TOKEN")
-_NAMES = frozenset({"TOKEN", "SECRET", "APIKEY"})
+_ENDINGS = tuple("_KEY _TOKEN _PAT _CREDENTIALS _CREDS _AUTH _PASS _PWD _PW _JWT _COOKIE".split())
+_PARTS = tuple(
+    "PASSWORD PASSWD PASSPHRASE API_KEY APIKEY SECRET ACCESS_KEY BEARER AUTH_TOKEN".split()
+)
+_NAMES = frozenset({"TOKEN", "JWT", "COOKIE", "CREDS"})
 _ORDINARY = frozenset({"PATH", "HOME", "LANG", "TERM", "SHELL", "USER", "PWD", "TMPDIR", "TZ"})
 _MIN_REDACTED_LENGTH = 8
 """Shorter values are not redacted: they would match everywhere."""

@@ -75,3 +75,21 @@ def test_commands_are_no_children_of_the_make_that_started_us() -> None:
     environ = {"MAKELEVEL": "1", "MAKEFLAGS": "-j2", "MAKER": "kept", "PATH": "/bin"}
     env = build_child_env(Secrets({}), environ)
     assert env["MAKER"] == "kept" and not {"MAKELEVEL", "MAKEFLAGS"} & set(env)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_kept"),
+    [
+        ("MYSQL_PWD", "x", False),
+        ("SMTP_PASS", "x", False),
+        ("PASSPHRASE", "x", False),
+        ("CI_JOB_JWT", "x", False),
+        ("DATABASE_URL", "postgres://me:word@db/app", False),
+        ("DATABASE_URL", "postgres://me@db/app", True),
+        ("PIP_INDEX_URL", "https://me:word@packages.example/simple", True),
+        ("OLDPWD", "/tmp", True),
+        ("COMPASS", "north", True),
+    ],
+)
+def test_what_children_see(name: str, value: str, is_kept: bool) -> None:
+    assert (name in build_child_env(Secrets({}), {name: value})) is is_kept
