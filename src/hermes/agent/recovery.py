@@ -85,14 +85,14 @@ async def _back_off(f: Fault) -> bool:
     base = min(2.0 ** f.attempt.used["backoff"], MAX_WAIT)
     wait = f.failure.retry_after
     if wait is None or wait < 0:
-        wait = base * f.turn.jitter(0.5, 1.0)
+        wait = base * f.turn.host.jitter(0.5, 1.0)
     return await _wait_seconds(f, "backoff", min(wait, MAX_RETRY_AFTER))
 
 
 async def _wait_as_told(f: Fault) -> bool:
     wait = f.failure.retry_after
     if wait is None or wait < 0:
-        wait = 2.0 ** f.attempt.used["wait"] * f.turn.jitter(0.5, 1.0)
+        wait = 2.0 ** f.attempt.used["wait"] * f.turn.host.jitter(0.5, 1.0)
     if wait > MAX_RETRY_AFTER:
         return False
     f.provider.credentials.pause_key(wait)

@@ -1,6 +1,5 @@
 """One turn and what it works with: the agent, its host, the meter, what was learned."""
 
-import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -150,6 +149,9 @@ class CallMeter(Protocol):
 class TurnHost(Protocol):
     """What a turn needs from the session or one-off question it runs for."""
 
+    jitter: Callable[[float, float], float]
+    """Chooses a number between two; waits are spread with it."""
+
     async def record(
         self, message: Message | None, state: SessionState | None, error: str = ""
     ) -> None:
@@ -226,8 +228,6 @@ class Turn(Struct, kw_only=True):
     """The model that answered last."""
     effects: bool = False
     """Whether a tool ran that may have changed something."""
-    jitter: Callable[[float, float], float] = random.uniform
-    """Chooses a number between two; waits are spread with it."""
 
     async def append(
         self, message: Message, state: SessionState | None = None, error: str = ""

@@ -1,6 +1,7 @@
 """Questions to a model outside the conversation: summaries, titles, images, reviews."""
 
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
@@ -126,6 +127,7 @@ class SideHost:
 
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
+        self.jitter: Callable[[float, float], float] = random.uniform
 
     async def record(
         self, message: Message | None, state: SessionState | None, error: str = ""

@@ -1,6 +1,7 @@
 """The host of a session's turns: builds them and provides what they need."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -128,6 +129,7 @@ class SessionHost:
         self.news: TurnNews | None = None
         self.tape = shared.new_tape(settings.options)
         self.recall: TurnRecall | None = None
+        self.jitter: Callable[[float, float], float] = random.uniform
         self.closing: Pause = "end"
         """`reset`: another session takes its place."""
         self.shared = shared

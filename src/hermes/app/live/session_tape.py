@@ -105,7 +105,7 @@ class SessionTape:
     ) -> None:
         """Begin a tape for the turn that this task is about to run."""
         seed = secrets.randbits(32)
-        turn.jitter = Random(seed).uniform
+        turn.host.jitter = Random(seed).uniform
         past = transcript.client_history
         first = transcript.last_seq + 1
         if past is not None and not transcript.stored:

@@ -131,6 +131,7 @@ class Player:
         if system is None:
             system = self._conversation.metas[turn.session].system
         self._meter = PlayedMeter(self._store, turn.session, lambda: self.host.tape)
+        self.host.jitter = Random(turn.seed).uniform
         return Turn(
             system=system,
             history=history,
@@ -138,7 +139,6 @@ class Player:
             learned=self._learned,
             compressor=self._compressor,
             meter=self._meter if self.host.is_strict else None,
-            jitter=Random(turn.seed).uniform,
         )
 
     def _find_history(self, turn: TapeTurn, stored: list[Message]) -> History:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ class ReplayHost:
     def __init__(self, conversation: StoredConversation, workspace: Workspace) -> None:
         self.workspace = workspace
         self.events: list[TurnEvent] = []
+        self.jitter: Callable[[float, float], float] = random.uniform
         self.is_strict = True
         """Whether usage and origin of messages are compared too."""
         self.tape = PlayedTape((), lambda: None)
