@@ -17,7 +17,7 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load_setup
-from hermes.core.events import Approval, TurnEnd
+from hermes.core.events import Approval, Notice, TurnEnd
 from hermes.core.message import ToolReturn, user_message
 from hermes.llm.local import engine
 from tests.kit import Home
@@ -65,6 +65,21 @@ async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Hom
     session = await opened(runtime, home, yolo=True, toolsets=("terminal",))
     result = await session.submit(user_message("run ls"))
     assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
+
+
+async def test_an_answer_after_a_look_is_no_loss_of_the_cache(runtime: Runtime, home: Home) -> None:
+    """The schema of that step is another one, the prompt is the same."""
+    home.file("a.txt", "x")
+    session = await opened(runtime, home)
+    events = session.subscribe_events()
+    session.submit(user_message("run ls"))
+    notices: list[str] = []
+    async for event in events:
+        if isinstance(event, Notice):
+            notices.append(event.code)
+        elif isinstance(event, TurnEnd):
+            break
+    assert "prefix" not in notices
 
 
 @pytest.mark.parametrize("said", ["run touch a", "write notes.txt"])

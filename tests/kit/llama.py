@@ -27,7 +27,7 @@ def step(said: str, before: str) -> dict[str, str]:
         ONCE.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     if said.startswith("run "):
-        return {"tool": "terminal", "command": said[4:]}
+        return {"about": "look", "tool": "terminal", "command": said[4:]}
     if said.startswith("write "):
         return {"tool": "write_file", "path": said[6:], "content": "x"}
     if said.startswith("insist"):

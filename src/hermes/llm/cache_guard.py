@@ -52,7 +52,7 @@ def explain_cache_loss(old: PromptRecord | None, new: PromptRecord, target: Targ
         return ""
     before, after = old.sent, new.sent
     size = before.settled + len(before.closed) + len(before.open)
-    if before.head is not after.head and (index := _find_head_change(before.head, after.head)) >= 0:
+    if before.head is not after.head and (index := _find_head_change(old, new)) >= 0:
         cause = _name_cause(old, new)
         again = len(before.head) - index + size
     else:
@@ -89,15 +89,18 @@ def _find_message_change(before: SentMessages, after: SentMessages) -> int:
     return start + index
 
 
-def _find_head_change(old: bytes, new: bytes) -> int:
+def _find_head_change(old: PromptRecord, new: PromptRecord) -> int:
     """Index of the first byte that changed, if that changes the prompt; else -1."""
-    same = old == new or _prompt_fields(old) == _prompt_fields(new)
-    return -1 if same else _common_prefix(old, new)
+    before, after = old.sent.head, new.sent.head
+    same = before == after or _list_prompt_fields(old) == _list_prompt_fields(new)
+    return -1 if same else _common_prefix(before, after)
 
 
-def _prompt_fields(head: bytes) -> dict[str, Any]:
-    fields = msgspec.json.decode(head.removesuffix(b",") + b"]}")
-    return {name: value for name, value in fields.items() if name in _PROMPT}
+def _list_prompt_fields(record: PromptRecord) -> dict[str, Any]:
+    fields = msgspec.json.decode(record.sent.head.removesuffix(b",") + b"]}")
+    # A schema that calls are forced into steers the choice of tokens; the prompt says it in words.
+    forced = {"response_format"} if record.quirks.calling == "schema" else set()
+    return {name: value for name, value in fields.items() if name in _PROMPT - forced}
 
 
 def _name_cause(old: PromptRecord, new: PromptRecord) -> str:
