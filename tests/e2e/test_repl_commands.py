@@ -33,11 +33,13 @@ async def test_commands_that_show_something(tmp_path: Path) -> None:
                 "/diff": ("new file mode", "+x"),
                 "/config display.theme": ("display.theme = default",),
                 "/config agent.max_turns 12": ("agent.max_turns = 12",),
+                "/config": ("agent.max_turns = 12", "Other settings have their defaults"),
                 "/theme": ("Theme: default", "contrast"),
                 "/clear": ("New session",),
             }.items():
                 t.type(typed + ENTER)
                 await t.see(*texts)
+            assert not any("index 0000" in line for line in t.scrollback)
         assert "max_turns: 12" in (home.path / "config.yaml").read_text()
 
 
@@ -83,6 +85,8 @@ async def test_other_commands_of_the_program(tmp_path: Path) -> None:
         await t.see("sandbox", "Enter: send")
         t.type("/login" + ENTER)
         await t.see("/login PROVIDER logs in")
+        typed, shown = t.screen.index("❯ /login"), t.screen.rindex("environment")
+        assert typed < shown, "the keys stand below the command"
         t.type("still here" + ENTER)
         await t.see("hello")
 

@@ -197,10 +197,13 @@ def _bind_editing(
 
 
 def _chip_before_cursor(editor: PromptEditor) -> str | None:
+    """The chip to the left of the cursor, with the space that was put behind it."""
     before = get_app().current_buffer.document.text_before_cursor
-    if not before.endswith("]"):
+    text = before.removesuffix(" ")
+    if not text.endswith("]"):
         return None
-    return next((chip for chip in editor.chips.chip_names if before.endswith(chip)), None)
+    found = next((chip for chip in editor.chips.chip_names if text.endswith(chip)), None)
+    return found and found + before[len(text) :]
 
 
 def _bind_picking(
