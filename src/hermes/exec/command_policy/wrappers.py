@@ -56,7 +56,8 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return _unwrap_shell(argv, feed)
     if name in ("find", "gfind"):
         return _unwrap_find(argv)
-    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(argv)):
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(own)):
         return WrappedCommands(scripts=(text,))
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
@@ -68,9 +69,21 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return WrappedCommands(scripts=argv[1:2] if len(argv) > 2 else ())
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
+    if name in ("tmux", "screen"):
+        return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
     if name in _OPTIONS:
-        return _unwrap_options(argv, *_OPTIONS[name])
+        found = _unwrap_options(argv, *_OPTIONS[name])
+        if name in ("xargs", "gxargs", "parallel"):
+            return _append_input(found, feed)
+        return found
     return WrappedCommands()
+
+
+def _append_input(found: WrappedCommands, feed: str) -> WrappedCommands:
+    """The commands with the words that they would be given: of the input, or after `:::`."""
+    return WrappedCommands(
+        tuple((*(word for word in argv if word != ":::"), *feed.split()) for argv in found.commands)
+    )
 
 
 def _unwrap_options(argv: Argv, valued: str, words: int) -> WrappedCommands:
