@@ -72,26 +72,17 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     if name in ("tmux", "screen"):
         return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
     if name in _OPTIONS:
-        found = _unwrap_options(argv, *_OPTIONS[name])
-        if name in ("xargs", "gxargs", "parallel"):
-            return _append_input(found, feed)
-        return found
+        given = feed if name in ("xargs", "gxargs") else ""
+        return _unwrap_options(argv, *_OPTIONS[name], given)
     return WrappedCommands()
 
 
-def _append_input(found: WrappedCommands, feed: str) -> WrappedCommands:
-    """The commands with the words that they would be given: of the input, or after `:::`."""
-    return WrappedCommands(
-        tuple((*(word for word in argv if word != ":::"), *feed.split()) for argv in found.commands)
-    )
-
-
-def _unwrap_options(argv: Argv, valued: str, words: int) -> WrappedCommands:
+def _unwrap_options(argv: Argv, valued: str, words: int, feed: str) -> WrappedCommands:
     at = _skip_options(argv, 1, frozenset(valued.split()))
     while at < len(argv) and re.match(r"[A-Za-z_]\w*=", argv[at]):
         at += 1
     at = _skip_options(argv, at + words, frozenset()) if words else at
-    return WrappedCommands((argv[at:],) if argv[at:] else ())
+    return WrappedCommands(((*argv[at:], *feed.split()),) if argv[at:] else ())
 
 
 def _skip_options(argv: Argv, at: int, valued: frozenset[str]) -> int:

@@ -9,12 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from hermes.exec.path_rules import list_names
+from hermes.exec.sandbox.planted_files import scan_folders
 
 _NAMES = list_names("hide", scope="anywhere")
 _FIRST_PARTS = frozenset(name.partition("/")[0] for name in _NAMES)
-_SKIPPED_FOLDERS = frozenset("node_modules __pycache__ site-packages .venv venv .tox .git".split())
-_MAX_FOLDERS = 600
-_MAX_DEPTH = 4
 _MAX_INDEX = 64 * 1024 * 1024
 
 
@@ -25,29 +23,13 @@ def find_credentials(folder: Path) -> list[Path]:
 
     """
     root = os.fspath(folder)
-    paths = dict.fromkeys((*_find_in_folder(root), *_find_below(root)))
+    below = (f for f, names in scan_folders(root) if not _FIRST_PARTS.isdisjoint(names))
+    paths = dict.fromkeys(path for f in (root, *below) for path in _find_in_folder(f))
     return [Path(path) for path in paths if os.path.exists(path) and not _is_tracked(path)]
 
 
 def _find_in_folder(folder: str) -> Iterator[str]:
     return (f"{folder}/{name}" for name in _NAMES if os.path.exists(f"{folder}/{name}"))
-
-
-@lru_cache(maxsize=256)
-def _find_below(root: str) -> tuple[str, ...]:
-    found: list[str] = []
-    waiting, looked = [(root, 0)], 0
-    while waiting and looked < _MAX_FOLDERS:
-        folder, depth = waiting.pop(0)
-        looked += 1
-        with suppress(OSError), os.scandir(folder) as entries:
-            inner = [entry for entry in entries if not entry.is_symlink()]
-            if any(entry.name in _FIRST_PARTS for entry in inner):
-                found += _find_in_folder(folder)
-            if depth < _MAX_DEPTH:
-                folders = (e for e in inner if e.is_dir() and e.name not in _SKIPPED_FOLDERS)
-                waiting += [(e.path, depth + 1) for e in sorted(folders, key=lambda e: e.name)]
-    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
