@@ -64,7 +64,7 @@ def explain_walls(
         yield f"[the sandbox refused {host}; {_ASK.format(f'network: [{host}]')}]"
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
         yield f"[the sandbox does not let commands change git's settings; {_UNCONFINED}]"
-    elif failed or _FILTERED.search(command.text):
+    elif failed or _FILTERED.search(str(command.text)):
         by_ssh = bool(_SSH.search(text))
         yield from _explain_connections(connections, online=bool(policy.network), by_ssh=by_ssh)
         notes = (_explain_line(line, command, home) for line in text.splitlines()[-_LAST_LINES:])
