@@ -187,6 +187,34 @@ async def test_keys_of_modern_terminals(tmp_path: Path) -> None:
     assert p.last.json["messages"][-1]["content"] == "a\tb"
 
 
+async def test_vi_keys(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p, display={"editing_mode": "vi"})
+        p.steps += [say("first answer"), call(("c1", "terminal", {"command": "rm -rf .; touch a"}))]
+        async with terminal(home, ready="INSERT") as t:
+            await t.see("Enter: send")
+            t.type("hello big world" + ESCAPE)
+            await t.see("NORMAL")
+            t.type("0cwbye" + ESCAPE)
+            await t.see("❯ bye big world", "NORMAL")
+            t.type("wcwbad")
+            await t.see("❯ bye bad world", "INSERT")
+            t.type(ESCAPE)
+            await t.see("NORMAL")
+            t.type(ENTER)
+            await t.see("first answer", "INSERT")
+            t.type("clear it" + ESCAPE)
+            await t.see("NORMAL")
+            t.type("i" + ENTER)
+            await t.see("Allow it?", "(Enter: no)")
+            t.type(ESCAPE)
+            await t.see("NORMAL")
+            t.type("y")
+            await t.see("allowed", "so it is")
+        assert (home.work / "a").exists()
+        assert p.requests[0].json["messages"][-1]["content"] == "bye bad world"
+
+
 async def test_an_image_from_the_clipboard(tmp_path: Path) -> None:
     png = (
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5Erk"
