@@ -216,7 +216,8 @@ def test_a_repository_is_installed_updated_verified_and_removed(tmp_path: Path) 
     assert install(home, "update", "deed", "--yes", "--force")[0] == 0
     kept = [p.read_text() for p in (home.path / "skills" / ".archive").rglob("run.sh")]
     assert sorted(kept) == ["echo 1\n", "echo 3\n"]
-    assert install(home, "remove", "deed")[0] == 0 and not folder.exists()
+    code, told = install(home, "remove", "deed")
+    assert "restore deed" in told and not folder.exists()
     assert install(home, "restore", "deed")[0] == 0 and folder.exists()
 
 
@@ -240,3 +241,6 @@ async def test_inside_the_agent_nothing_is_changed(tmp_path: Path) -> None:
         assert ran.rc == 2 and "yourself" in ran.stderr
     ran = await run_hermes(["memory", "add", "x"], home)
     assert ran.rc == 2 and "yourself" in ran.stderr
+    for line in ("/memory add x", "/skills remove x", "/cron add 30m look", "/config timezone UTC"):
+        ran = await run_hermes(["chat", "-q", line], home)
+        assert ran.rc == 2 and "yourself" in ran.stderr, line

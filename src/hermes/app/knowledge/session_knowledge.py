@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -38,6 +39,10 @@ _MEMORY_TOOLS = frozenset({"memory"})
 _MEMORY_BYTES = 3600
 """What a memory may take of a prompt before the list of skills becomes shorter."""
 _LEAST_INDEX = 700
+_DANGEROUS = (
+    "The skill {name} was not used: {finding}. Nobody watches a scheduled run: change the skill, "
+    "or the job with hermes cron edit."
+)
 
 
 class Knowledge:
@@ -235,6 +240,14 @@ class Knowledge:
             return ""
         await mine.open_skill(skill)
         return expand_skill(skill, arguments)
+
+    async def use_skill_unattended(self, session: Session, name: str, arguments: str) -> str:
+        """The same where nobody watches; ConfigError when a scan finds the skill dangerous."""
+        mine = self.open_skills(session)
+        skill = mine.find_skill(name)
+        if skill and (danger := await asyncio.to_thread(mine.find_danger, skill)):
+            raise ConfigError(_DANGEROUS.format(name=name, finding=danger))
+        return await self.use_skill(session, name, arguments)
 
     def _open_reviews(self) -> Reviews:
         if self._reviews is None:
