@@ -28,6 +28,15 @@ async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> 
     return await asyncio.to_thread(installer.fetch_bundle, source)
 
 
+def summarize_bundle(fetched: SkillBundle) -> str:
+    """What was fetched, in a line."""
+    from hermes.core.text import format_plural
+
+    count = format_plural(len(fetched.files), "file")
+    size = sum(map(len, fetched.files.values()))
+    return f"{fetched.name} from {fetched.source}: {count}, {size:,} bytes"
+
+
 def describe_bundle(installer: SkillInstaller, fetched: SkillBundle) -> dict[str, Any]:
     """What a person must see before it is installed: its files, what a scan finds in them, and how
     the installed ones would change."""
