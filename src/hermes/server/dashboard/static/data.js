@@ -147,8 +147,9 @@ export async function openConversation(id) {
   const conv = conversation(id);
   if (conv.loaded) return conv;
   try {
-    const meta = state.sessions.get(id) || await get(`api/sessions/${id}`);
+    const meta = await get(`api/sessions/${id}`);
     state.sessions.set(id, meta);
+    conv.effort = meta.effort;
     conv.total = Math.max(conv.total, meta.message_count);
     const first = Math.max(0, Math.floor((conv.total - 1) / GROUP) - 1) * GROUP;
     const page = await get(`api/sessions/${id}/messages?after=${first - 1}&limit=${2 * GROUP}`);
@@ -224,6 +225,9 @@ const CHANGES = {
   },
 };
 
+/** Functions that take each record of the log as it is written. */
+export const logReaders = new Set();
+
 /** Events that say that a page has something else to show. */
 const NEWS = new Set(["platform", "budget", "config", "job"]);
 
@@ -233,6 +237,7 @@ export function applyEvent(name, data) {
     state.updated = Boolean(state.assets) && state.assets !== data.assets;
     state.assets = state.assets || data.assets;
     changed("app");
+    changed("hello");
   } else if (name === "session") {
     state.sessions.set(data.session.id, data.session);
     const conv = state.conversations.get(data.session.id);
@@ -241,6 +246,8 @@ export function applyEvent(name, data) {
   } else if (name === "session.deleted") {
     state.sessions.delete(data.session);
     changed("sessions");
+  } else if (name === "log") {
+    for (const take of logReaders) take(data);
   } else if (NEWS.has(name)) {
     changed(name);
   } else if (CHANGES[name]) {
