@@ -4,6 +4,7 @@ import { announce } from "./ui.js";
 import { T } from "./text.js";
 
 const TOKEN = "hermes-page";
+const RETRY = 1000;
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
   sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
@@ -268,7 +269,10 @@ export async function send(conv, item) {
     // Otherwise the feed was faster, or the turn of a repeated send may be over.
     if (item.busy !== "steer" && !item.again && conv.settled === before) conv.live.busy = true;
   } catch (error) {
-    if (error.status === 0 || error.status === 503) { item.waits = item.again = true; } else {
+    if (error.status === 0 || error.status === 503) {
+      item.waits = item.again = true;
+      if (state.connection === "live") setTimeout(sendWaiting, RETRY); // otherwise the feed tells when to
+    } else {
       conv.unsent = conv.unsent.filter(other => other !== item);
       changed(conv.id);
       throw error;
