@@ -236,6 +236,7 @@ function Header({ conv, onPanel, panelOpen }) {
 }
 
 function Notes({ conv }) {
+  useTopic("sessions"); // they say what became of a turn
   const session = state.sessions.get(conv.id);
   const { live, ended, notice } = conv;
   const isElsewhere = session && session.state === "running" && !session.busy && !live.busy;
