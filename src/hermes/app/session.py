@@ -148,6 +148,11 @@ class Session:
             self.host.pending_steer.clear()
             self._turn.cancel()
 
+    def take_unread_guidance(self) -> list[str]:
+        """What interrupted turns had not read, for whoever submits it again."""
+        unread, self._unread_guidance = self._unread_guidance, []
+        return unread
+
     def stop(self) -> None:
         """Stop the running turn and drop the queued messages."""
         for _, future in self._queue:
@@ -169,12 +174,16 @@ class Session:
         """Hand the events from now on to `sink` as they happen, until the session is closed."""
         self._events.attach_sink(sink)
 
+    async def wait_until_idle(self) -> None:
+        """Wait for the turns of all messages, and those that answer guidance."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait({self._worker})
+
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, after earlier turns have ended, and of the
         turn that answers guidance it did not read. Guidance that an interrupted turn did not read
         comes before the message. Closing the generator stops the turn."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.wait({self._worker})
+        await self.wait_until_idle()
         if self._closed:
             raise RuntimeError("The session is closed.")
         if self._unread_guidance:
