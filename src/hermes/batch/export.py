@@ -85,7 +85,7 @@ async def export_run(
     ]
     lines = b"".join(msgspec.json.encode(row) + b"\n" for row in failed)
     replace_file(folder.path / "failed.jsonl", lines)
-    if any(item.repository for item in items.values()):
+    if any(item.commit for item in items.values()):
         replace_file(folder.path / "predictions.jsonl", _list_predictions(items, records))
     statistics = await results.compute_statistics(settings, records, counts)
     body = msgspec.json.format(msgspec.json.encode(statistics), indent=2)

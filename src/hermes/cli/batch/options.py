@@ -64,6 +64,7 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
     """The settings of a new run; ConfigError for what cannot be."""
     from hermes.batch.dataset import read_prefill
     from hermes.batch.distributions import find_distribution
+    from hermes.batch.image_files import is_image_name
     from hermes.batch.run_folder import RunSettings
 
     toolsets = None if args.toolsets is None else tuple(args.toolsets.split(","))
@@ -75,6 +76,8 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
         find_distribution(args.distribution, setup.config.batch.distributions)
     if args.prefill:
         read_prefill(Path(args.prefill))
+    if args.image and not is_image_name(args.image.replace("{id}", "id")):
+        raise ConfigError(f"{args.image} is not the name of an image. Nothing was started.")
     settings = RunSettings(
         name,
         model=args.model or "",
