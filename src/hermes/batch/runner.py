@@ -134,7 +134,7 @@ class ItemRunner:
                 self._provide_runtime(item) as runtime,
                 self._open_session(runtime, item, toolsets, cwd) as session,
             ):
-                await self._results.note_attempt(session.id)
+                await self._results.note_attempt(session.id, item)
                 result = await self.answer_item(session, item)
                 if result.error_code == "budget" and not await self._is_item_cap(item):
                     return None
