@@ -98,6 +98,9 @@ class SessionSettings(Struct, frozen=True):
 class SessionHost:
     """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
+    hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
+
     def __init__(
         self,
         shared: SharedServices,

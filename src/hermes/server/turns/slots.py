@@ -28,14 +28,27 @@ class TurnSlots:
     @contextmanager
     def reserve_slot(self, principal: Principal) -> Iterator[None]:
         """Hold a slot for one turn; 429 if none is free, 503 if the server is stopping."""
-        own_limit = principal.concurrent_runs
-        retry = {"Retry-After": RETRY_AFTER}
-        is_full = self.active_turns >= self._limit
-        if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
+        if self.active_turns >= self._limit or self.is_at_limit(principal):
             text = f"Too many turns are running. Try again in {RETRY_AFTER} s."
+            retry = {"Retry-After": RETRY_AFTER}
             raise ApiError(429, text, code="too_many_runs", headers=retry)
+        self.raise_if_closed()
+        with self.count_turn(principal):
+            yield
+
+    def is_at_limit(self, principal: Principal) -> bool:
+        """Whether as many turns of this principal run as it may have at a time."""
+        own_limit = principal.concurrent_runs
+        return own_limit is not None and self._used[principal.name] >= own_limit
+
+    def raise_if_closed(self) -> None:
         if self.closed:
+            retry = {"Retry-After": RETRY_AFTER}
             raise ApiError(503, "The server is stopping.", code="stopping", headers=retry)
+
+    @contextmanager
+    def count_turn(self, principal: Principal) -> Iterator[None]:
+        """Count a turn that was admitted otherwise."""
         self._used[principal.name] += 1
         try:
             yield
