@@ -13,6 +13,7 @@ from hermes.server.http.connection import Acceptor
 from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principals, load_keys
+from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.middleware import Middleware
 from hermes.server.route import Router, RouteServices
 from hermes.server.routes import list_routes
@@ -21,6 +22,7 @@ from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
+from hermes.store.tables.tenancy import enter_tenant
 
 if TYPE_CHECKING:
     from hermes.app.cluster.node import ClusterNode
@@ -54,7 +56,10 @@ class Server:
             lease = node.lease
             self._instance = NodeInstance(runtime.setup.home, lease.acquire(), lease.is_alive)
         self._acceptor: Acceptor | None = None
-        self.turns = TurnRunner(runtime, settings, self.metrics, self._instance, self._redact_error)
+        tenants = TenantAccess(node.limits, settings.tool_execution) if node is not None else None
+        self.turns = TurnRunner(
+            runtime, settings, self.metrics, self._instance, self._redact_error, tenants
+        )
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
@@ -138,9 +143,19 @@ class Server:
         if self._node is None:
             await self.runs.end_abandoned_runs()
         elif "worker" in self._node.settings.roles:
-            find = self.principals.find_by_name
-            work = self._node.take_over_from_dead(lambda: self.runs.take_over_runs(find))
+            work = self._node.take_over_from_dead(self._take_over_runs)
             stack.callback(self.runtime.spawn_task(work, "takeovers").cancel)
+
+    async def _take_over_runs(self) -> bool:
+        """Continue the runs of dead nodes, those of tenants too; whether none is left."""
+        done = await self.runs.take_over_runs(self.principals.find_by_name)
+        if (tenants := self.turns.tenants) is None:
+            return done
+        for tenant in await tenants.list_running_tenants():
+            with enter_tenant(tenant):
+                callers = {found.name: found for found in await tenants.list_principals(tenant)}
+                done &= await self.runs.take_over_runs(callers.get)
+        return done
 
     async def _drain_turns(self) -> None:
         """Wait for running turns to end; interrupt those that take longer than `drain_seconds`."""

@@ -55,6 +55,7 @@ class ClusterNode:
     ends; a killed node's lease ends by itself."""
 
     def __init__(self, setup: Setup) -> None:
+        from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
@@ -65,6 +66,7 @@ class ClusterNode:
             patience=cluster.patience_seconds,
         )
         self.lease = self.store.database.lease
+        self.limits = SharedLimits(self.store.database)
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from hermes.core.events import Answer
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.turns.runs import ApprovalAnswer, RunRegistry
+from hermes.store.tables.tenancy import enter_tenant
 
 log = logging.getLogger(__name__)
 ORDER_KIND = "order"
@@ -82,8 +83,9 @@ class RunOrders:
         """Carry out the orders for runs of this node, until cancelled."""
         while True:
             try:
-                if self._runs.active:
-                    await self._look_for_orders()
+                for tenant in {run.tenant for run in self._runs.active.values()}:
+                    with enter_tenant(tenant):
+                        await self._look_for_orders()
             except StoreError as error:
                 log.warning("orders for runs could not be read: %s", error)
             await asyncio.sleep(LOOK_SECONDS)

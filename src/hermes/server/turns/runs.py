@@ -118,6 +118,7 @@ class Run:
         self.saved = structs.replace(state)
         """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
+        self.tenant = principal.tenant
         self._turns = turns
         self._objects = objects
         self._principal = principal
@@ -340,7 +341,7 @@ class RunRegistry:
         )
         run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             saving = _save_run(self._objects, run.owner, state)
             spare = set(self.active)  # the oldest runs are deleted, but never one that is active
             trimming = self._objects.trim(KIND, MAX_RUNS, owner=run.owner, spare=spare)
@@ -422,7 +423,7 @@ class RunRegistry:
             await self._end_abandoned_run(owner, state, reason)
             return
         async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             if not await self._claim_run(owner, state):
                 return
             state.server, state.attempts = self._instance.token, (*state.attempts, now)

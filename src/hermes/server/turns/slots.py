@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
+from hermes.server.http.tenant_access import TenantAccess
 
 RETRY_AFTER = "5"
 
@@ -14,8 +15,9 @@ RETRY_AFTER = "5"
 class TurnSlots:
     """Limits the turns that run at the same time. After `close`, no new turn starts."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, tenants: TenantAccess | None = None) -> None:
         self._limit = limit
+        self._tenants = tenants
         self._used: Counter[str] = Counter()
         self._all_free: asyncio.Future[None] | None = None
         """Exists while `wait_until_free` waits."""
@@ -25,8 +27,8 @@ class TurnSlots:
     def active_turns(self) -> int:
         return self._used.total()
 
-    @contextmanager
-    def reserve_slot(self, principal: Principal) -> Iterator[None]:
+    @asynccontextmanager
+    async def reserve_slot(self, principal: Principal) -> AsyncIterator[None]:
         """Hold a slot for one turn; 429 if none is free, 503 if the server is stopping."""
         own_limit = principal.concurrent_runs
         retry = {"Retry-After": RETRY_AFTER}
@@ -38,7 +40,10 @@ class TurnSlots:
             raise ApiError(503, "The server is stopping.", code="stopping", headers=retry)
         self._used[principal.name] += 1
         try:
-            yield
+            async with AsyncExitStack() as stack:
+                if self._tenants is not None and principal.tenant:
+                    await stack.enter_async_context(self._tenants.hold_turn(principal))
+                yield
         finally:
             self._used[principal.name] -= 1
             if self._all_free is not None and not self.active_turns and not self._all_free.done():
