@@ -109,6 +109,12 @@ async def test_a_refused_address_is_named(tmp_path: Path, tier: SandboxTier) -> 
         assert f"[the sandbox has no network (refused: {address}:443); to ask" in result, result
 
 
+async def test_a_filter_behind_the_command_hides_no_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    code = "import socket; socket.create_connection(('192.0.2.1', 443), 5)"
+    result = await run_one(tmp_path, f'python3 -c "{code}" 2>&1 | tail -n 3')
+    assert "[the sandbox has no network (refused: 192.0.2.1:443); to ask" in result, result
+
+
 async def test_a_port_of_another_program_is_a_wall_and_a_free_one_is_not(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
