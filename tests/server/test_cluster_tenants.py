@@ -202,6 +202,18 @@ async def test_only_so_many_turns_run_at_a_time(node: Api, operator: Operator) -
     assert (await node.chat(key=key)).status == 200
 
 
+async def test_runs_beyond_the_limit_wait_and_are_all_answered(
+    node: Api, operator: Operator
+) -> None:
+    key = await operator.add_tenant("patient", "concurrent_turns=2")
+    started = [await node.post("/v1/runs", {"input": f"n {n}"}, key=key) for n in range(8)]
+    assert {answer.status for answer in started} == {202}
+    for answer in started:
+        run = answer.json["run_id"]
+        await node.get(f"/v1/runs/{run}/events", key=key)
+        assert (await node.get(f"/v1/runs/{run}", key=key)).json["output"] == "Yes."
+
+
 async def test_models_and_toolsets_of_a_tenant(node: Api, operator: Operator) -> None:
     key = await operator.add_tenant("narrow", "toolsets=todo")
     made = len(node.provider.requests)

@@ -24,6 +24,8 @@ LAST_CALL = (
 OUTCOME_UNKNOWN = (
     "Hermes was restarted while this ran; its outcome is unknown. Check before repeating it."
 )
+HANDED_OVER = "handed_over"
+"""The code of a turn that stopped after a step so that another process continues it."""
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
 """Codes of endings that count as partial even when there is no text."""
 
@@ -52,6 +54,9 @@ async def run_turn(
         result = await _run_steps(agent, turn)
     except TurnStopped as stop:
         result = await _end_early(turn, stop)
+    except _HandOver:
+        await turn.record_state("interrupted")
+        result = _build_result(turn, "interrupted", "Handed over.", HANDED_OVER)
     except StoreError as error:
         result = _build_result(turn, "failed", limit_length(str(error)), "internal")
     except asyncio.CancelledError:
@@ -85,11 +90,17 @@ def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return []
 
 
+class _HandOver(Exception):
+    """Another process continues the turn."""
+
+
 async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = LoopGuard()
     names = [*agent.tools, *agent.client_tools] if agent.client_tools else agent.tools
     n = 0
     while turn.calls < agent.limits.max_calls:
+        if n and turn.host.hands_over:
+            raise _HandOver
         n += 1
         turn.host.emit(StepStart(n))
         message = await sample_message(agent, turn, Attempt(agent.settings))

@@ -121,6 +121,7 @@ class AuxiliaryQuestions:
 class SideHost:
     """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
+    hands_over = False
     session_id: str
     workspace: Workspace
     hooks = None

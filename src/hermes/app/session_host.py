@@ -98,6 +98,8 @@ class SessionSettings(Struct, frozen=True):
 class SessionHost:
     """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
+    hands_over = False
+
     def __init__(
         self,
         shared: SharedServices,

@@ -16,6 +16,7 @@ GROUPS = {
         "chat": "start a conversation, or -q TEXT for a single answer",
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
+        "worker": "run what waits in the queues of a cluster",
         "dashboard": "use the agent in a browser",
         "gateway": "run the agent in messengers",
         "acp": "run the agent in a code editor",

@@ -67,6 +67,7 @@ class ReplayHost:
     recorded, guidance is given and the turn interrupted where it was then."""
 
     hooks = None
+    hands_over = False
 
     def __init__(self, conversation: StoredConversation, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -120,6 +120,11 @@ def _set_limits(args: Namespace, db: Connection[Any], changes: dict[str, Any]) -
     from hermes.store.postgres.tenants import change_tenant
 
     tenant = change_tenant(db, args.name, limits=changes)
+    if "concurrent_turns" in changes:
+        from hermes.store.postgres.engine import defer_wake
+        from hermes.store.postgres.inbox import renew_wakes
+
+        renew_wakes(db, defer_wake)  # more of what waits may fit now
     print(f"Changed {args.name}. {_describe_limits(tenant.limits)}")
     return 0
 

@@ -52,16 +52,13 @@ class TenantAccess:
             raise ApiError(403, _SUSPENDED.format(found.tenant.name), code="tenant_suspended")
         return self._build_principal(found.tenant, found.scopes)
 
-    async def list_principals(self, tenant_id: int) -> list[Principal]:
-        """The callers of work that a tenant handed in earlier; none when it was removed or
-        suspended since."""
+    async def find_principal(self, tenant_id: int) -> Principal | None:
+        """The caller of what a tenant handed in earlier; None: it was removed or suspended
+        since."""
         found = await self._limits.find_tenant(tenant_id)
         if found is None or found.state != "active":
-            return []
-        return [self._build_principal(found, SCOPES)]
-
-    async def list_running_tenants(self) -> list[int]:
-        return await self._limits.list_running_tenants()
+            return None
+        return self._build_principal(found, SCOPES)
 
     async def is_foreign_session(self, session_id: str) -> bool:
         """Whether a session of another tenant has this id: files of sessions are found by it."""
@@ -73,9 +70,8 @@ class TenantAccess:
         if rate and (wait := await self._limits.take_request(principal.tenant, rate)):
             raise rate_error(f"at most {rate} requests per minute", wait)
 
-    @asynccontextmanager
-    async def hold_turn(self, principal: Principal) -> AsyncIterator[None]:
-        """Count a turn of the tenant while it runs; 429 when a limit is reached."""
+    async def check_turn(self, principal: Principal) -> None:
+        """429 when the tenant has used up its tokens or its storage."""
         limits, tenant = principal.limits, principal.tenant
         rate = limits.tokens_per_minute
         if rate and (wait := await self._limits.count_tokens(tenant, rate)):
@@ -85,17 +81,31 @@ class TenantAccess:
             if used >= limits.storage_mb:
                 text = _FULL.format(used=used, limit=limits.storage_mb)
                 raise ApiError(429, text, code="storage_full")
-        if (most := limits.concurrent_turns) is None:
+
+    @asynccontextmanager
+    async def hold_turn(self, principal: Principal) -> AsyncIterator[None]:
+        """Count a turn of the tenant while it runs; 429 when as many run as it may have."""
+        if (most := principal.limits.concurrent_turns) is None:
             yield
             return
         for pause in (*_SLOT_WAITS, 0.0):
-            async with self._limits.hold_turn(tenant, most) as is_held:
+            async with self._limits.hold_turn(principal.tenant, most) as is_held:
                 if is_held:
                     yield
                     return
             await asyncio.sleep(pause)
         text = _BUSY.format(most, _RETRY_AFTER)
         raise ApiError(429, text, code="too_many_runs", headers={"Retry-After": _RETRY_AFTER})
+
+    @asynccontextmanager
+    async def hold_waiting(self, principal: Principal, row_id: int) -> AsyncIterator[bool]:
+        """Count a turn that waited in the inbox; False: as many run as may, and it waits on until
+        one of them ends."""
+        if (most := principal.limits.concurrent_turns) is None:
+            yield True
+            return
+        async with self._limits.hold_turn(principal.tenant, most, row_id) as is_held:
+            yield is_held
 
     def _build_principal(self, tenant: Tenant, scopes: Sequence[str]) -> Principal:
         name = f"@{tenant.name}"

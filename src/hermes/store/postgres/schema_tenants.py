@@ -47,6 +47,11 @@ CREATE TABLE limits (
 CREATE TABLE turn_slots (
     tenant int NOT NULL, id text NOT NULL, owner text NOT NULL, PRIMARY KEY (tenant, id)
 );
+ALTER TABLE session_inbox ADD COLUMN woken boolean NOT NULL DEFAULT true;
+CREATE INDEX session_inbox_woken ON session_inbox (tenant) WHERE woken;
+CREATE INDEX session_inbox_waiting ON session_inbox (tenant, id) WHERE NOT woken;
+CREATE OR REPLACE VIEW hermes.session_inbox AS SELECT * FROM public.session_inbox
+    WHERE tenant = current_setting('hermes.tenant')::int;
 CREATE TABLE cooling (
     digest text PRIMARY KEY, until timestamptz NOT NULL, why text NOT NULL
 );

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -33,11 +33,23 @@ class _RateSlice(Struct):
     taken: float
 
 
+class TurnSlot(Struct, frozen=True):
+    """A turn that counts towards the limit of its tenant."""
+
+    tenant: int
+    id: str
+    owner: str
+
+
 class SharedLimits:
     """Implements the limits of tenants over all nodes of one database."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(
+        self, database: PostgresDatabase, wake: Callable[[PostgresConnection, str], None]
+    ) -> None:
+        """`wake`: wakes a session in the transaction of the connection."""
         self._database = database
+        self._wake = wake
         self._slices: dict[tuple[int, str], _RateSlice] = {}
         self._sizes: dict[int, tuple[int, float]] = {}
         """By tenant: its bytes, and until when that counts."""
@@ -47,15 +59,6 @@ class SharedLimits:
 
     async def find_tenant(self, id: int) -> Tenant | None:
         return await self._database.read(lambda db: find_tenant_by_id(db.db, id))
-
-    async def list_running_tenants(self) -> list[int]:
-        """The tenants that have unfinished runs, or orders for them."""
-        sql = "SELECT DISTINCT tenant FROM public.objects WHERE kind = ANY(%s) AND tenant <> 0"
-
-        def select_ids(db: PostgresConnection) -> list[int]:
-            return [id for (id,) in db.db.execute(sql, (["run"],))]
-
-        return await self._database.read(select_ids)
 
     async def is_foreign_session(self, tenant: int, session_id: str) -> bool:
         """Whether another tenant has a session of this id."""
@@ -101,16 +104,28 @@ class SharedLimits:
         return size
 
     @asynccontextmanager
-    async def hold_turn(self, tenant: int, limit: int) -> AsyncIterator[bool]:
+    async def hold_turn(
+        self, tenant: int, limit: int, row_id: int | None = None
+    ) -> AsyncIterator[bool]:
         """Count a turn until the block ends; whether it may run. Turns of nodes that died do not
-        count."""
-        id, owner = secrets.token_hex(8), self._database.lease.acquire()
-        is_held = await self._write(lambda db: _insert_turn(db, tenant, id, owner, limit))
+        count. `row_id`: of the inbox, which waits until another turn of the tenant ends."""
+        turn = TurnSlot(tenant, secrets.token_hex(8), self._database.lease.acquire())
+        is_held = await self._write(lambda db: _insert_turn(db, turn, limit, row_id))
         try:
             yield is_held
         finally:
             if is_held:
-                self._database.writer.submit(lambda db: _delete_turn(db, tenant, id))
+                self._database.writer.submit(lambda db: self._end_turn(db, turn))
+
+    def _end_turn(self, db: PostgresConnection, turn: TurnSlot) -> None:
+        """Make room, and wake a session of the tenant that waits for it."""
+        db.use_tenant(turn.tenant)
+        _lock_turns(db, turn.tenant)
+        sql = "DELETE FROM public.turn_slots WHERE tenant = %s AND id = %s"
+        db.db.execute(sql, (turn.tenant, turn.id))
+        session = db.execute(_WAKE_NEXT).get
+        if session is not None:
+            self._wake(db, session)
 
     async def _take_tokens(
         self, tenant: int, bucket: str, per_minute: int, most: float
@@ -143,18 +158,29 @@ def _sum_bytes(db: PostgresConnection, tenant: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _insert_turn(db: PostgresConnection, tenant: int, id: str, owner: str, limit: int) -> bool:
+def _lock_turns(db: PostgresConnection, tenant: int) -> None:
+    """What waits and what makes room for it must not miss each other."""
     db.db.execute("SELECT pg_advisory_xact_lock(%s, hashtext('turns'))", (tenant,))
-    db.db.execute(
-        "DELETE FROM public.turn_slots WHERE tenant = %s AND NOT public.is_alive(owner)", (tenant,)
-    )
+
+
+def _insert_turn(db: PostgresConnection, turn: TurnSlot, limit: int, row_id: int | None) -> bool:
+    tenant = turn.tenant
+    _lock_turns(db, tenant)
+    sql = "DELETE FROM public.turn_slots WHERE tenant = %s AND NOT public.is_alive(owner)"
+    db.db.execute(sql, (tenant,))
     sql = (
         "INSERT INTO public.turn_slots (tenant, id, owner) SELECT %s, %s, %s"
         " WHERE (SELECT count(*) FROM public.turn_slots WHERE tenant = %s) < %s"
     )
-    return bool(db.db.execute(sql, (tenant, id, owner, tenant, limit)).rowcount)
+    if db.db.execute(sql, (tenant, turn.id, turn.owner, tenant, limit)).rowcount:
+        return True
+    if row_id is not None:
+        sql = "UPDATE public.session_inbox SET woken = false WHERE tenant = %s AND id = %s"
+        db.db.execute(sql, (tenant, row_id))
+    return False
 
 
-def _delete_turn(db: PostgresConnection, tenant: int, id: str) -> Any:
-    sql = "DELETE FROM public.turn_slots WHERE tenant = %s AND id = %s"
-    return db.db.execute(sql, (tenant, id)).rowcount
+_WAKE_NEXT = (
+    "UPDATE session_inbox SET woken = true WHERE id = (SELECT id FROM session_inbox"
+    " WHERE NOT woken ORDER BY id LIMIT 1) RETURNING session"
+)
