@@ -64,7 +64,7 @@ def explain_walls(
         yield f"[the sandbox refused {host}; {_ASK.format(f'network: [{host}]')}]"
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
         yield f"[the sandbox does not let commands change git's settings; {_UNCONFINED}]"
-    elif failed or _FILTERED.search(command.text):
+    elif failed or _FILTERED.search(str(command.text)):
         by_ssh = bool(_SSH.search(text))
         yield from _explain_connections(connections, online=bool(policy.network), by_ssh=by_ssh)
         notes = (_explain_line(line, command, home) for line in text.splitlines()[-_LAST_LINES:])
@@ -134,14 +134,18 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
 def _explain_protected(line: str, policy: SandboxPolicy) -> str:
     """A note about the innermost protected path of the workspace that the line mentions, or whose
     folder it does."""
-    if not _DENIED.search(line):
+    denied = bool(_DENIED.search(line))
+    if not denied and not _MISSING.search(line):
         return ""
-    existing = filter(os.path.lexists, policy.protected)
+    guarded = policy.protected if denied else set(policy.protected) & set(policy.hidden)
+    existing = filter(os.path.lexists, guarded)
     for path in sorted(existing, key=lambda path: len(path.parts), reverse=True):
         name = str(path.relative_to(policy.workspace))
         folders = "|".join(re.escape(str(f)) for f in Path(name).parents if f.name)
         above = rf"|(?<![\w./-])(?:{folders})/?(?![\w./-])" if folders else ""
         if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]){above}", line):
+            if path in policy.hidden:
+                return f"[the sandbox hides {name}: it holds credentials]"
             if ".git" in path.parts:
                 return f"[the sandbox keeps {name} read-only for this command; {_UNCONFINED}]"
             return (

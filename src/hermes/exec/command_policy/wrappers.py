@@ -62,6 +62,10 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
         return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
+    if name == "git":
+        return WrappedCommands(
+            scripts=tuple(re.findall(r"^alias\.[^=]*=!(.*)", "\n".join(argv), re.M))
+        )
     if name in ("eval", "watch"):
         at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
         return WrappedCommands(scripts=(" ".join(argv[at:]),))

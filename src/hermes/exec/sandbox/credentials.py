@@ -9,21 +9,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from hermes.exec.path_rules import list_names
-from hermes.exec.sandbox.planted_files import scan_folders
+from hermes.exec.sandbox.planted_files import recall_folders, scan_folders
 
 _NAMES = list_names("hide", scope="anywhere")
 _FIRST_PARTS = frozenset(name.partition("/")[0] for name in _NAMES)
 _MAX_INDEX = 64 * 1024 * 1024
 
 
-def find_credentials(folder: Path) -> list[Path]:
-    """The credentials in a folder, and in those below it which were there when we first looked.
+def find_credentials(folder: Path, *, anew: bool = False) -> list[Path]:
+    """The credentials in a folder, and in those below it which were there when we first looked,
+    or which are there now.
 
     What its repository had then is none: hidden, it would look to git as if it were deleted.
 
     """
     root = os.fspath(folder)
-    below = (f for f, names in scan_folders(root) if not _FIRST_PARTS.isdisjoint(names))
+    folders = scan_folders(root) if anew else recall_folders(root)
+    below = (f for f, names in folders if not _FIRST_PARTS.isdisjoint(names))
     paths = dict.fromkeys(path for f in (root, *below) for path in _find_in_folder(f))
     return [Path(path) for path in paths if os.path.exists(path) and not _is_tracked(path)]
 

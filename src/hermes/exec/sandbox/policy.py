@@ -135,7 +135,8 @@ def build_policy(
     hidden += (*_list_existing(user_home, keys), *_find_versioned_keys(user_home))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
-    hidden += (*_find_private_settings("/etc"), *find_credentials(workspace))
+    keys_inside = find_credentials(workspace)
+    hidden += (*_find_private_settings("/etc"), *keys_inside)
     plantable = find_plantable_paths(workspace, user_home, PROGRAMS)
     programs = _list_existing(user_home, PROGRAMS)
     caches, renewable = (
@@ -148,7 +149,7 @@ def build_policy(
         mode,
         workspace,
         tuple(dict.fromkeys(hidden)),
-        plantable.protected,
+        (*plantable.protected, *keys_inside),
         (*plantable.kept_missing, *steering),
         plantable.removed_after,
         network,
@@ -164,7 +165,7 @@ def add_grants(
     """The policy with these real paths, without the credentials in them, and the names in the home
     that lead to them."""
     granted, writable = tuple(read), tuple(write)
-    keys = [k for p in (*granted, *writable) if p.is_dir() for k in find_credentials(p)]
+    keys = [k for p in (*granted, *writable) if p.is_dir() for k in find_credentials(p, anew=True)]
     links = dict(policy.home_links)
     home = _resolve_path(user_home)
     for path in (*granted, *writable):

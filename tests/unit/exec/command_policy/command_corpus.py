@@ -89,6 +89,7 @@ sudo -nu root rm -rf /
 echo / | xargs rm -rf
 xargs chmod -R 777 <<< /
 parallel rm -rf ::: /
+git -c alias.x='!rm -rf /' x
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 

@@ -108,9 +108,14 @@ async def test_credentials_in_a_workspace_or_a_granted_folder_do_not_show(
         lines = [f"cat {folder / name}" for folder in (work, there) for name in names]
         lines += [f"echo SECRET >> {folder}/backup/alice/.ssh/id_rsa" for folder in (work, there)]
         lines += [f"cat {work}/notes.ssh {there}/notes.ssh"]
+        lines += [f"mv {folder}/backup {folder}/moved" for folder in (work, there)]
         text = (await sh("\n".join(lines), walls, tier))[1]
         assert "SECRET" not in text and text.count("open\n") == 2
-    assert (there / names[2]).read_text() == "SECRET\n"
+        walls = build_policy("workspace-write", work, tmp_path / "agent", home)
+        walls = add_grants(walls, home, read=read, write=write)
+        lines = [f"cat {folder}/moved/alice/.ssh/id_rsa" for folder in (work, there)]
+        assert "SECRET" not in (await sh("\n".join(lines), walls, tier))[1]
+    assert (work / names[2]).read_text() == "SECRET\n"
 
 
 @linux
