@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
-from hermes.agent.loop import OUTCOME_UNKNOWN, run_turn
+from hermes.agent.loop import CutTurn, run_turn
 from hermes.agent.turn import Agent, TurnMode
 from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
@@ -38,9 +38,9 @@ class Session:
 
     __slots__ = (
         "_closed",
+        "_cut",
         "_events",
         "_interrupted",
-        "_lost",
         "_personality",
         "_queue",
         "_spawn",
@@ -82,7 +82,7 @@ class Session:
         self._personality: str | None = None
         """How the model was told to speak; None: it is not known yet."""
         self._closed = False
-        self._lost = OUTCOME_UNKNOWN
+        self._cut: CutTurn | None = None
 
     @property
     def id(self) -> str:
@@ -126,10 +126,10 @@ class Session:
         self._personality = wanted
         return note_personality(message, wanted)
 
-    def continue_turn(self, lost: str = OUTCOME_UNKNOWN) -> asyncio.Future[TurnResult]:
-        """Run the turn again that the end of a process cut off, from its last user message. Tools
-        whose outcome is unknown do not run again; `lost` is what the model is told of them."""
-        self._lost = lost
+    def continue_turn(self, cut: CutTurn | None = None) -> asyncio.Future[TurnResult]:
+        """Go on with the turn that the end of a process cut off. Tools whose outcome is unknown do
+        not run again."""
+        self._cut = cut
         return self._enqueue(None)
 
     def _enqueue(self, message: Message | None) -> asyncio.Future[TurnResult]:
@@ -256,7 +256,7 @@ class Session:
         if tape is not None:
             is_opened = self.host.turn_count == 1
             tape.begin_turn(agent, turn, self.transcript, mode, is_opened=is_opened)
-        result = await run_turn(agent, turn, message, recorded=mode == "again", lost=self._lost)
+        result = await run_turn(agent, turn, message, recorded=mode == "again", cut=self._cut)
         if tape is not None:
             await run_shielded(tape.end_turn(agent, result))
         return result

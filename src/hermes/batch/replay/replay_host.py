@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class ReplayHost:
 
     hooks = None
     hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
 
     def __init__(self, conversation: StoredConversation, workspace: Workspace) -> None:
         self.workspace = workspace

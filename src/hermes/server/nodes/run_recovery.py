@@ -18,8 +18,8 @@ from hermes.server.turns.stored_runs import (
     LOST,
     SUSPENDED,
     StoredRun,
-    count_frames,
     end_run,
+    read_past,
     save_run,
 )
 from hermes.server.turns.turn_runner import TurnRunner
@@ -102,9 +102,9 @@ class RunRecovery:
                 await end_run(self._objects, owner, state)
                 return None
             request = begun
-        frames = await count_frames(self._objects, state.run_id)
+        past = await read_past(self._objects, state.run_id)
         run = Run(self._turns, self._objects, principal, request, state)
-        run.continue_after(frames, begun=request is not asked, lost=was_lost)
+        run.continue_after(past, begun=request is not asked, lost=was_lost)
         await save_run(self._objects, owner, state)
         return run
 

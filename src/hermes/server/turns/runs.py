@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from hermes.agent.loop import HANDED_OVER, find_open_calls
+from hermes.agent.loop import HANDED_OVER, CutTurn, find_lost_calls
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
 from hermes.core import events
@@ -31,6 +31,7 @@ from hermes.server.turns.stored_runs import (
     LOST,
     UNSTORED,
     ApprovalAnswer,
+    PastFrames,
     StoredRun,
     end_run,
     save_run,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 MAX_RUNS = 1000
 _PAGE_FRAMES = 500
+CALL_KIND = "call"
 CALL_LOST = (
     "The node that ran this died while it ran; whether it took effect is not known. It was not "
     "repeated."
@@ -76,11 +78,13 @@ class Run:
         self._principal = principal
         self._request = request
         self._frames = 0
+        self._shown = ""
         self._begun = self._continued = self._lost = False
         self._session: Session | None = None
         self._events: ClientEvents | None = None
         self._cancelled = False
         self._started_calls: set[str] = set()
+        self._has_marks = False
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
         self.on_news: Callable[[], None] = lambda: None
@@ -89,10 +93,11 @@ class Run:
         self.handed_over = False
         """Whether another node continues it."""
 
-    def continue_after(self, frames: int, *, begun: bool, lost: bool) -> None:
-        """Go on after so many frames of another server; `begun`: it has begun the turn; `lost`: it
-        has died."""
-        self._frames, self._continued, self._lost = frames, begun, lost
+    def continue_after(self, past: PastFrames, *, begun: bool, lost: bool) -> None:
+        """Go on after the frames of another server; `begun`: it has begun the turn; `lost`: it has
+        died."""
+        self._frames, self._shown = past.count, past.shown
+        self._continued, self._lost = begun, lost
 
     async def cancel(self) -> None:
         if self.state.has_ended:
@@ -150,14 +155,17 @@ class Run:
             async with opening as session:
                 self._session, self._begun = session, True
                 session.interactions.user_present = True
+                session.host.mark_call = self._mark_call
                 self.state.session_id = session.id
                 self.state.status = "running"
                 if self.state.request and self.state.place < 0:
                     self.state.place = await self._turns.sessions.count_messages(session.id)
+                cut = await self._find_cut(session)
                 if self._lost:
-                    await self._tell_resumption(session)
+                    await self._tell_resumption(session, cut)
                 await self._save_state()
-                await self._run_turn(session)
+                await self._run_turn(session, cut)
+                await self._delete_marks()
         except (ApiError, HermesError) as error:
             await self._fail_run(self._turns.redact(str(error)))
         except asyncio.CancelledError:
@@ -172,15 +180,40 @@ class Run:
         news.set()
         self.on_news()
 
-    async def _tell_resumption(self, session: Session) -> None:
-        calls = find_open_calls(session.transcript.history.messages) if self._continued else []
+    async def _mark_call(self, call_id: str) -> None:
+        self._has_marks = True
+        run_id = self.state.run_id
+        await self._objects.put(CALL_KIND, f"{run_id}/{call_id}", b"", owner=run_id)
+
+    async def _find_marks(self) -> frozenset[str]:
+        """The calls that a server before this one began."""
+        run_id = self.state.run_id
+        found = await self._objects.list_all(CALL_KIND, owner=run_id)
+        self._has_marks = bool(found)
+        return frozenset(mark.id.removeprefix(f"{run_id}/") for mark in found)
+
+    async def _delete_marks(self) -> None:
+        if self._has_marks and self.state.has_ended:
+            await self._objects.trim(CALL_KIND, 0, owner=self.state.run_id, spare=())
+
+    async def _tell_resumption(self, session: Session, cut: CutTurn | None) -> None:
+        messages = session.transcript.history.messages
+        calls = find_lost_calls(session.agent, messages, cut.started) if cut is not None else []
         data = {"attempt": len(self.state.attempts), "unknown": [call.id for call in calls]}
         await self._record_frames([self._encode_frame("run.resumed", data)])
 
-    async def _run_turn(self, session: Session) -> None:
+    async def _find_cut(self, session: Session) -> CutTurn | None:
+        """What is known of the turn that another server has begun; None: it has not."""
+        if not self._continued:
+            return None
+        messages = session.transcript.history.messages
+        shown = "" if messages[-1].role == "assistant" else self._shown
+        return CutTurn(CALL_LOST, await self._find_marks(), shown)
+
+    async def _run_turn(self, session: Session, cut: CutTurn | None) -> None:
         events = self._events = self._turns.follow_events(session)
-        if self._continued:
-            session.continue_turn(CALL_LOST)
+        if cut is not None:
+            session.continue_turn(cut)
         else:
             session.submit(self._request.prompt)
         session.host.pending_steer += self.state.guidance

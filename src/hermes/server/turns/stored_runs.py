@@ -86,11 +86,25 @@ async def save_run(objects: Objects, owner: str, state: StoredRun) -> None:
     await objects.put(KIND, state.run_id, msgspec.msgpack.encode(state), owner=owner)
 
 
-async def count_frames(objects: Objects, run_id: str) -> int:
-    number = 0
+class PastFrames(Struct, frozen=True):
+    """What was told of a run."""
+
+    count: int
+    shown: str
+    """The text since the last call of a tool: it may be part of an answer that was not recorded."""
+
+
+async def read_past(objects: Objects, run_id: str) -> PastFrames:
+    number, shown = 0, ""
     while page := await objects.read_events(run_id, after=number, limit=_PAGE_FRAMES):
         number += len(page)
-    return number
+        for frame in page:
+            if b"\nevent: message.delta\n" in frame:
+                data = frame.partition(b"\ndata: ")[2].partition(b"\n")[0]
+                shown += msgspec.json.decode(data)["delta"]
+            elif b"\nevent: tool." in frame:
+                shown = ""
+    return PastFrames(number, shown)
 
 
 async def end_run(objects: Objects, owner: str, state: StoredRun, error: str = "") -> None:
@@ -105,7 +119,7 @@ async def end_run(objects: Objects, owner: str, state: StoredRun, error: str = "
         state.status, data = "completed", {"output": state.output, "usage": state.usage}
     name = state.last_event = f"run.{state.status}"
     state.updated_at = time.time()
-    number = await count_frames(objects, state.run_id) + 1
+    number = (await read_past(objects, state.run_id)).count + 1
     last = turn_events.encode_event(name, {"run_id": state.run_id}, data, str(number))
     await objects.append_events(state.run_id, number, [last])
     await save_run(objects, owner, state)
