@@ -72,6 +72,7 @@ class Run:
         self.saved = structs.replace(state)
         """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
+        self.tenant = principal.tenant
         self._turns = turns
         self._objects = objects
         self._principal = principal
@@ -370,7 +371,7 @@ class RunRegistry:
             return run_id
         run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             saving = save_run(self._objects, run.owner, state)
             spare = set(self.active)  # the oldest runs are deleted, but never one that is active
             trimming = self._objects.trim(KIND, MAX_RUNS, owner=run.owner, spare=spare)
@@ -387,10 +388,20 @@ class RunRegistry:
         self, inbox: "PostgresInbox", principal: Principal, state: StoredRun
     ) -> None:
         self._turns.slots.raise_if_closed()
+        if (tenants := self._turns.tenants) is not None and principal.tenant:
+            await tenants.check_turn(principal)
+        most = principal.limits.concurrent_turns
         state.server, state.origin = "", self._instance.node
         body = msgspec.msgpack.encode(state)
         try:
-            await inbox.add(state.session_id, KIND, state.run_id, owner=principal.name, body=body)
+            await inbox.add(
+                state.session_id,
+                KIND,
+                state.run_id,
+                owner=principal.name,
+                body=body,
+                at_most=most,
+            )
         except StoreError as error:
             if error.code != "inbox_full":
                 raise
