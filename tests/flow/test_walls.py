@@ -109,6 +109,12 @@ async def test_a_refused_address_is_named(tmp_path: Path, tier: SandboxTier) -> 
         assert f"[the sandbox has no network (refused: {address}:443); to ask" in result, result
 
 
+async def test_a_filter_behind_the_command_hides_no_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    code = "import socket; socket.create_connection(('192.0.2.1', 443), 5)"
+    result = await run_one(tmp_path, f'python3 -c "{code}" 2>&1 | tail -n 3')
+    assert "[the sandbox has no network (refused: 192.0.2.1:443); to ask" in result, result
+
+
 async def test_a_port_of_another_program_is_a_wall_and_a_free_one_is_not(
     tmp_path: Path, tier: SandboxTier
 ) -> None:
@@ -190,6 +196,17 @@ async def test_what_other_programs_obey_is_a_wall(tmp_path: Path, tier: SandboxT
             result = await run_one(tmp_path, text)
             assert f"the sandbox keeps {name} read-only" in result, result
             assert "write_file" in result
+
+
+async def test_credentials_in_the_workspace_are_a_wall(tmp_path: Path, tier: SandboxTier) -> None:
+    names = (".netrc", "sub/.aws/credentials")
+    for name in names:
+        (tmp_path / "work" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "work" / name).write_text("SECRET")
+    for name in names:
+        result = await run_one(tmp_path, f"cat {name}")
+        assert "SECRET" not in result
+        assert f"[the sandbox hides {name.removesuffix('/credentials')}: it holds cred" in result
 
 
 async def test_ssh_is_not_told_to_ask_for_the_network(tmp_path: Path, tier: SandboxTier) -> None:

@@ -10,6 +10,8 @@ from unicodedata import normalize
 
 from msgspec import Struct, structs
 
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|\d+")
+_SECOND_LEVEL = frozenset("com net org edu gov mil gob gouv asso nom ltd plc info biz".split())
 PACKAGES = "packages"
 """Stands for the hosts that package managers download from."""
 
@@ -117,16 +119,26 @@ def explain_bad_host(host: str, allowed: Collection[str]) -> str:
     if host == PACKAGES:
         return ""
     imitates = normalize("NFKC", host) != host
-    if found is None or imitates or (host.startswith("*.") and "." not in found[1]):
+    if found is None or imitates or (host.startswith("*.") and _is_suffix(found[1])):
         return f"{host!r} is no host; write name, name:port, *.name.tld or packages"
     if host in allowed or found[1] in allowed:
         return ""
     try:
         private = not ip_address(found[1]).is_global
     except ValueError:
-        private = found[1].rpartition(".")[2] in ("localhost", "local", "internal")
+        last = found[1].rpartition(".")[2]
+        if _NUMBER.fullmatch(last):
+            return f"{host!r} is no host; write an address as four decimal numbers"
+        private = last in ("localhost", "local", "internal")
     why = "is not on the public internet: that needs web.allow_hosts, or unconfined"
     return f"{host} {why}" if private else ""
+
+
+def _is_suffix(name: str) -> bool:
+    """Whether anybody may have a name below this one: `com`, and most likely `co.uk`."""
+    labels = name.split(".")
+    country = len(labels) == 2 and len(labels[1]) == 2
+    return len(labels) < 2 or (country and (len(labels[0]) < 3 or labels[0] in _SECOND_LEVEL))
 
 
 def _describe_host(host: str) -> str:

@@ -32,6 +32,10 @@ _PATH = re.compile(
 )
 _SPEAKER = re.compile(r"^\S*/\w*sh: (?:line \d+: )?|\bunix://")
 """The shell that reports what failed, whose own path is not what did; and the scheme of sockets."""
+_FILTERED = re.compile(
+    r"\|\s*(?:tail|head|grep|cat|tee|sed|awk|sort|wc|cut)\b[^|;&]*$|\|\|\s*true\s*$"
+)
+"""A command whose status is that of a filter behind it."""
 _LAST_LINES = 60
 _PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run")))
 _KERNEL = (("proc",), ("sys",), ("dev",))
@@ -51,7 +55,7 @@ def explain_walls(
     """Notes about the walls that a command with this output ran into; `refused` is what the proxy
     refused meanwhile, `connections` what the sandbox did. The policy decides what was a wall; the
     output only says where to look. After success only what is certain is said: the failure was not
-    that of the last command."""
+    that of the last command, unless that is a filter."""
     policy = command.policy
     if policy is None:
         return
@@ -60,7 +64,7 @@ def explain_walls(
         yield f"[the sandbox refused {host}; {_ASK.format(f'network: [{host}]')}]"
     if _LOCKED.search(text) and (policy.workspace / ".git").exists():
         yield f"[the sandbox does not let commands change git's settings; {_UNCONFINED}]"
-    elif failed:
+    elif failed or _FILTERED.search(str(command.text)):
         by_ssh = bool(_SSH.search(text))
         yield from _explain_connections(connections, online=bool(policy.network), by_ssh=by_ssh)
         notes = (_explain_line(line, command, home) for line in text.splitlines()[-_LAST_LINES:])
@@ -130,14 +134,18 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
 def _explain_protected(line: str, policy: SandboxPolicy) -> str:
     """A note about the innermost protected path of the workspace that the line mentions, or whose
     folder it does."""
-    if not _DENIED.search(line):
+    denied = bool(_DENIED.search(line))
+    if not denied and not _MISSING.search(line):
         return ""
-    existing = filter(os.path.lexists, policy.protected)
+    guarded = policy.protected if denied else set(policy.protected) & set(policy.hidden)
+    existing = filter(os.path.lexists, guarded)
     for path in sorted(existing, key=lambda path: len(path.parts), reverse=True):
         name = str(path.relative_to(policy.workspace))
         folders = "|".join(re.escape(str(f)) for f in Path(name).parents if f.name)
         above = rf"|(?<![\w./-])(?:{folders})/?(?![\w./-])" if folders else ""
         if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]){above}", line):
+            if path in policy.hidden:
+                return f"[the sandbox hides {name}: it holds credentials]"
             if ".git" in path.parts:
                 return f"[the sandbox keeps {name} read-only for this command; {_UNCONFINED}]"
             return (

@@ -60,7 +60,10 @@ def find_need(commands: Iterable[Argv], git_config: str = "") -> tuple[str, Acce
         words = simplify_command(argv)
         if "--help" in words or "--dry-run" in words or "--offline" in words:
             continue
-        if need := _NEEDS.get(words[:2]):
+        need = _NEEDS.get(words[:2])
+        if need is None and words[0].endswith("/bin/pip"):  # of a virtual environment
+            need = _NEEDS.get(("pip", *words[1:2]))
+        if need:
             source = "\n".join(words) if any(map(_REMOTE.search, words)) else git_config
             by_ssh = need[0] == _FETCHES and _SSH.search(source)
             return (_FETCHES, Access(unconfined=True)) if by_ssh else need

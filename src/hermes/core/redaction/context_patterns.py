@@ -16,6 +16,7 @@ from hermes.core.redaction.pattern import (
     is_random_value,
     is_setting,
     is_unbroken,
+    is_written_out,
     token_family,
 )
 
@@ -28,6 +29,16 @@ _VALUE = (
     r"((?<=[\"'`])[^\"'`\s\\]{8,256}(?=\\?[\"'`])"
     r"|[A-Za-z0-9_+/=.~!@#%^&*?|:\-]{8,512}+(?![(\[{$<]))"
 )
+_TELLING = (
+    r"(?<![a-z])(?i:password|passwd|passphrase|client_?secret|app_?secret)|(?<![a-zA-Z])pwd"
+    r"|(?<=[A-Z0-9_])(?:SECRET|_PASS|_PWD|_PW|_API_KEY)"
+    r"|(?i:secret_?key)"
+)
+_LETTER_CASES = (
+    "assword ASSWORD asswd ASSWD assphrase ASSPHRASE client ClientSecret CLIENT app pwd "
+    "SECRET _PASS _PWD _PW _API_KEY secret"
+)
+"""Parts of those names."""
 _PAIR = re.compile(r"=([^;\s]+)")
 
 
@@ -107,8 +118,8 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     ),
     context_family(
         "variable",
-        "PASSWORD= PASSWD= PASSPHRASE= SECRET= TOKEN= _KEY= APIKEY= _PASS= _PWD=",
-        rf"(?<![a-z.])(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|_KEY|APIKEY|_PASS|_PWD)={QUOTE}"
+        "PASSWORD= PASSWD= PASSPHRASE= SECRET= TOKEN= _KEY= APIKEY= _PASS= _PWD= _PW=",
+        rf"(?<![a-z.])(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|_KEY|APIKEY|_PASS|_PWD?)={QUOTE}"
         r"([^\s\"'`,;|&\\]{3,256})",
         is_setting,
     ),
@@ -125,6 +136,19 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         r"(?m)^\s*(?:\d+[:|\t]\s*)?[\w.-]{0,80}(?:password|passwd|passphrase)\s?[:=]\s?"
         r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
         is_setting,
+    ),
+    context_family(
+        "assignment",
+        _LETTER_CASES,
+        rf"(?:{_TELLING}){IS}((?<=[\"'`])[^\"'`\n\\]{{6,256}}(?=\\?[\"'`])"
+        r"|(?<![\"'`])[^\s\"'`,;&|\\)]{6,256})",
+        is_written_out,
+    ),
+    context_family(
+        "assignment",
+        "IDENTIFIED identified",
+        r"(?i:identified\s+by\s+(?:password\s+)?)[\"']([^\"'\n\\]{4,256})[\"']",
+        is_password,
     ),
     context_family(
         "assignment",
@@ -165,8 +189,8 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     context_family(
         "option",
         "docker podman",
-        r"\blogin\s[^\n]{0,200}?\s-p\s+[\"']?([^\s\"'$]{8,256})",
-        is_random_value,
+        r"\blogin\s[^\n]{0,200}?\s-p\s+[\"']?([^\s\"'$]{6,256})",
+        is_password,
     ),
     context_family(
         "netrc",
@@ -182,6 +206,12 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         "assword> secret> oken> ecret> ey>",
         r"<(?:[\w.:-]{0,60})(?i:password|passphrase|secret|token|key)>([^<\s]{8,256})</",
         is_random_value,
+    ),
+    context_family(
+        "element",
+        "assword> assphrase>",
+        r"<(?:[\w.:-]{0,60})(?i:password|passphrase)>([^<\s]{6,256})</",
+        is_written_out,
     ),
     context_family(
         "hash",

@@ -19,6 +19,7 @@ _STAND_IN = re.compile(
     re.I,
 )
 _NO_SETTING = re.compile(r"[(){}\[\]<>$`]|^[A-Z_]+$|^[A-Za-z_]\w*\.[A-Za-z_]")
+_CODE_NAME = re.compile(r"[a-z_][a-z0-9_]*|[a-z]\w*[A-Z]\w*|[A-Z][a-z]\w*")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _ODD = re.compile(r"[!@#^*?~+%]")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -106,6 +107,14 @@ def is_setting(secret: str) -> bool:
     """Whether the value of a variable or option named `…PASSWORD` is written out: whatever it looks
     like, unless it is a reference, a path, a number, code or a word that stands for a secret."""
     return is_password(secret) and not (_STAND_IN.match(secret) or _NO_SETTING.search(secret))
+
+
+def is_written_out(secret: str) -> bool:
+    """Whether the value of a name like `password` in code or data is the password itself: it has
+    letters and digits, and is neither a reference nor a name in code."""
+    if not re.search(r"\d", secret) or not re.search(r"[A-Za-z]", secret):
+        return False
+    return is_setting(secret) and not _CODE_NAME.fullmatch(secret)
 
 
 def _count_turns(piece: str) -> int:

@@ -12,6 +12,7 @@ from hermes.core.redaction.pattern import (
     SecretFamily,
     W,
     context_family,
+    has_scattered_capitals,
     is_bot_token,
     is_mixed,
     is_unbroken,
@@ -23,7 +24,7 @@ _LINE = r"(?:[^\n\\\"]{0,300}?[:>→|+\t -])??[ \t]*"
 _PEM = (
     rf"(?:\n{_LINE}(?=[A-Za-z0-9+/=]{{16,}}[ \t]*\r?(?:\n|$))"
     rf"|\n{_LINE}(?=[A-Za-z0-9+/=]{{1,15}}[ \t]*\r?\n[^\n]{{0,300}}?----END)"
-    r"|[A-Za-z0-9+/=\s|\\\"',:]|-(?!---))*+"  # JSON's \n included
+    r"|[A-Za-z0-9+/=\s|<\\\"',:]|-(?!---))*+"  # JSON's \n included
     rf"(?:{_LINE}-{{4,5}} ?END {{0}}PRIVATE KEY(?: BLOCK)? ?-{{4,5}})?"
 )
 _LAST = (  # the end of a key whose beginning was not asked for
@@ -55,7 +56,8 @@ def _has_body(secret: str) -> bool:
 
 def _is_base64(secret: str) -> bool:
     """Whether the rows are random bytes in base64: neither hex nor words."""
-    return all(re.search(kind, secret) for kind in ("[a-z]", "[A-Z]", "[0-9]", "[+/]"))
+    kinds = ("[a-z]", "[A-Z]", "[0-9]")
+    return all(re.search(kind, secret) for kind in kinds) and has_scattered_capitals(secret)
 
 
 TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
@@ -258,6 +260,12 @@ TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
     _pem_family("private-key", r"(?:(?:RSA|EC|DSA|ENCRYPTED|ANY|SSH2 ENCRYPTED) )?"),
     context_family("private-key", "-----END", _LAST, _has_body),
     SecretFamily("private-key", (), _ROWS, _is_base64),
+    context_family(
+        "private-key",
+        ".pem .key id_rsa id_ed25519 id_ecdsa id_dsa",
+        rf"(?m)(?:\.pem|\.key|id_(?:rsa|ed25519|ecdsa|dsa))[:-]\d{{1,6}}[:-][ \t]?({_ROW})",
+        _is_base64,
+    ),
     context_family(
         "private-key",
         "LS0tLS1CRUdJTiB",

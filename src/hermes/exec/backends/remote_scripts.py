@@ -1,72 +1,10 @@
 """Shell scripts that start, watch and end remote commands, in plain POSIX sh."""
 
-# The processes of a command are recognised by a variable in their environment, by their session and
-# by their parents.
+from pathlib import Path
 
-_FIND_PROCESSES = r"""
-lf='
-'
-marked() { # text: sets `pids` to the processes with it in their environment
-  pids=' '
-  for f in $(grep -lsF "$1" /proc/[0-9]*/environ); do
-    f=${f#/proc/}; pids="$pids${f%/environ} "
-  done
-}
-find_all() { # mark, first process: sets `found` to the processes that still run
-  found=' '; sessions=" $2 "; table=; holders=' '; others=' '; ours=" $$ "
-  if [ -r /proc/self/stat ]; then
-    [ -z "$orphans" ] || { marked HERMES_JOB=; others=$pids; }
-    marked "HERMES_JOB=$1"; holders=$pids
-    lines=$(/bin/sh -c 'echo "$$ $PPID"; exec cat /proc/[0-9]*/stat' 2>/dev/null)
-    ours=" $$ ${lines%%"$lf"*} "; lines=${lines#*"$lf"}
-    set -f; IFS=$lf
-    for line in $lines; do
-      IFS=' '; set -- ${line%% *} ${line##*) }
-      [ "$2" != Z ] || continue
-      table="$table$1/$3/$5$lf"
-      case $holders in *" $1 "*) [ "$5" -le 1 ] || sessions="$sessions$5 " ;; esac
-      [ -n "$orphans" ] && [ "$3" = 1 ] && [ "$5" != 1 ] || continue
-      case $others in *" $1 "*) ;; *) holders="$holders$1 " ;; esac
-    done
-  else
-    set -f; IFS=$lf
-    for line in $(ps -A -o pid= -o ppid= -o pgid=); do
-      IFS=' '; set -- $line; table="$table$1/$2/$3$lf"
-    done
-  fi
-  more=1
-  while [ -n "$more" ]; do
-    more=; IFS=$lf
-    for line in $table; do
-      p=${line%%/*}; session=${line##*/}; parent=${line#*/}; parent=${parent%/*}
-      case $found$ours in *" $p "*) continue ;; esac
-      case $holders in *" $p "*) found="$found$p "; more=1; continue ;; esac
-      case $found in *" $parent "*) found="$found$p "; more=1; continue ;; esac
-      [ "$p" != "$session" ] || continue
-      case $sessions in *" $session "*) found="$found$p "; more=1 ;; esac
-    done
-  done
-  set +f; unset IFS; found=${found# }
-}
-"""
-
-_END_PROCESSES = r"""
-end_all() { # mark, first process: until none is left
-  told=' '; n=0
-  while find_all "$1" "$2"; [ -n "$found" ]; do
-    for p in $found; do
-      if [ $n -ge 13 ]; then
-        kill -KILL "$p"
-      else
-        case $told in *" $p "*) ;; *) kill -TERM "$p"; told="$told$p " ;; esac
-      fi
-    done 2>/dev/null
-    n=$((n + 1))
-    [ $n -lt 60 ] || return 1
-    sleep 0.1 2>/dev/null || { sleep 1; n=$((n + 9)); }
-  done
-}
-"""
+_FIND_PROCESSES, _END_PROCESSES = (
+    Path(__file__).with_name(f"{name}_processes.sh").read_text() for name in ("find", "end")
+)
 
 _PREPARE = r"""
 mark=$1 dir=$2 text=$3; shift 3

@@ -1,6 +1,7 @@
 """Hard denials: commands that no mode and no answer allows, recognised by their literal words."""
 
 import re
+from collections.abc import Iterator
 from itertools import chain
 
 from hermes.exec.command_policy.paths import PathZones
@@ -16,11 +17,16 @@ _READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d 
 _SYSTEMCTL = LISTS.get_words("systemctl stops")
 _DISK_WORDS = {name: words.split() for name, words in LISTS.get_table("disk words")}
 _EFFECTS = dict(LISTS.get_table("effects on vital folders"))
-_WRITERS = frozenset("cp install ln tee truncate dd".split())
+_WRITERS = frozenset("cp install ln tee truncate dd unlink".split())
+_OUTPUT_OPTIONS = {
+    n: opts.split() for n, opts in LISTS.get_table("options that name a written file")
+}
 _EVERY_PROCESS = frozenset((".", ".*", "", "*", "^", "$"))
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
+_EDITING = frozenset(("sed", "unlink", *_OUTPUT_OPTIONS))
+"""They are denied only what nobody may overwrite."""
 _NAMES = LISTS.get_words("other programs with denials").union(
-    _STOPPING, _FORMATTING, _DISKS, _DISK_WORDS, _EFFECTS, _WRITERS
+    _STOPPING, _FORMATTING, _DISKS, _DISK_WORDS, _EFFECTS, _WRITERS, _EDITING
 )
 
 
@@ -41,7 +47,7 @@ def explain_denial(argv: Argv, folder: str | None, path_zones: PathZones) -> str
 
 def find_hard_program(text: str) -> str:
     """A program with hard denials that a text names, or empty."""
-    return next((name for name in _NAME.findall(text) if name in _NAMES), "")
+    return next((n for n in _NAME.findall(text) if n in _NAMES and n not in _EDITING), "")
 
 
 def _explain_program(name: str, args: Argv) -> str:
@@ -97,7 +103,24 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
             return _find_deleted(args), []
         case "rsync":
             return words[-1:] if any(f.startswith("--del") for f in flags) else [], []
+        case "sed":
+            in_place = "i" in flags or any(abbreviates_option(f, "in-place") for f in flags)
+            return [], words if in_place else []
+        case "curl" | "wget" | "sort":
+            return [], list(_find_outputs(args, _OUTPUT_OPTIONS[name]))
     return [], words if name in _WRITERS else []
+
+
+def _find_outputs(args: Argv, options: list[str]) -> Iterator[str]:
+    """The values of these options: `-o FILE`, `-oFILE`, `--output FILE`, `--output=FILE`."""
+    letters = "".join(option[1:] for option in options if len(option) == 2)
+    for at, arg in enumerate(args):
+        name, _, value = arg.partition("=")
+        if short := re.fullmatch(f"-[A-Za-z]*?[{letters}](.*)", arg):
+            value = short[1]
+        elif name not in options:
+            continue
+        yield from [value] if value else args[at + 1 : at + 2]
 
 
 def _find_deleted(args: Argv) -> list[str]:

@@ -56,11 +56,16 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return _unwrap_shell(argv, feed)
     if name in ("find", "gfind"):
         return _unwrap_find(argv)
-    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(argv)):
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    if name in ("su", "runuser", "script", "flock", "busybox") and (text := _find_script(own)):
         return WrappedCommands(scripts=(text,))
     if name == "env" and (split := [a for a in argv[1:] if re.match(r"-\w*S|--sp", a)]):
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
         return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
+    if name == "git":
+        return WrappedCommands(
+            scripts=tuple(re.findall(r"^alias\.[^=]*=!(.*)", "\n".join(argv), re.M))
+        )
     if name in ("eval", "watch"):
         at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
         return WrappedCommands(scripts=(" ".join(argv[at:]),))
@@ -68,17 +73,20 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return WrappedCommands(scripts=argv[1:2] if len(argv) > 2 else ())
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
+    if name in ("tmux", "screen"):
+        return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
     if name in _OPTIONS:
-        return _unwrap_options(argv, *_OPTIONS[name])
+        given = feed if name in ("xargs", "gxargs") else ""
+        return _unwrap_options(argv, *_OPTIONS[name], given)
     return WrappedCommands()
 
 
-def _unwrap_options(argv: Argv, valued: str, words: int) -> WrappedCommands:
+def _unwrap_options(argv: Argv, valued: str, words: int, feed: str) -> WrappedCommands:
     at = _skip_options(argv, 1, frozenset(valued.split()))
     while at < len(argv) and re.match(r"[A-Za-z_]\w*=", argv[at]):
         at += 1
     at = _skip_options(argv, at + words, frozenset()) if words else at
-    return WrappedCommands((argv[at:],) if argv[at:] else ())
+    return WrappedCommands(((*argv[at:], *feed.split()),) if argv[at:] else ())
 
 
 def _skip_options(argv: Argv, at: int, valued: frozenset[str]) -> int:

@@ -132,6 +132,7 @@ def _plan_mounts(
     mounts = _plan_readable(policy)
     writable = policy.mode == "workspace-write"
     mounts[workspace] = "write" if writable and not guards.barred else "read"
+    mounts |= dict.fromkeys(map(str, policy.writable), "write")
     mounts |= _plan_hidden(policy, os.path.realpath(home) if home else "", mounts)
     if writable and guards.barred:
         for path in _list_writable_folders(workspace):
@@ -147,7 +148,7 @@ def _plan_mounts(
     mounts |= dict.fromkeys(included, "empty")
     if policy.network:
         mounts[protocol.PROXY_SOCKET] = "read"
-    return mounts | dict.fromkeys(map(str, policy.writable), "write")
+    return mounts
 
 
 def _find_sources(policy: SandboxPolicy) -> dict[str, str]:

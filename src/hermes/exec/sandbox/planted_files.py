@@ -38,7 +38,7 @@ _MAX_DEPTH = 4
 _MAX_STEERING = 10
 """How many files and folders further down are protected: each costs every start about 1 ms."""
 _SKIPPED_FOLDERS = frozenset(
-    "node_modules __pycache__ site-packages .venv venv .tox .cache".split()
+    "node_modules __pycache__ site-packages .venv venv .tox .cache .git".split()
 )
 
 
@@ -107,24 +107,34 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
     commands may change what they create."""
     found: list[str] = []
     steering: list[str] = []
-    waiting, looked = [(root, 0)], 0
-    while waiting and looked < _MAX_FOLDERS:
+    for folder, names in recall_folders(root):
+        if folder != root:
+            found += _list_settings(f"{folder}/.git", is_folder=names.get(".git", False))
+            steering += [f"{folder}/{name}" for name in _filter_steering(folder, names)]
+    # Decoys that a command made come last: nobody can make a file look as if it were older.
+    return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
+
+
+def scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
+    """The first folders of a tree, each with its names and whether these are folders."""
+    found: list[tuple[str, dict[str, bool]]] = []
+    waiting = [(root, 0)]
+    while waiting and len(found) < _MAX_FOLDERS:
         folder, depth = waiting.pop(0)
-        looked += 1
         try:
             with os.scandir(folder) as entries:
                 names = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
         except OSError:
             continue
-        inner = [name for name, is_folder in names.items() if is_folder]
-        if depth:
-            found += _list_settings(f"{folder}/.git", is_folder=".git" in inner)
-            steering += [f"{folder}/{name}" for name in _filter_steering(folder, names)]
+        found.append((folder, names))
         if depth < _MAX_DEPTH:
-            candidates = (n for n in inner if n != ".git" and n not in _SKIPPED_FOLDERS)
-            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(candidates)]
-    # Decoys that a command made come last: nobody can make a file look as if it were older.
-    return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
+            inner = (n for n, is_folder in names.items() if is_folder and n not in _SKIPPED_FOLDERS)
+            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inner)]
+    return tuple(found)
+
+
+recall_folders = lru_cache(maxsize=256)(scan_folders)
+"""The same, as it was when we first looked."""
 
 
 def _get_change_time(path: str) -> int:

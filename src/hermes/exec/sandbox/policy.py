@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
 from hermes.exec.path_rules import SYSTEM_PATHS, find_agent_paths, list_names
+from hermes.exec.sandbox.credentials import find_credentials
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
@@ -134,7 +135,8 @@ def build_policy(
     hidden += (*_list_existing(user_home, keys), *_find_versioned_keys(user_home))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
-    hidden += _find_private_settings("/etc")
+    keys_inside = find_credentials(workspace)
+    hidden += (*_find_private_settings("/etc"), *keys_inside)
     plantable = find_plantable_paths(workspace, user_home, PROGRAMS)
     programs = _list_existing(user_home, PROGRAMS)
     caches, renewable = (
@@ -147,7 +149,7 @@ def build_policy(
         mode,
         workspace,
         tuple(dict.fromkeys(hidden)),
-        plantable.protected,
+        (*plantable.protected, *keys_inside),
         (*plantable.kept_missing, *steering),
         plantable.removed_after,
         network,
@@ -160,8 +162,10 @@ def build_policy(
 def add_grants(
     policy: SandboxPolicy, user_home: Path, *, read: Iterable[Path], write: Iterable[Path]
 ) -> SandboxPolicy:
-    """The policy with these real paths, and the names in the home that lead to them."""
+    """The policy with these real paths, without the credentials in them, and the names in the home
+    that lead to them."""
     granted, writable = tuple(read), tuple(write)
+    keys = [k for p in (*granted, *writable) if p.is_dir() for k in find_credentials(p, anew=True)]
     links = dict(policy.home_links)
     home = _resolve_path(user_home)
     for path in (*granted, *writable):
@@ -172,6 +176,7 @@ def add_grants(
     outer = {name for name in links if not any(str(p) in links for p in Path(name).parents)}
     return structs.replace(
         policy,
+        hidden=(*policy.hidden, *keys),
         granted=granted,
         writable=writable,
         home_links=tuple((name, path) for name, path in links.items() if name in outer),

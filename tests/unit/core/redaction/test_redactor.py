@@ -81,6 +81,8 @@ KEY_VIEWS = {
     "quoted": lambda lines: [f"> {line}" for line in lines],
     "from an offset": lambda lines: [f"{n}|{line}" for n, line in enumerate(lines, 1)][1:4],
     "two lines of it": lambda lines: lines[2:4],
+    "two columns": lambda lines: [f"{line:72}<" for line in lines],
+    "one hit": lambda lines: [f"keys/server.key:4:{lines[3]}"],
 }
 """The lines of a key as tools show them."""
 
@@ -94,6 +96,14 @@ def test_a_private_key_is_caught_however_a_tool_shows_it(
     lines = ["-----BEGIN PRIVATE KEY-----", *rows, "-----END PRIVATE KEY-----"]
     cleaned = Redactor().redact("\n".join(["before", *view(lines), "after"]))
     assert cleaned.startswith("before\n") and cleaned.endswith("after")
+    assert not any(row[:20] in cleaned for row in rows)
+
+
+def test_two_lines_of_a_key_without_signs_are_caught() -> None:
+    """As most lines of an OpenSSH key are."""
+    body = b64encode(shake_256(b"key").digest(420), altchars=b"aB").decode()
+    rows = [body[:70], body[70:140]]
+    cleaned = Redactor().redact("\n".join(["before", *rows, "after"]))
     assert not any(row[:20] in cleaned for row in rows)
 
 
@@ -118,6 +128,21 @@ def test_certificates_and_public_keys_stay() -> None:
         "mysql -uroot -pSommer db",
         "mysqldump --single-transaction -pX db",
         "redis-cli -h cache -a Sommer",
+        "DB_PASSWORD: Sommer-2024",
+        "e.yml:3:  password: Sommer-2024",
+        "{'DB_PASSWORD': 'Sommer-2024'}",
+        '{"password": "Sommer 2024", "user": "u"}',
+        "db_password = 'Sommer-2024'",
+        "password => 'Sommer-2024'",
+        '$env:DB_PASSWORD = "Sommer-2024"',
+        "SECRET_KEY = 'Sommer-33-abc'",
+        "client_secret=Sommer-22",
+        "jdbc:mysql://h/db?user=u&password=Sommer-1",
+        "login failed (password=Sommer-2024)",
+        "<password>Sommer-3</password>",
+        "ALTER USER u IDENTIFIED BY 'Sommer-6'",
+        "docker login -u x -p Sommer-7",
+        "MY_PW=Sommer7",
     ],
 )
 def test_the_value_of_a_telling_name_is_caught_whatever_it_looks_like(text: str) -> None:
@@ -146,6 +171,15 @@ def test_the_value_of_a_telling_name_is_caught_whatever_it_looks_like(text: str)
         "mysql -p -u root db",
         "mysql -P3306 db",
         "user.token=null",
+        "password = password2",
+        "f(password=hash_v2, pwd=userPwd2)",
+        '"password": "Enter your password"',
+        '"password": "Passwort"',
+        "password: Optional[str] = None",
+        "password = sha256(data)",
+        "PASSWORD_MIN_LENGTH = 12",
+        'client_secret = os.environ["CLIENT_SECRET_2"]',
+        "password: ${{ secrets.DB_PASSWORD_2 }}",
     ],
 )
 def test_a_telling_name_without_a_value_stays(text: str) -> None:

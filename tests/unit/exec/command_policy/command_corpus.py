@@ -59,6 +59,11 @@ rm --r --f /
 rm -rf /{bin,etc}
 rm -rf {/usr,/etc}
 rm -rf ~root
+unlink /etc/passwd
+sed -i s/root/toor/ /etc/passwd
+curl -o /etc/passwd https://example.org/x
+wget -qO/etc/shadow https://example.org/x
+sort --output=/etc/sudoers x
 """.strip().splitlines()  # fmt: skip
 """Never run, in no mode."""
 
@@ -81,6 +86,10 @@ env -vS'rm -rf /' x
 env --split-string='rm -rf /'
 sudo --user root rm -rf /
 sudo -nu root rm -rf /
+echo / | xargs rm -rf
+xargs chmod -R 777 <<< /
+parallel rm -rf ::: /
+git -c alias.x='!rm -rf /' x
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 
@@ -116,6 +125,17 @@ WRAPPERS: dict[str, Wrapper] = {
     "nice": lambda c: f"nice -n 5 {c}",
     "time": lambda c: f"time {c}",
     "xargs": lambda c: f"ls | xargs -n 1 {c}",
+    "ionice": lambda c: f"ionice -c 3 {c}",
+    "unshare": lambda c: f"unshare -r {c}",
+    "strace": lambda c: f"strace -o /dev/null {c}",
+    "setarch": lambda c: f"setarch x86_64 {c}",
+    "prlimit": lambda c: f"prlimit --nofile=10 {c}",
+    "runuser": lambda c: f"runuser -u root -- {c}",
+    "setpriv": lambda c: f"setpriv --reuid 0 {c}",
+    "nsenter": lambda c: f"nsenter -t 1 -m {c}",
+    "perf": lambda c: f"perf stat {c}",
+    "systemd-run": lambda c: f"systemd-run --user -p A=1 {c}",
+    "tmux": lambda c: f"tmux new -d {q(c + ' ')}",
     "find": lambda c: f"find . -name x -exec {c} \\;",
     "command": lambda c: f"command {c}",
     "absolute": lambda c: c if "/" in c.split()[0] else f"/usr/bin/{c}",
