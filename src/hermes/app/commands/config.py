@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.app.commands import CommandContext, Reply, command
+from hermes.app.commands import CommandContext, Reply, command, refuse_agent_tool
 from hermes.config import key_path, paths
-from hermes.config.env import is_inside_agent
 from hermes.config.load import read_config, read_source
 from hermes.config.secrets import mask_secrets
 from hermes.config.update import set_value
@@ -22,8 +21,7 @@ async def edit_setting(ctx: CommandContext, args: str) -> Reply:
     home = ctx.runtime.setup.home
     key, _, value = args.partition(" ")
     if value.strip():
-        if is_inside_agent():
-            raise ConfigError("An agent's tool may not change the configuration.")
+        refuse_agent_tool("change the configuration")
         change = await asyncio.to_thread(set_value, home, key, value.strip())
         shown = render_value(mask_secrets({change.key: change.new})[change.key])
         return Reply(f"{change.key} = {shown}\nIt counts from the next start of hermes.")
