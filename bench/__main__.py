@@ -44,7 +44,7 @@ ALONE = {
     "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge")
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,7 @@ ROWS = (
     Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
     Row("gateway", "gateway_new", "  in a new conversation", at_most=10),
     Row("gateway", "gateway_growth", "gateway: 40 new conversations, memory", "MB", at_most=2),
+    Row("gateway", "gateway_evicted", "  1,000, after eviction", "MB", at_most=30),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),
@@ -343,8 +344,10 @@ class Bench:
 
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
-        module = (peer == "ours" and ALONE.get(group)) or f"bench.{peer}"
-        done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
+        is_alone = peer == "ours" or group == "gateway"
+        module = (is_alone and ALONE.get(group)) or f"bench.{peer}"
+        command = [python, "-m", module, self.url, group]
+        done = self.run(peer, command, PYTHONPATH=str(peers.ROOT), BENCH_PEER=peer)
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):
                 record = json.loads(line)
