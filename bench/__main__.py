@@ -44,7 +44,7 @@ ALONE = {
     "gateway": "bench.messenger",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway")
 
 
 @dataclass(frozen=True)
@@ -344,10 +344,8 @@ class Bench:
 
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
-        is_alone = peer == "ours" or group == "gateway"
-        module = (is_alone and ALONE.get(group)) or f"bench.{peer}"
-        command = [python, "-m", module, self.url, group]
-        done = self.run(peer, command, PYTHONPATH=str(peers.ROOT), BENCH_PEER=peer)
+        module = (peer == "ours" and ALONE.get(group)) or f"bench.{peer}"
+        done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):
                 record = json.loads(line)

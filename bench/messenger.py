@@ -15,9 +15,8 @@ from bench.measure import emit
 TOKEN = "123456789:AAbench-telegram-token-0123456789abcd"
 TICK = os.sysconf("SC_CLK_TCK")
 STARTS = 5
-IS_OURS = os.environ.get("BENCH_PEER") != "original"
-MESSAGES = 300 if IS_OURS else 60
-CONVERSATIONS = 200 if IS_OURS else 40
+MESSAGES = 300
+CONVERSATIONS = 200
 CROWD = 1000
 EVICTION_SECONDS = 35
 """Conversations beyond the hundred that are kept go within half a minute."""
@@ -54,7 +53,7 @@ class Telegram:
     async def handle(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
         if method == "getUpdates":
-            return _answer(await self._poll(await _read_parameters(request)))
+            return _answer(await self._poll(await request.json()))
         if method == "getMe":
             return _answer({"id": 1, "is_bot": True, "first_name": "B", "username": "bench_bot"})
         if method == "sendMessage":
@@ -77,13 +76,6 @@ class Telegram:
             return list(self._updates)
 
 
-async def _read_parameters(request: web.Request) -> dict[str, Any]:
-    if request.content_type == "application/json":
-        found: dict[str, Any] = await request.json()
-        return found
-    return {name: int(value) for name, value in (await request.post()).items() if value.isdigit()}
-
-
 def _answer(result: object) -> web.Response:
     return web.json_response({"ok": True, "result": result})
 
@@ -100,7 +92,6 @@ class Running:
             "TELEGRAM_BOT_TOKEN": TOKEN,
             "TELEGRAM_BASE_URL": base_url,
             "TELEGRAM_ALLOW_ALL_USERS": "true",
-            "TELEGRAM_HOME_CHANNEL": "1",  # otherwise the original adds messages about it
         }
         program = str(Path(sys.executable).parent / "hermes")
         quiet = asyncio.subprocess.DEVNULL
@@ -158,10 +149,9 @@ async def measure_messages(fake: Telegram, base_url: str) -> None:
     await ask(fake, list(people))
     emit("gateway_new", (gateway.cpu_ms() - before) / CONVERSATIONS)
     emit("gateway_growth", (gateway.rss_mb() - memory) * 40 / CONVERSATIONS)
-    if IS_OURS:  # it would take the original four minutes
-        await ask(fake, list(range(10_000, 10_000 + CROWD)))
-        await asyncio.sleep(EVICTION_SECONDS)
-        emit("gateway_evicted", gateway.rss_mb() - idle)
+    await ask(fake, list(range(10_000, 10_000 + CROWD)))
+    await asyncio.sleep(EVICTION_SECONDS)
+    emit("gateway_evicted", gateway.rss_mb() - idle)
     await gateway.stop()
 
 
@@ -173,13 +163,6 @@ async def ask(fake: Telegram, people: list[int]) -> None:
         await fake.until_sent(count + 1)
 
 
-def point_original(base_url: str) -> None:
-    """The original has no variable for the address."""
-    config = Path(os.environ["HERMES_HOME"]) / "config.yaml"
-    lines = f"telegram:\n  extra:\n    base_url: {base_url}/bot\n"
-    config.write_text(config.read_text() + lines)
-
-
 async def main() -> None:
     fake = Telegram()
     app = web.Application()
@@ -189,8 +172,6 @@ async def main() -> None:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    if not IS_OURS:
-        point_original(base_url)
     try:
         await measure_starts(fake, base_url)
         await measure_messages(fake, base_url)

@@ -12,12 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / ".bench"
 ORIGINAL = SCRATCH / "original"
 # Without edge-tts the original runs pip at every start, which would not be a fair figure.
-REQUIREMENTS = (
-    "hermes-agent==0.19.0",
-    "aiohttp",
-    "edge-tts==7.2.7",
-    "python-telegram-bot[webhooks]==22.6",
-)
+REQUIREMENTS = ("hermes-agent==0.19.0", "aiohttp", "edge-tts==7.2.7")
 ISOLATED = "HERMES_BENCH_ISOLATED"
 
 CONFIG = """\
