@@ -159,6 +159,7 @@ _LONGEST = (
     "flow/test_faults_stream",
     "server/test_dashboard_mcp",
     "server/test_dashboard_restart",
+    "server/test_dashboard_contract",
     "flow/test_replay",
     "e2e/test_replay_cli",
     "e2e/test_examples",
