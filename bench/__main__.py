@@ -129,6 +129,7 @@ ROWS = (
     Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
     Row("gateway", "gateway_new", "  in a new conversation", at_most=10),
     Row("gateway", "gateway_growth", "gateway: 40 new conversations, memory", "MB", at_most=2),
+    Row("gateway", "gateway_evicted", "  1,000, after eviction", "MB", at_most=30),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),
