@@ -80,6 +80,7 @@ ROWS = (
     Row("session", "session_cpu", "another session, CPU", faster=300),
     Row("session", "session_kb", "another session, memory", "kB", at_most=15),
     Row("session", "session_used_kb", "  after its first turn", "kB"),
+    Row("session", "session_child", "a subagent's session, times a session, CPU", "x", at_most=2),
     Row("turn", "turn_cpu", "warm text turn, durable, CPU", faster=25),
     Row("stream", "stream", "1,000 chunks, coalesced, CPU", faster=25, of_floor=1.5),
     Row("stream", "stream_each", "1,000 chunks, one by one, CPU", of_floor=1.5),
@@ -109,6 +110,13 @@ ROWS = (
     Row("knowledge", "skills_cold", "  for the first time", at_most=150),
     Row("knowledge", "recall_p95", "search 10,000 facts, p95", at_most=5),
     Row("knowledge", "hook_call", "a plugin's hook, added to a call", at_most=0.2),
+    Row("knowledge", "hook_none", "  a look for hooks where there are none", "µs", at_most=5),
+    Row(
+        "knowledge", "full_first", "'hi' with much of everything: first request", "x", at_most=1.15
+    ),
+    Row("knowledge", "full_cpu", "  CPU in all", "x"),
+    Row("knowledge", "full_memory", "  peak memory, added", "MB", at_most=4),
+    Row("knowledge", "full_body", "  request body", "B", at_most=12 * 1024),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),
