@@ -347,6 +347,32 @@ class Bench:
         if found:
             self.results.add(peer, f"{what}_instructions", int(found.group(1)) / 1e6)
 
+    def full_home(self) -> None:
+        """`chat -q hi` in a home that has everything, in turn with one that has nothing."""
+        homes = {"empty": peers.our_home(self.url), "full": peers.our_home(self.url)}
+        command = self.commands()["ours"]["oneshot"]
+        got: dict[str, list[dict[str, float]]] = {name: [] for name in homes}
+        try:
+            fill = [sys.executable, "-m", "bench.full_home", homes["full"].env["HERMES_HOME"]]
+            self.run("ours", fill, PYTHONPATH=str(peers.ROOT))
+            for round_number in range(-1, self.options.rounds):
+                for name, home in homes.items():
+                    run = process(command, home.env, home.cwd, self.url)
+                    if round_number >= 0:
+                        got[name].append(run)
+        finally:
+            for home in homes.values():
+                home.remove()
+
+        def take(name: str, metric: str) -> float:
+            return median([run[metric] for run in got[name]])
+
+        add = self.results.add
+        add("ours", "full_first", take("full", "first_ms") / take("empty", "first_ms"))
+        add("ours", "full_cpu", take("full", "cpu_ms") / take("empty", "cpu_ms"))
+        add("ours", "full_memory", take("full", "rss_mb") - take("empty", "rss_mb"))
+        add("ours", "full_body", take("full", "body_bytes"))
+
     # everything else: inside one warm process of each program
 
     def probe(self, peer: str, group: str) -> None:
@@ -371,6 +397,8 @@ class Bench:
             if group == "repl":
                 terminal.measure(self.homes, self.results.add, self.attempt, self.options.rounds)
                 continue
+            if group == "knowledge":
+                self.attempt("ours full home", self.full_home)
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):
                 if peer in self.homes and not (peer == "original" and group in NOT_THEIRS):

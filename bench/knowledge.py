@@ -1,19 +1,14 @@
-"""Skills, facts and hooks at their limits, and a prompt in a home that has much of everything:
-python -m bench.knowledge URL GROUP..."""
+"""Skills, facts and hooks at their limits: python -m bench.knowledge URL GROUP..."""
 
 import asyncio
-import os
-import shutil
-import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.measure import cpu_ms, emit, median, process, text
+from bench.measure import cpu_ms, emit, text
 from hermes.app.extensions.plugin_thread import PluginThread
-from hermes.config.paths import database_file
 from hermes.config.schema import MemorySection
 from hermes.core.hooks import (
     Hook,
@@ -23,10 +18,6 @@ from hermes.core.hooks import (
     SessionHooks,
     parse_decision,
 )
-from hermes.cron.job_editor import JobEditor, JobWishes
-from hermes.mcp.definitions import ToolDefinition
-from hermes.mcp.pins import PinStore
-from hermes.mcp.server_config import parse_server
 from hermes.memory.notebook import Change, Notebook
 from hermes.memory.page import Author
 from hermes.memory.scope import PROFILE_SCOPE
@@ -38,7 +29,6 @@ SKILLS = 1000
 FACTS = 10_000
 QUERIES = 300
 CALLS = 300
-ROUNDS = 9
 
 
 def write_skills(root: Path) -> None:
@@ -104,64 +94,12 @@ async def measure_hooks(folder: Path) -> None:
     emit("hook_none", took["none"] * 1e3)
 
 
-async def fill_home(home: Path) -> None:
-    """Full notes, 1,000 skills, 20 servers of 50 tools, 5 jobs, 3 plugins that are not enabled."""
-    memories = home / "memories"
-    memories.mkdir(mode=0o700)
-    for name, limit in (("MEMORY.md", 2200), ("USER.md", 1375)):
-        notes = [f"{n:x<60}" for n in range((limit + 3) // 63)]
-        (memories / name).write_text("\n§\n".join(notes))
-    write_skills(home / "skills")
-    entry = {"command": "false"}
-    names = [f"server-{number:02}" for number in range(20)]
-    rows = [ToolDefinition(f"tool{n}", f"Does {n}.", {"type": "object"}) for n in range(50)]
-    with (home / "config.yaml").open("a") as file:
-        file.write(
-            "mcp_servers:\n" + "".join(f"  {name}: {{command: 'false'}}\n" for name in names)
-        )
-    for name in names:
-        PinStore(home).save_pin(name, parse_server(name, dict(entry)).digest, rows)
-    (home / "plugins").mkdir(mode=0o700)
-    for name in ("one", "two", "three"):
-        (home / "plugins" / f"{name}.py").write_text("def register(api): ...\n")
-    store = SqliteStore(database_file(home))
-    editor = JobEditor(store.jobs, home, "UTC")
-    for number in range(5):
-        await editor.add_job(editor.draft_job(JobWishes("every 1h", f"job {number}")))
-    await store.close()
-
-
-async def measure_full_home(folder: Path, url: str) -> None:
-    """`chat -q hi` in a home that has everything, in turn with one that has nothing."""
-    homes = {"empty": folder / "empty", "full": folder / "full"}
-    for home in homes.values():
-        home.mkdir(mode=0o700)
-        shutil.copy(Path(os.environ["HERMES_HOME"]) / "config.yaml", home)
-    await fill_home(homes["full"])
-    command = [str(Path(sys.executable).parent / "hermes"), "chat", "-q", "hi"]
-    got: dict[str, list[dict[str, float]]] = {name: [] for name in homes}
-    for number in range(-1, ROUNDS):
-        for name, home in homes.items():
-            run = process(command, {**os.environ, "HERMES_HOME": str(home)}, folder, url)
-            if number >= 0:  # the first one fills the caches
-                got[name].append(run)
-
-    def take(name: str, metric: str) -> float:
-        return median([run[metric] for run in got[name]])
-
-    emit("full_first", take("full", "first_ms") / take("empty", "first_ms"))
-    emit("full_cpu", take("full", "cpu_ms") / take("empty", "cpu_ms"))
-    emit("full_memory", take("full", "rss_mb") - take("empty", "rss_mb"))
-    emit("full_body", take("full", "body_bytes"))
-
-
 async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         measure_skills(folder)
         await measure_facts(folder)
         await measure_hooks(folder)
-        await measure_full_home(folder, sys.argv[1])
 
 
 if __name__ == "__main__":
