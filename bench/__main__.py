@@ -83,6 +83,7 @@ ROWS = (
     Row("session", "session_cpu", "another session, CPU", faster=300),
     Row("session", "session_kb", "another session, memory", "kB", at_most=15),
     Row("session", "session_used_kb", "  after its first turn", "kB"),
+    Row("session", "session_child", "a subagent's session, times a session, CPU", "x", at_most=2),
     Row("turn", "turn_cpu", "warm text turn, durable, CPU", faster=25),
     Row("stream", "stream", "1,000 chunks, coalesced, CPU", faster=25, of_floor=1.5),
     Row("stream", "stream_each", "1,000 chunks, one by one, CPU", of_floor=1.5),
@@ -112,6 +113,13 @@ ROWS = (
     Row("knowledge", "skills_cold", "  for the first time", at_most=150),
     Row("knowledge", "recall_p95", "search 10,000 facts, p95", at_most=5),
     Row("knowledge", "hook_call", "a plugin's hook, added to a call", at_most=0.2),
+    Row("knowledge", "hook_none", "  a look for hooks where there are none", "µs", at_most=5),
+    Row(
+        "knowledge", "full_first", "'hi' with much of everything: first request", "x", at_most=1.15
+    ),
+    Row("knowledge", "full_cpu", "  CPU in all", "x"),
+    Row("knowledge", "full_memory", "  peak memory, added", "MB", at_most=4),
+    Row("knowledge", "full_body", "  request body", "B", at_most=12 * 1024),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),
@@ -351,6 +359,32 @@ class Bench:
         if found:
             self.results.add(peer, f"{what}_instructions", int(found.group(1)) / 1e6)
 
+    def full_home(self) -> None:
+        """`chat -q hi` in a home that has everything, in turn with one that has nothing."""
+        homes = {"empty": peers.our_home(self.url), "full": peers.our_home(self.url)}
+        command = self.commands()["ours"]["oneshot"]
+        got: dict[str, list[dict[str, float]]] = {name: [] for name in homes}
+        try:
+            fill = [sys.executable, "-m", "bench.full_home", homes["full"].env["HERMES_HOME"]]
+            self.run("ours", fill, PYTHONPATH=str(peers.ROOT))
+            for round_number in range(-1, self.options.rounds):
+                for name, home in homes.items():
+                    run = process(command, home.env, home.cwd, self.url)
+                    if round_number >= 0:
+                        got[name].append(run)
+        finally:
+            for home in homes.values():
+                home.remove()
+
+        def take(name: str, metric: str) -> float:
+            return median([run[metric] for run in got[name]])
+
+        add = self.results.add
+        add("ours", "full_first", take("full", "first_ms") / take("empty", "first_ms"))
+        add("ours", "full_cpu", take("full", "cpu_ms") / take("empty", "cpu_ms"))
+        add("ours", "full_memory", take("full", "rss_mb") - take("empty", "rss_mb"))
+        add("ours", "full_body", take("full", "body_bytes"))
+
     # everything else: inside one warm process of each program
 
     def probe(self, peer: str, group: str) -> None:
@@ -378,6 +412,8 @@ class Bench:
             if group == "repl":
                 terminal.measure(self.homes, self.results.add, self.attempt, self.options.rounds)
                 continue
+            if group == "knowledge":
+                self.attempt("ours full home", self.full_home)
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):
                 if peer in self.homes and not (peer == "original" and group in NOT_THEIRS):
