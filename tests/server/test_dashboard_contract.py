@@ -33,6 +33,8 @@ async def test_guidance_is_stored_until_the_transcript_has_it(tmp_path: Path) ->
             await browser.send(session, "one", "c1")
             await feed.until("message", role="user")
             await gate.reached()
+            (row,) = (await browser.get("/api/overview")).json["running"]
+            assert row["doing"] == "thinks" and row["seconds"] > 0 and row["cost_usd"] == 0
             steered = (await browser.send(session, "rather two", "c2", busy="steer")).json
             assert steered["state"] == "steered"
             kept = {item.id: item.message.text for item in await queue.list_messages()}
