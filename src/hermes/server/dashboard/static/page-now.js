@@ -10,8 +10,8 @@ function act(path, body, again) {
 
 function Running({ rows, again }) {
   if (!rows.length) return html`<p class="dim">${T.nothingRuns}</p>`;
-  return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.session}</th><th>${T.columns.where}</th><th>${T.columns.doing}</th><th class="num">${T.columns.for}</th><th class="num">${T.columns.cost}</th><th><span class="hidden">${T.stop}</span></th></tr></thead>
-    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td>${row.source}</td><td class="dim">${revealed(row.doing)}</td><td class="num">${clock(row.seconds)}</td><td class="num">${money(row.cost_usd)}</td>
+  return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.session}</th><th class="wide">${T.columns.where}</th><th>${T.columns.doing}</th><th class="num wide">${T.columns.for}</th><th class="num wide">${T.columns.cost}</th><th><span class="hidden">${T.stop}</span></th></tr></thead>
+    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td class="wide">${row.source}</td><td class="dim">${revealed(row.doing)}</td><td class="num wide">${clock(row.seconds)}</td><td class="num wide">${money(row.cost_usd)}</td>
       <td><div class="row"><button class="danger" onClick=${() => act(`api/sessions/${row.session}/stop`, {}, again)}>${T.stop}</button></div></td></tr>`)}</tbody></table></div>`;
 }
 
@@ -45,7 +45,7 @@ function Health() {
   const rows = found.data ? found.data.data.filter(row => row.state !== "ok" || SHOWN.some(name => row.name.startsWith(name))) : [];
   rows.sort((a, b) => RANK[a.state] - RANK[b.state]);
   return html`<section class="card"><h2>${T.pages.health}</h2><${Pending} of=${found}>${rows.slice(0, 6).map(row =>
-    html`<div class="fact" key=${row.name}><span><${State} kind=${CHECK_KINDS[row.state]} label=${T.checkStates[row.state]} /> ${row.name}</span><span class="dim ellipsis" title=${row.text}>${revealed(row.text)}</span></div>`)}
+    html`<div class="fact" key=${row.name}><span class="nowrap"><${State} kind=${CHECK_KINDS[row.state]} label=${T.checkStates[row.state]} /> ${row.name}</span><span class="dim ellipsis" title=${row.text}>${revealed(row.text)}</span></div>`)}
     <div><a class="button" href="#/health">${T.details}</a></div><//></section>`;
 }
 

@@ -4,7 +4,7 @@ import { get, state, useNews } from "./data.js";
 import { count, html, money, Pending, Segments, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
-const WIDTH = 900;
+const WIDTH = innerWidth < 720 ? 420 : 900; // so that its text can be read
 const HEIGHT = 220;
 const BOTTOM = 24;
 const COLOURS = 5;
