@@ -138,6 +138,7 @@ _LONGEST = (
     "gateway/test_schedule",
     "gateway/test_chat_settings",
     "gateway/test_soak",
+    "gateway/test_threats",
     "gateway/test_restarts",
     "e2e/test_repl_prompt",
     "e2e/test_repl_live",

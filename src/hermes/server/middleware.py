@@ -13,6 +13,7 @@ from hermes.server.http.json_body import encode_json
 from hermes.server.http.listener import HealthCheck, is_known_host
 from hermes.server.http.principals import Principal, Principals
 from hermes.server.route import Route, Router, RouteServices
+from hermes.store.tables.tenancy import enter_tenant
 
 log = logging.getLogger("hermes.server")
 access = logging.getLogger("hermes.server.access")
@@ -104,16 +105,21 @@ class Middleware:
             return await route.handle(call, self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
+        tenants = self._services.turns.tenants
         principal, is_browser = await self._identify(request)
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
-        self._principals.count_request(principal)
+        if tenants is not None and principal.tenant:
+            await tenants.count_request(principal)
+        else:
+            self._principals.count_request(principal)
         body = await self._read_route_body(request, route)
         call = ApiCall(request, principal, path_params, body, is_browser)
-        return await route.handle(call, self._services)
+        with enter_tenant(principal.tenant):
+            return await route.handle(call, self._services)
 
     def _check_origin(self, request: web.BaseRequest, route: Route | None) -> None:
         """403 for a foreign page. Links of any page lead to the dashboard's own page and files."""
@@ -140,7 +146,10 @@ class Middleware:
                 return owner, True
             if dashboard.has_credentials(request):
                 return (await dashboard.identify(request)).principal, True
-        return self._principals.identify(_list_key_headers(request), request.transport), False
+        headers, tenants = _list_key_headers(request), self._services.turns.tenants
+        if tenants is not None and (found := await tenants.identify(headers)) is not None:
+            return found, False
+        return self._principals.identify(headers, request.transport), False
 
     async def _read_route_body(self, request: web.BaseRequest, route: Route) -> bytes:
         if request.method not in ("POST", "PUT", "PATCH"):

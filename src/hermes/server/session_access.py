@@ -55,7 +55,8 @@ async def hold_conversation(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
-        options = Options(toolsets=services.settings.toolsets) if principal.name else None
+        toolsets = turns.sessions.choose_toolsets(principal)
+        options = Options(toolsets=toolsets) if principal.name else None
         try:
             conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
@@ -66,7 +67,7 @@ async def hold_conversation(
             yield conversation, None
             return
         held = AsyncExitStack()
-        held.enter_context(turns.slots.reserve_slot(principal))
+        await held.enter_async_context(turns.slots.reserve_slot(principal))
         try:
             await held.enter_async_context(turns.sessions.lock_session(meta.id))
             yield conversation, held

@@ -28,6 +28,15 @@ async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> 
     return await asyncio.to_thread(installer.fetch_bundle, source)
 
 
+def summarize_bundle(fetched: SkillBundle) -> str:
+    """What was fetched, in a line."""
+    from hermes.core.text import format_plural
+
+    count = format_plural(len(fetched.files), "file")
+    size = sum(map(len, fetched.files.values()))
+    return f"{fetched.name} from {fetched.source}: {count}, {size:,} bytes"
+
+
 async def review_bundle(
     setup: Setup, installer: SkillInstaller, source: str, name: str, confirm: str
 ) -> dict[str, Any]:
