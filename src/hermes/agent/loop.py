@@ -16,6 +16,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
+from hermes.llm.http.tape import note_step
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
@@ -91,6 +92,7 @@ async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
+        note_step()
         turn.host.emit(StepStart(n))
         message = await sample_message(agent, turn, Attempt(agent.settings))
         if message.stop == "paused" and not message.calls:
