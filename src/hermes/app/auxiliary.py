@@ -115,12 +115,14 @@ class AuxiliaryQuestions:
         try:
             return await sample_message(agent, turn, Attempt(Settings(max_output=max_output)))
         except TurnStopped as stop:
-            raise ToolError(stop.error) from None
+            raise ToolError(stop.text.error) from None
 
 
 class SideHost:
     """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
+    hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
     session_id: str
     workspace: Workspace
     hooks = None
@@ -221,7 +223,7 @@ class AuxiliaryMedia:
             answer = await send(client)
             usage, outcome = answer.usage, "ok"
         except ProviderError as error:
-            raise ToolError(describe_failure(error.failure, client)) from None
+            raise ToolError(describe_failure(error.failure, client).error) from None
         finally:
             meter.settle_call(ticket, usage, outcome, ())
         return answer
