@@ -133,14 +133,13 @@ class ClusterNode:
         is_first = True
         while True:
             try:
-                dead: list[str] = []
-                if self.lease.is_steady:
+                if self.lease.is_steady:  # otherwise the others could not renew theirs either
                     dead = await asyncio.to_thread(ask, condemn_dead_owners)
-                if dead or is_first:
-                    await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
-                    await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
-                    is_first = False
-                await self.engine.reap()
+                    if dead or is_first:
+                        await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
+                        await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
+                        is_first = False
+                    await self.engine.reap()
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)

@@ -58,8 +58,7 @@ class RunWorker:
 
     async def _answer_row(self, session: str, row: "InboxRow") -> bool:
         """Whether to go on with the next."""
-        found = await self._objects.get(KIND, row.ref, owner=row.owner)
-        state = msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
+        state = await self._load_state(row)
         if state is None or state.has_ended:
             await self._inbox.remove(session, row.id)
             return True
@@ -67,10 +66,13 @@ class RunWorker:
         if principal is not None and self._slots.is_at_limit(principal):
             self._parked.setdefault(principal.name, deque()).append(session)
             return False
-        if await self._is_elsewhere(session, state):
+        is_elsewhere = await self._is_elsewhere(session, state)
+        if is_elsewhere or not await self._inbox.claim(session, row, self._node.lease.node):
             await asyncio.sleep(_WAIT_SECONDS)
             return True
-        await self._inbox.begin(session, row, self._node.lease.node)
+        state = await self._load_state(row) or state  # as its last holder left it
+        if state.has_ended:
+            return True
         run = await self._recovery.prepare_run(principal, row.owner, state)
         if run is not None and principal is not None:
             with self._slots.count_turn(principal):
@@ -78,10 +80,15 @@ class RunWorker:
                 await self._runs.execute_run(run)
             await self._wake_parked(principal)
             if run.handed_over:
-                return True
+                await self._inbox.release(session, row)
+                return False
         await self._inbox.remove(session, row.id)
         await self._inbox.trim_objects(KIND, MAX_RUNS, owner=row.owner)
         return True
+
+    async def _load_state(self, row: "InboxRow") -> StoredRun | None:
+        found = await self._objects.get(KIND, row.ref, owner=row.owner)
+        return msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
 
     async def _is_elsewhere(self, session: str, state: StoredRun) -> bool:
         """Whether another node may still write to this run or its session."""
