@@ -1,4 +1,4 @@
-"""The database of a cluster crashes under load: runs go on, nothing accepted is lost or repeated."""
+"""The database of a cluster crashes under load: nothing accepted is lost or repeated."""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ GROUPS = {
     "maintenance": {
         "doctor": "check this installation and repair it",
         "cluster": "run the agent on several machines",
+        "tenants": "manage the tenants of a cluster and their limits",
+        "keys": "manage the API keys of tenants",
         "backup": "save everything to a file",
         "import": "restore a backup",
         "update": "show the update command",

@@ -14,6 +14,7 @@ from hermes.server.http.connection import Acceptor
 from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principals, load_keys
+from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.middleware import Middleware
 from hermes.server.nodes.node_work import NodeWork
 from hermes.server.nodes.run_recovery import RunRecovery
@@ -56,7 +57,10 @@ class Server:
             lease = node.lease
             self._instance = NodeInstance(runtime.setup.home, lease.acquire(), lease.is_alive)
         self._acceptor: Acceptor | None = None
-        self.turns = TurnRunner(runtime, settings, self.metrics, self._instance, self._redact_error)
+        tenants = TenantAccess(node.limits, settings.tool_execution) if node is not None else None
+        self.turns = TurnRunner(
+            runtime, settings, self.metrics, self._instance, self._redact_error, tenants
+        )
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)

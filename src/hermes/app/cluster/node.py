@@ -61,6 +61,7 @@ class ClusterNode:
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
@@ -76,11 +77,12 @@ class ClusterNode:
         self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
         self.notices = NodeNotices(url, self.lease.node)
         self.inbox = PostgresInbox(
-            TenantDatabase(self.store.database, 0),
+            TenantDatabase(self.store.database, None),
             self.engine.defer,
             limit=cluster.inbox,
             stays_at_node=cluster.workspaces == "none",
         )
+        self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.turns.runs import Run, RunRegistry
 from hermes.server.turns.stored_runs import ApprovalAnswer, StoredRun, end_run
+from hermes.store.tables.tenancy import enter_tenant
 
 if TYPE_CHECKING:
     from hermes.store.postgres.notices import NodeNotices
@@ -124,8 +125,9 @@ class RunOrders:
                     await self._arrived.wait()
             self._arrived.clear()
             try:
-                if self._runs.active:
-                    await self._look_for_orders(self._runs.active)
+                for tenant in {run.tenant for run in self._runs.active.values()}:
+                    with enter_tenant(tenant):
+                        await self._look_for_orders(self._runs.active)
             except StoreError as error:
                 log.warning("orders for runs could not be read: %s", error)
 

@@ -70,7 +70,7 @@ class RunRecovery:
         principal = self.find_principal(owner)
         async with AsyncExitStack() as slot:
             if principal is not None:
-                slot.enter_context(self._turns.slots.reserve_slot(principal))
+                await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             if not await self._claim_run(owner, state):
                 return
             run = await self.prepare_run(principal, owner, state)

@@ -14,6 +14,7 @@ from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.turns.runs import MAX_RUNS, RunRegistry
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.stored_runs import KIND, StoredRun
+from hermes.store.tables.tenancy import CURRENT_TENANT, enter_tenant
 
 if TYPE_CHECKING:
     from hermes.app.cluster.node import ClusterNode
@@ -36,6 +37,7 @@ class RunWorker:
         slots: TurnSlots,
         orders: RunOrders,
     ) -> None:
+        self._tenants = slots.tenants
         self._node = node
         self._inbox = node.inbox
         self._objects: Objects = node.store.objects
@@ -49,12 +51,13 @@ class RunWorker:
     async def answer_wake(self, wake: "Wake") -> None:
         """Answer everything that waits for the session."""
         session = wake.session
-        while rows := await self._inbox.list_rows(session):
-            if self._node.engine.draining:
-                await self._inbox.wake(session)
-                return
-            if not await self._answer_row(session, rows[0]):
-                return
+        with enter_tenant(wake.tenant):
+            while rows := await self._inbox.list_rows(session):
+                if self._node.engine.draining:
+                    await self._inbox.wake(session)
+                    return
+                if not await self._answer_row(session, rows[0]):
+                    return
 
     async def _answer_row(self, session: str, row: "InboxRow") -> bool:
         """Whether to go on with the next."""
@@ -62,16 +65,25 @@ class RunWorker:
         if state is None or state.has_ended:
             await self._inbox.remove(session, row.id)
             return True
-        principal = self._recovery.find_principal(row.owner)
+        principal = await self._find_principal(row.owner)
         if principal is not None and self._slots.is_at_limit(principal):
             self._parked.setdefault(principal.name, deque()).append(session)
             return False
-        is_elsewhere = await self._is_elsewhere(session, state)
-        if is_elsewhere or not await self._inbox.claim(session, row, self._node.lease.node):
+        if await self._is_elsewhere(session, state):
             await asyncio.sleep(_WAIT_SECONDS)
             return True
-        state = await self._load_state(row) or state  # as its last holder left it
-        if state.has_ended:
+        if principal is None or not principal.tenant or self._tenants is None:
+            return await self._run_row(session, row, principal)
+        async with self._tenants.hold_waiting(principal, row.id) as is_held:
+            return is_held and await self._run_row(session, row, principal)
+
+    async def _run_row(self, session: str, row: "InboxRow", principal: Principal | None) -> bool:
+        """Run what waits to its end, or to where it is handed over."""
+        if not await self._inbox.claim(session, row, self._node.lease.node):
+            await asyncio.sleep(_WAIT_SECONDS)
+            return True
+        state = await self._load_state(row)  # as its last holder left it
+        if state is None or state.has_ended:
             return True
         run = await self._recovery.prepare_run(principal, row.owner, state)
         if run is not None and principal is not None:
@@ -89,6 +101,12 @@ class RunWorker:
     async def _load_state(self, row: "InboxRow") -> StoredRun | None:
         found = await self._objects.get(KIND, row.ref, owner=row.owner)
         return msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
+
+    async def _find_principal(self, name: str) -> Principal | None:
+        tenant = CURRENT_TENANT.get()
+        if tenant and self._tenants is not None:
+            return await self._tenants.find_principal(tenant)
+        return self._recovery.find_principal(name)
 
     async def _is_elsewhere(self, session: str, state: StoredRun) -> bool:
         """Whether another node may still write to this run or its session."""

@@ -24,9 +24,11 @@ from hermes.server.http.principals import Principal
 from hermes.server.requests.turn_request import TurnRequest, encode_request
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
+from hermes.server.turns.outcome import explain_failure
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.slots import RETRY_AFTER
 from hermes.server.turns.stored_runs import (
+    KEPT,
     KIND,
     LOST,
     UNSTORED,
@@ -72,6 +74,7 @@ class Run:
         self.saved = structs.replace(state)
         """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
+        self.tenant = principal.tenant
         self._turns = turns
         self._objects = objects
         self._principal = principal
@@ -286,7 +289,7 @@ class Run:
             state.status = "completed"
             data = {"output": result.text, "usage": state.usage}
             return self._encode_frame("run.completed", data)
-        error, error_code = self._turns.redact(result.error), result.error_code
+        error, error_code = self._turns.redact(explain_failure(result, KEPT)), result.error_code
         if result.status == "interrupted":
             if self._cancelled or not self._turns.slots.closed:
                 state.status = "cancelled"
@@ -370,7 +373,7 @@ class RunRegistry:
             return run_id
         run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
+            await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
             saving = save_run(self._objects, run.owner, state)
             spare = set(self.active)  # the oldest runs are deleted, but never one that is active
             trimming = self._objects.trim(KIND, MAX_RUNS, owner=run.owner, spare=spare)
@@ -387,10 +390,20 @@ class RunRegistry:
         self, inbox: "PostgresInbox", principal: Principal, state: StoredRun
     ) -> None:
         self._turns.slots.raise_if_closed()
+        if (tenants := self._turns.tenants) is not None and principal.tenant:
+            await tenants.check_turn(principal)
+        most = principal.limits.concurrent_turns
         state.server, state.origin = "", self._instance.node
         body = msgspec.msgpack.encode(state)
         try:
-            await inbox.add(state.session_id, KIND, state.run_id, owner=principal.name, body=body)
+            await inbox.add(
+                state.session_id,
+                KIND,
+                state.run_id,
+                owner=principal.name,
+                body=body,
+                at_most=most,
+            )
         except StoreError as error:
             if error.code != "inbox_full":
                 raise

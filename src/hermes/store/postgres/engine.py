@@ -97,20 +97,7 @@ class ProcrastinateEngine:
         self.draining = False
 
     def defer(self, db: psycopg.Connection[Any], wake: Wake) -> None:
-        try:
-            with db.transaction():
-                _DEFERRER.configure_task(
-                    _TASK,
-                    lock=wake.key,
-                    queueing_lock=wake.key,
-                    queue=wake.queue,
-                    priority=wake.priority,
-                    connection=db,
-                ).defer(tenant=wake.tenant, session=wake.session)
-        except exceptions.AlreadyEnqueued:
-            pass
-        except exceptions.ConnectorException as error:
-            raise error.__cause__ or error from None
+        defer_wake(db, wake)
 
     async def run(
         self, answer: Answer, *, queues: Sequence[str], turns: int, until_idle: bool = False
@@ -201,6 +188,24 @@ class ProcrastinateEngine:
         self.draining = self._connector.tells_others = True
         if self._worker is not None:
             self._worker.stop()  # type: ignore[no-untyped-call]
+
+
+def defer_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
+    """Add a wake in the transaction of this connection; one that waits already suffices."""
+    try:
+        with db.transaction():
+            _DEFERRER.configure_task(
+                _TASK,
+                lock=wake.key,
+                queueing_lock=wake.key,
+                queue=wake.queue,
+                priority=wake.priority,
+                connection=db,
+            ).defer(tenant=wake.tenant, session=wake.session)
+    except exceptions.AlreadyEnqueued:
+        pass
+    except exceptions.ConnectorException as error:
+        raise error.__cause__ or error from None
 
 
 class _PatientConnector(PsycopgConnector):

@@ -43,7 +43,7 @@ class PostgresInbox:
         self._limit = limit
         self._stays_at_node = stays_at_node
 
-    async def add(
+    async def add(  # noqa: PLR0913 - a keyword per column
         self,
         session: str,
         kind: str,
@@ -52,15 +52,18 @@ class PostgresInbox:
         owner: str,
         body: bytes,
         priority: int = 0,
+        at_most: int | None = None,
     ) -> bool:
-        """Store the object of this kind and id, and what waits; False when it is known already."""
+        """Store the object of this kind and id, and what waits; False when it is known already.
+        `at_most`: turns of the tenant at a time; more wait until one of them ends."""
         now = time.time()
 
         def insert_row(db: PostgresConnection) -> bool:
+            wakes = at_most is None or at_most > _count_woken(db)
             added = db.execute(
-                "INSERT INTO session_inbox (session, kind, ref, owner, priority)"
-                " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-                (session, kind, ref, owner, priority),
+                "INSERT INTO session_inbox (session, kind, ref, owner, priority, woken)"
+                " VALUES (?, ?, ?, ?, ?, ?::int = 1) ON CONFLICT DO NOTHING RETURNING id",
+                (session, kind, ref, owner, priority, wakes),
             ).get
             if added is None:
                 return False
@@ -74,24 +77,26 @@ class PostgresInbox:
                 " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (kind, ref, owner, now, now, body),
             )
-            self._wake(db, session, priority)
+            if wakes:
+                self.wake_inside(db, session, priority)
             return True
 
         return await self._database.writer.submit(insert_row)
 
     async def wake(self, session: str) -> None:
         """Wake the session for what waits."""
-        await self._database.writer.submit(lambda db: self._wake(db, session, 0, anywhere=True))
+        await self._database.writer.submit(lambda db: self.wake_inside(db, session, anywhere=True))
 
-    def _wake(
-        self, db: PostgresConnection, session: str, priority: int, *, anywhere: bool = False
+    def wake_inside(
+        self, db: PostgresConnection, session: str, priority: int = 0, *, anywhere: bool = False
     ) -> None:
+        """Wake the session in the transaction of this connection."""
         from hermes.store.postgres.engine import TURNS, Wake
 
         queue = TURNS
         if self._stays_at_node and not anywhere:
             queue = db.execute(_FIND_HOME, (session,)).get or TURNS
-        self._defer(db.db, Wake(self._database.tenant, session, queue, priority))
+        self._defer(db.db, Wake(db.tenant, session, queue, priority))
 
     async def claim(self, session: str, row: InboxRow, node: str) -> bool:
         """Whether this process is the one that answers the row, which waits no more then. Another
@@ -117,7 +122,7 @@ class PostgresInbox:
         def release_row(db: PostgresConnection) -> None:
             sql = "UPDATE session_inbox SET holder = '' WHERE session = ? AND id = ?"
             db.execute(sql, (session, row.id))
-            self._wake(db, session, 0, anywhere=True)
+            self.wake_inside(db, session, anywhere=True)
 
         await self._database.writer.submit(release_row)
 
@@ -160,6 +165,10 @@ class PostgresInbox:
         )
         values = (session, self._database.process.name)
         return await self._database.read(lambda db: db.execute(sql, values).get is not None)
+
+
+def _count_woken(db: PostgresConnection) -> int:
+    return int(db.execute("SELECT count(*) FROM session_inbox WHERE woken").get)
 
 
 def renew_wakes(db: Connection[Any], defer: Defer) -> int:
