@@ -11,7 +11,8 @@ from hermes.core.store import Objects
 from hermes.server.http.principals import Principal
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
-from hermes.server.turns.runs import MAX_RUNS, RunRegistry
+from hermes.server.turns import runs as run_registry
+from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.stored_runs import KIND, StoredRun
 from hermes.store.tables.tenancy import CURRENT_TENANT, enter_tenant
@@ -95,7 +96,7 @@ class RunWorker:
                 await self._inbox.release(session, row)
                 return False
         await self._inbox.remove(session, row.id)
-        await self._inbox.trim_objects(KIND, MAX_RUNS, owner=row.owner)
+        await self._inbox.trim_objects(KIND, run_registry.MAX_RUNS, owner=row.owner)
         return True
 
     async def _load_state(self, row: "InboxRow") -> StoredRun | None:

@@ -478,10 +478,17 @@ class RunRegistry:
                 ended = state is None or state.has_ended  # read once more for its last frames
                 if state is None or ended:
                     continue
+                if watched is not None and self._turns.slots.closed:
+                    return  # this node ends; the client goes on at another
                 if state.node != followed:
                     followed = state.node
                     self._tell_node(followed, "follow", f"{run_id} {self._instance.node}")
                 await self._wait_for_news(watched, state)
+
+    def release_readers(self) -> None:
+        """Let the clients that follow runs of other nodes go."""
+        for run_id in list(self._watched):
+            self._note_news(run_id)
 
     def _watch_run(self, run_id: str) -> asyncio.Event | None:
         """Set at the next news of a run; None: there are no other nodes."""
