@@ -157,6 +157,7 @@ class ClusterNode:
         ask = self.lease.run_query
         delete_old = partial(delete_old_events, hours=self.settings.events_hours)
         is_first, swept = True, -_SWEEP_SECONDS
+        died = reaped = time.monotonic()
         while True:
             try:
                 if self.lease.is_steady:  # otherwise the others could not renew theirs either
@@ -165,7 +166,12 @@ class ClusterNode:
                         await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
                         await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
                         is_first = False
-                    await self.engine.reap()
+                    now, lease = time.monotonic(), self.lease.seconds
+                    died = now if dead else died
+                    # A worker counts as dead a little later than its node, if at all.
+                    if now - died < 2 * lease or now - reaped > lease:
+                        reaped = now
+                        await self.engine.reap()
                     if time.monotonic() - swept > _SWEEP_SECONDS:
                         swept = time.monotonic()
                         await asyncio.to_thread(ask, delete_old)

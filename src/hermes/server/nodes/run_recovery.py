@@ -17,6 +17,7 @@ from hermes.server.turns.stored_runs import (
     KIND,
     LOST,
     SUSPENDED,
+    PastFrames,
     StoredRun,
     end_run,
     read_past,
@@ -107,7 +108,9 @@ class RunRecovery:
                 await end_run(self._objects, owner, state)
                 return None
             request = begun
-        past = await read_past(self._objects, state.run_id)
+        past = PastFrames(0, "")
+        if was_begun or was_lost:
+            past = await read_past(self._objects, state.run_id)
         run = Run(self._turns, self._objects, principal, request, state)
         run.continue_after(past, begun=request is not asked, lost=was_lost)
         await save_run(self._objects, owner, state)

@@ -111,7 +111,8 @@ class RunWorker:
 
     async def _is_elsewhere(self, session: str, state: StoredRun) -> bool:
         """Whether another node may still write to this run or its session."""
-        if not await asyncio.to_thread(self._node.lease.confirm_death, state.server):
+        lease = self._node.lease
+        if state.server and not await asyncio.to_thread(lease.confirm_death, state.server):
             return True
         return await self._inbox.is_run_elsewhere(session)
 

@@ -57,6 +57,7 @@ POLL_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 """How often a run of another node is checked for news whose notice was lost."""
 _QUEUED_SECONDS = 0.25
+_MAX_FOLLOWED = 10_000
 
 
 class Run:
@@ -437,9 +438,11 @@ class RunRegistry:
 
     def _add_follower(self, subject: str) -> None:
         run_id, _, node = subject.partition(" ")
-        if run_id in self.active:
-            self._followers.setdefault(run_id, set()).add(node)
-        self._tell_node(node, "news", run_id)
+        if len(self._followers) >= _MAX_FOLLOWED:
+            self._followers.clear()  # they look by themselves every few seconds
+        self._followers.setdefault(run_id, set()).add(node)  # it may be about to begin here
+        if run_id not in self.active:
+            self._tell_node(node, "news", run_id)
 
     def _note_news(self, run_id: str) -> None:
         if watched := self._watched.pop(run_id, None):
