@@ -35,6 +35,10 @@ class ClusterRecord(Struct, frozen=True):
     """Turns that run anywhere."""
     stalled: int
     """Turns whose node is dead and that nobody has taken over."""
+    queue_depth: int
+    """Runs that wait for a worker."""
+    oldest_wait: float
+    """Seconds that the oldest of them has waited."""
     database_ms: float
     """How long one question to the database takes."""
     schema: int
@@ -63,7 +67,30 @@ def describe_cluster(db: Connection[Any]) -> ClusterRecord:
         " FROM public.sessions WHERE state = 'running'"
     ).fetchone()
     running, stalled = row if row else (0, 0)
-    return ClusterRecord(list_nodes(db), running, stalled, round(latency, 2), read_version(db)[0])
+    queued = db.execute(
+        "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created)), 0)::float8"
+        " FROM public.session_inbox WHERE NOT began"
+    ).fetchone()
+    depth, wait = queued if queued else (0, 0.0)
+    return ClusterRecord(
+        list_nodes(db),
+        running,
+        stalled,
+        depth,
+        round(wait, 1),
+        round(latency, 2),
+        read_version(db)[0],
+    )
+
+
+def delete_old_events(db: Connection[Any], hours: float) -> None:
+    """Delete the events of runs that ended so long ago."""
+    db.execute(
+        "DELETE FROM public.events e USING public.objects o WHERE o.tenant = e.tenant"
+        " AND o.id = e.stream AND o.kind = 'run'"
+        " AND o.used < extract(epoch FROM clock_timestamp()) - %s",
+        (hours * 3600,),
+    )
 
 
 def condemn_dead_owners(db: Connection[Any]) -> list[str]:
