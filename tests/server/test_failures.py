@@ -127,9 +127,56 @@ async def test_a_failure_after_an_effect_is_not_repeated(
             again = await post(a, path, stream=stream)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"
+            assert "server_error" not in again.body.decode()  # a reason to repeat, for some
         assert effects(a) == 1 and len(a.provider.requests) == made
         other = await a.chat("something else")
         assert other.status != 424
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ROUTES)
+async def test_nobody_is_told_to_repeat_what_has_changed_something(
+    tmp_path: Path, path: str, stream: bool
+) -> None:
+    wait = status(429, "slow down").headers(Retry_After="3600")
+    async with api(tmp_path, [TOUCH], then=wait) as a:
+        for answer in (await post(a, path, stream=stream), await post(a, path, stream=stream)):
+            text = answer.body.decode()
+            assert "limits the rate" in text and "Check what was done before you ask again" in text
+            assert "Nothing was lost" not in text and "end the message" not in text
+
+
+async def test_a_failed_run_that_has_changed_something_is_continued(tmp_path: Path) -> None:
+    wait = status(429, "slow down").headers(Retry_After="3600")
+    async with api(tmp_path, [TOUCH], then=wait) as a:
+        run = (await a.post("/v1/runs", {"input": "hi"})).json["run_id"]
+        await a.get(f"/v1/runs/{run}/events")
+        error = (await a.get(f"/v1/runs/{run}")).json["error"]
+        assert "limits the rate" in error and error.endswith("another run with that session_id.")
+        assert "Nothing was lost" not in error
+
+
+async def test_a_crash_after_an_effect_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hermes.agent import loop
+
+    calls = 0
+
+    async def crash_later(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise RuntimeError("a bug")
+        return await sample_message(*args)
+
+    sample_message = loop.sample_message
+    monkeypatch.setattr(loop, "sample_message", crash_later)
+    async with api(tmp_path, [TOUCH], then=say("Done.")) as a:
+        for answer in (await a.chat(), await a.chat()):
+            assert answer.status == 424 and "Internal error" in answer.error["message"]
+            assert answer.headers["X-Should-Retry"] == "false"
+        assert effects(a) == 1
 
 
 async def test_a_failure_is_known_after_a_restart(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from hermes.agent.turn import ModelClient
 from hermes.core.errors import Failure, Kind
 
@@ -16,13 +18,23 @@ THINKING_EXHAUSTED = (
 )
 
 
+class FailureText(Struct, frozen=True):
+    """A failure in words. `cause` is its beginning, without what was kept and what to do; empty
+    where `error` is right for everybody."""
+
+    error: str
+    cause: str = ""
+
+
 def limit_length(text: str) -> str:
     """One line of at most 300 characters."""
     text = " ".join(text.split())
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
+def describe_failure(
+    failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()
+) -> FailureText:
     target = provider.target
     host = urlsplit(provider.endpoint.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
@@ -46,7 +58,9 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
         said = ""
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
-    return limit_length(fixed.replace("{said}", f": {said}" if said else ""))
+    error = limit_length(fixed.replace("{said}", f": {said}" if said else ""))
+    cause, kept, _ = error.partition(f" {KEPT}")
+    return FailureText(error, cause if kept else "")
 
 
 async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:

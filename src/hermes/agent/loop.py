@@ -6,7 +6,7 @@ from typing import Literal, NoReturn
 
 from msgspec import Struct, structs
 
-from hermes.agent.error_messages import limit_length
+from hermes.agent.error_messages import FailureText, limit_length
 from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, LoopGuard
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import TurnStopped, append_steer, normalize_calls, sample_message
@@ -26,6 +26,7 @@ OUTCOME_UNKNOWN = (
 )
 HANDED_OVER = "handed_over"
 """The code of a turn that stopped after a step so that another process continues it."""
+TRY_AGAIN = "Everything so far is kept. Try again or another model."
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
 """Codes of endings that count as partial even when there is no text."""
 
@@ -166,17 +167,17 @@ def _raise_if_looping(guard: LoopGuard, calls: tuple[ToolCall, ...]) -> None:
             "the same result. Everything done so far is kept. Tell it what to do differently.",
         )
     if guard.unknown_steps >= MAX_BAD_STEPS:
-        raise TurnStopped(
-            "unknown_tools",
+        cause = (
             f"Stopped: the model asked {MAX_BAD_STEPS} times in a row for tools that do not exist "
-            f"(last: {calls[-1].name}). Everything so far is kept. Try again or another model.",
+            f"(last: {calls[-1].name})."
         )
+        raise TurnStopped("unknown_tools", FailureText(f"{cause} {TRY_AGAIN}", cause))
     if guard.bad_steps >= MAX_BAD_STEPS:
-        raise TurnStopped(
-            "tool_loop",
+        cause = (
             f"Stopped: the model wrote unusable arguments for {calls[-1].name} {MAX_BAD_STEPS} "
-            "times in a row. Everything so far is kept. Try again or another model.",
+            "times in a row."
         )
+        raise TurnStopped("tool_loop", FailureText(f"{cause} {TRY_AGAIN}", cause))
 
 
 async def _make_last_call(agent: Agent, turn: Turn) -> NoReturn:
@@ -200,13 +201,15 @@ async def _end_early(turn: Turn, stop: TurnStopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     status: Literal["partial", "failed"] = "partial" if partial else "failed"
-    error = limit_length(stop.error)
+    error = limit_length(stop.text.error)
     if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
         await turn.append(stop.message, status, error)
     else:
         await turn.record_state(status, error)
     result = _build_result(turn, status, error, stop.code)
-    return structs.replace(result, error_detail=stop.detail, retry_after=stop.retry_after)
+    return structs.replace(
+        result, cause=stop.text.cause, error_detail=stop.detail, retry_after=stop.retry_after
+    )
 
 
 def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:

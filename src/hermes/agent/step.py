@@ -14,6 +14,7 @@ from hermes.agent.endpoint_lessons import learn_calling, probe_own_server
 from hermes.agent.error_messages import (
     THINKING_EXHAUSTED,
     TRUNCATED,
+    FailureText,
     describe_failure,
     find_similar_models,
 )
@@ -54,16 +55,16 @@ class TurnStopped(Exception):
     def __init__(
         self,
         code: str,
-        error: str,
+        error: str | FailureText,
         message: Message | None = None,
         *,
         partial: bool = False,
         detail: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(error)
+        self.text = error if isinstance(error, FailureText) else FailureText(error)
+        super().__init__(self.text.error)
         self.code = code
-        self.error = error
         self.message = message
         self.partial = partial
         self.detail = detail

@@ -115,7 +115,7 @@ class AuxiliaryQuestions:
         try:
             return await sample_message(agent, turn, Attempt(Settings(max_output=max_output)))
         except TurnStopped as stop:
-            raise ToolError(stop.error) from None
+            raise ToolError(stop.text.error) from None
 
 
 class SideHost:
@@ -223,7 +223,7 @@ class AuxiliaryMedia:
             answer = await send(client)
             usage, outcome = answer.usage, "ok"
         except ProviderError as error:
-            raise ToolError(describe_failure(error.failure, client)) from None
+            raise ToolError(describe_failure(error.failure, client).error) from None
         finally:
             meter.settle_call(ticket, usage, outcome, ())
         return answer

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
 from hermes.agent.loop import CutTurn, run_turn
-from hermes.agent.turn import Agent, TurnMode
+from hermes.agent.turn import Agent, Turn, TurnMode
 from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import (
@@ -43,6 +43,7 @@ class Session:
         "_interrupted",
         "_personality",
         "_queue",
+        "_run",
         "_spawn",
         "_turn",
         "_unread_guidance",
@@ -74,6 +75,8 @@ class Session:
         self._spawn = shared.spawn_task
         self._queue: deque[Pending] = deque()
         self._turn: asyncio.Task[TurnResult] | None = None
+        self._run: Turn | None = None
+        """What the loop has begun for it."""
         self._worker: asyncio.Task[None] | None = None
         self._interrupted = False
         """Whether the running turn was told to stop."""
@@ -148,6 +151,11 @@ class Session:
             self.host.pending_steer.clear()
             self._turn.cancel()
 
+    def take_unread_guidance(self) -> list[str]:
+        """What interrupted turns had not read, for whoever submits it again."""
+        unread, self._unread_guidance = self._unread_guidance, []
+        return unread
+
     def stop(self) -> None:
         """Stop the running turn and drop the queued messages."""
         for _, future in self._queue:
@@ -169,12 +177,16 @@ class Session:
         """Hand the events from now on to `sink` as they happen, until the session is closed."""
         self._events.attach_sink(sink)
 
+    async def wait_until_idle(self) -> None:
+        """Wait for the turns of all messages, and those that answer guidance."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait({self._worker})
+
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, after earlier turns have ended, and of the
         turn that answers guidance it did not read. Guidance that an interrupted turn did not read
         comes before the message. Closing the generator stops the turn."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.wait({self._worker})
+        await self.wait_until_idle()
         if self._closed:
             raise RuntimeError("The session is closed.")
         if self._unread_guidance:
@@ -253,6 +265,7 @@ class Session:
     async def _run_recorded(self, message: Message | None, mode: TurnMode) -> TurnResult:
         """Run a turn, and keep its tape if sessions are recorded."""
         agent, turn, tape = self.agent, self.host.begin_turn(message), self.host.tape
+        self._run = turn
         if tape is not None:
             is_opened = self.host.turn_count == 1
             tape.begin_turn(agent, turn, self.transcript, mode, is_opened=is_opened)
@@ -278,14 +291,19 @@ class Session:
         except Exception as error:
             log.exception("turn of session %s crashed", self.id)
             reason = self.agent.redactor.redact(repr(error))[:120]
+            cause = (
+                f"Internal error ({reason}). Everything recorded before it is kept; the log has "
+                "the details."
+            )
             result = TurnResult(
                 "failed",
-                error=f"Internal error ({reason}). Everything recorded before it is kept; the log "
-                "has the details. Send the message again.",
+                error=f"{cause} Send the message again.",
                 error_code="internal",
+                cause=cause,
+                effects=self._run is not None and self._run.effects,
             )
         finally:
-            self._turn = None
+            self._turn = self._run = None
             self.host.end_turn()
         self._events.put(TurnEnd(result))
         return result

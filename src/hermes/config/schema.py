@@ -151,6 +151,10 @@ class DockerSection(Section, frozen=True):
     """A running container to use as it is, with its own mounts, network and limits."""
     workspace: Literal["rw", "ro"] = "rw"
     """How the session's folder is mounted, at the same path as on the host."""
+    mirror: Annotated[
+        str, Meta(pattern=r"^(/[\w.-]+)*$", description="an absolute path, or nothing")
+    ] = ""
+    """A second path at which a new container has the session's folder; empty: none."""
     network: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:-]*$", description="none, or the name of a network")
     ] = "none"

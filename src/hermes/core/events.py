@@ -109,6 +109,9 @@ class TurnResult(Struct, frozen=True):
     reasoning: str = ""
     error: str = ""
     error_code: str = ""
+    cause: str = ""
+    """The beginning of `error`, for surfaces where what it says to do would be wrong; empty where
+    it is right everywhere."""
     error_detail: str = ""
     """The provider's complete message, if the turn failed because of one."""
     messages: tuple[Message, ...] = ()

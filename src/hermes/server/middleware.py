@@ -141,12 +141,12 @@ class Middleware:
         dashboard = self._services.dashboard
         if dashboard is not None:
             if request.method == "GET" and (ticket := request.query.get("ticket")):
-                owner = dashboard.take_ticket(ticket, request.path)
+                owner = dashboard.take_ticket(request, ticket)
                 if owner is None:
                     raise ApiError(401, "This download link was used or is too old.", code="ticket")
                 return owner, True
             if dashboard.has_credentials(request):
-                return (await dashboard.identify(request))[0], True
+                return (await dashboard.identify(request)).principal, True
         headers, tenants = _list_key_headers(request), self._services.turns.tenants
         if tenants is not None and (found := await tenants.identify(headers)) is not None:
             return found, False

@@ -33,9 +33,10 @@ async def find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
     return meta
 
 
-async def find_current(call: ApiCall, services: RouteServices) -> SessionMeta:
-    """The session of the path, or the one that continues it; 404 when it is another's."""
-    session_id = call.path_params["id"]
+async def find_current(call: ApiCall, services: RouteServices, wanted: str = "") -> SessionMeta:
+    """The session that is wanted or in the path, or the one that continues it; 404 when it is
+    another's."""
+    session_id = wanted or call.path_params["id"]
     meta = await find_current_session(services.runtime.store, session_id)
     if meta is None or not is_owner(call.principal, meta):
         raise not_found("session", session_id)
@@ -90,8 +91,6 @@ async def submit_message(
         state = conversation.submit(item, busy)
         if resources is not None:
             conversation.hold_resources(resources)
-        if state == "steered":
-            await conversation.stored_queue.drop_message(item)
         return state
 
 

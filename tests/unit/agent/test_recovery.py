@@ -79,7 +79,7 @@ class _Endpoint:
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda k: k.value)
 @pytest.mark.parametrize("said", ["", "short", "long words " * 200])
 def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, said: str) -> None:
-    text = describe_failure(Failure(kind, said, retry_after=3600.0), _Endpoint())  # type: ignore[arg-type]
+    text = describe_failure(Failure(kind, said, retry_after=3600.0), _Endpoint()).error  # type: ignore[arg-type]
     assert 40 < len(text) <= LIMIT
     assert "\n" not in text
     assert "pw" not in text
@@ -89,7 +89,7 @@ def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, 
 
 
 def test_an_empty_answer_is_not_quoted() -> None:
-    text = describe_failure(Failure(Kind.SERVER, " {} "), _Endpoint())  # type: ignore[arg-type]
+    text = describe_failure(Failure(Kind.SERVER, " {} "), _Endpoint()).error  # type: ignore[arg-type]
     assert "tries. Nothing was lost." in text
 
 
@@ -97,6 +97,6 @@ def test_where_no_key_is_set_none_is_said_to_be_wrong() -> None:
     class Keyless(_Endpoint):
         credentials = SimpleNamespace(key_source="", is_login=False)
 
-    text = describe_failure(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
+    text = describe_failure(Failure(Kind.AUTH, "no words " * 90), Keyless()).error  # type: ignore[arg-type]
     assert "none is set" in text and text.endswith("send the message again.")
     assert "model.api_key_env" in text

@@ -135,7 +135,7 @@ class _ProbeHost(SideHost):
             self._code = stop.code
             if stop.code in _ANSWERED:
                 return stop.message or Message("assistant", ())
-            self._error = stop.error
+            self._error = stop.text.error
             return None
         finally:
             self.usage += turn.usage

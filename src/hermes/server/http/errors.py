@@ -10,12 +10,17 @@ _ERROR_TYPES = {
     403: "permission_error",
     404: "not_found_error",
     409: "conflict_error",
+    424: "failed_dependency_error",  # some clients repeat whatever says server_error
     429: "rate_limit_error",
 }
 
 
 _ANTHROPIC_TYPES = {413: "request_too_large", 503: "overloaded_error"}
-_ANTHROPIC_NAMES = {"server_error": "api_error", "conflict_error": "invalid_request_error"}
+_ANTHROPIC_NAMES = {
+    "server_error": "api_error",
+    "failed_dependency_error": "api_error",
+    "conflict_error": "invalid_request_error",
+}
 
 
 class ApiError(Exception):

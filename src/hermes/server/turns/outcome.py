@@ -27,11 +27,19 @@ _INVALID_PROMPT = frozenset({"auth", "bad_request", "content_policy", "model_not
 _TRUNCATED = frozenset({"output_truncated", "thinking_exhausted"})
 STOPPING_CODE = "server_stopping"
 """The error code of a turn that the end of the server interrupted."""
+CHECK_EFFECTS = "The work so far is kept in the session. Check what was done before you ask again."
+"""What to do after a failed turn whose tools have changed something."""
 EFFECTS_STATUS = 424
 """The status of a failed turn that must not be repeated: its tools have changed something."""
 DEFAULT_RETRY_SECONDS = 30.0
 NO_RETRY = {"X-Should-Retry": "false"}
 """Official SDKs obey this header; other clients go by the status."""
+
+
+def explain_failure(result: TurnResult, advice: str = CHECK_EFFECTS) -> str:
+    """The error as the client's user needs it: where tools have changed something, `advice` takes
+    the place of sending the message again."""
+    return f"{result.cause} {advice}" if result.effects and result.cause else result.error
 
 
 def build_turn_headers(

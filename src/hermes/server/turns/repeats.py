@@ -14,23 +14,25 @@ from hermes.core.store import Objects
 from hermes.core.tool import Tool
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
-from hermes.server.turns.outcome import EFFECTS_STATUS, NO_RETRY, build_error, is_truncated
+from hermes.server.turns.outcome import (
+    CHECK_EFFECTS,
+    EFFECTS_STATUS,
+    NO_RETRY,
+    build_error,
+    is_truncated,
+)
 from hermes.server.turns.server_instance import ServerInstance
 
 KIND = "failure"
 KEPT_SECONDS = 600.0
 _MAX_FAILURES = 1000
 _RETRY_HEADER = "X-Stainless-Retry-Count"
-STOPPED = (
-    "The server stopped during this request, after a tool had run. The work so far is kept in the "
-    "session. Check what was done before you ask again."
-)
+STOPPED = f"The server stopped during this request, after a tool had run. {CHECK_EFFECTS}"
 _RUNNING = (
     "The first attempt of this request is still running, and a tool has run in it. Try again later."
 )
 _DISCONNECTED = (
-    "The client disconnected during this request, after a tool had run. The work so far is kept in "
-    "the session. Check what was done before you ask again."
+    f"The client disconnected during this request, after a tool had run. {CHECK_EFFECTS}"
 )
 
 
