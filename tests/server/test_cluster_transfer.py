@@ -19,8 +19,8 @@ from tests.kit import Home, run_hermes, start_hermes
 from tests.kit.postgres import create_database
 
 pytestmark = pytest.mark.e2e
-MESSAGES = int(os.environ.get("HERMES_IMPORT", "6000"))
-SESSIONS = 12
+MESSAGES = int(os.environ.get("HERMES_IMPORT", "3000"))
+SESSIONS = 6
 
 
 @pytest.fixture

@@ -87,6 +87,7 @@ class Server:
         if node is not None:
             self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
+            runtime.agents.cooldowns.shared = node.cooling
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
         self.metrics.add_gauge("connections", lambda: self.connection_count)

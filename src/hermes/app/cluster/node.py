@@ -61,6 +61,7 @@ class ClusterNode:
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared_cooling import PostgresCooling
         from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
@@ -83,6 +84,7 @@ class ClusterNode:
             stays_at_node=cluster.workspaces == "none",
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
+        self.cooling = PostgresCooling(self.store.database)
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:

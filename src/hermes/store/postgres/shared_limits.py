@@ -18,7 +18,6 @@ from hermes.store.postgres.tenants import find_key_owner, find_tenant_by_id
 from hermes.store.tables.tenancy import KeyOwner, Tenant
 
 T = TypeVar("T")
-REQUESTS = "requests"
 SLICE_SECONDS = 1.0
 """For so long a node uses what it has taken of a rate; the rest is given back."""
 _TAKE = "SELECT * FROM hermes.take_tokens(%s, %s, %s, %s, %s)"
@@ -67,22 +66,22 @@ class SharedLimits:
         row = await self._database.read(lambda db: db.db.execute(sql, values).fetchone())
         return bool(row and row[0])
 
-    async def take_request(self, tenant: int, per_minute: int) -> float:
+    async def take_request(self, tenant: int, bucket: str, per_minute: int, burst: float) -> float:
         """Count a request; the seconds after which it may be made, 0: now."""
         per_second = per_minute / 60.0
-        held = self._slices.get((tenant, REQUESTS))
+        held = self._slices.get((tenant, bucket))
         now = time.monotonic()
         if held is not None and now - held.taken > SLICE_SECONDS:
-            self._slices.pop((tenant, REQUESTS))
+            self._slices.pop((tenant, bucket))
             if held.left >= 1:
-                await self._add_amount(tenant, REQUESTS, held.left)
+                await self._add_amount(tenant, bucket, held.left)
             held = None
         if held is None or held.left < 1:
             most = max(1.0, per_second * SLICE_SECONDS)
-            taken, remaining = await self._take_tokens(tenant, REQUESTS, per_minute, most)
+            taken, remaining = await self._take_tokens(tenant, bucket, per_minute, burst, most)
             if taken < 1:
                 return (1.0 - remaining) / per_second
-            held = self._slices.setdefault((tenant, REQUESTS), _RateSlice(0.0, now))
+            held = self._slices.setdefault((tenant, bucket), _RateSlice(0.0, now))
             held.left += taken
             held.taken = now
         held.left -= 1
@@ -90,7 +89,7 @@ class SharedLimits:
 
     async def count_tokens(self, tenant: int, per_minute: int) -> float:
         """The seconds after which a tenant may use tokens again; 0: now."""
-        _, remaining = await self._take_tokens(tenant, TOKENS, per_minute, 0.0)
+        _, remaining = await self._take_tokens(tenant, TOKENS, per_minute, float(per_minute), 0.0)
         return max(0.0, (1.0 - remaining) / (per_minute / 60.0))
 
     async def measure_storage(self, tenant: int) -> int:
@@ -128,10 +127,10 @@ class SharedLimits:
             self._wake(db, session)
 
     async def _take_tokens(
-        self, tenant: int, bucket: str, per_minute: int, most: float
+        self, tenant: int, bucket: str, per_minute: int, burst: float, most: float
     ) -> tuple[float, float]:
         """How many were taken of a bucket, and how many are left."""
-        values = (tenant, bucket, float(per_minute), per_minute / 60.0, most)
+        values = (tenant, bucket, burst, per_minute / 60.0, most)
 
         def take_tokens(db: PostgresConnection) -> tuple[float, float]:
             row = db.db.execute(_TAKE, values).fetchone()
