@@ -28,6 +28,7 @@ from hermes.server.turns.outcome import explain_failure
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.slots import RETRY_AFTER
 from hermes.server.turns.stored_runs import (
+    KEPT,
     KIND,
     LOST,
     UNSTORED,
@@ -288,7 +289,7 @@ class Run:
             state.status = "completed"
             data = {"output": result.text, "usage": state.usage}
             return self._encode_frame("run.completed", data)
-        error, error_code = self._turns.redact(explain_failure(result, _KEPT)), result.error_code
+        error, error_code = self._turns.redact(explain_failure(result, KEPT)), result.error_code
         if result.status == "interrupted":
             if self._cancelled or not self._turns.slots.closed:
                 state.status = "cancelled"

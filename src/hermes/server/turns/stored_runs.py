@@ -13,12 +13,12 @@ from hermes.server.turns import turn_events
 KIND = "run"
 ENDED = frozenset({"completed", "failed", "cancelled"})
 _PAGE_FRAMES = 500
-_KEPT = (
+KEPT = (
     "The work so far is kept in its session; to continue, start another run with that session_id."
 )
-LOST = f"The server stopped during this run. {_KEPT}"
-UNSTORED = f"The end of this run could not be stored. {_KEPT}"
-SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {_KEPT}"
+LOST = f"The server stopped during this run. {KEPT}"
+UNSTORED = f"The end of this run could not be stored. {KEPT}"
+SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {KEPT}"
 
 
 class RunObject(Struct, omit_defaults=True):
