@@ -215,3 +215,8 @@ def add_node_gauges(metrics: Metrics, node: "ClusterNode") -> None:
     metrics.add_gauge("cluster_write_groups", lambda: writer.groups)
     metrics.add_gauge("cluster_written_jobs", lambda: writer.jobs_written)
     metrics.add_gauge("cluster_write_seconds", lambda: writer.seconds)
+    metrics.add_gauge("cluster_group_size", lambda: writer.jobs_written / max(1, writer.groups))
+    metrics.add_gauge("cluster_queue_depth", lambda: node.queue.depth)
+    metrics.add_gauge("cluster_oldest_wait_seconds", lambda: node.queue.oldest_wait)
+    metrics.add_gauge("cluster_database_seconds", lambda: node.queue.database_seconds)
+    metrics.measure = node.measure_queue

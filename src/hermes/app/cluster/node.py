@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class ClusterNode:
         from hermes.store.postgres.database import TenantDatabase
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
+        from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
         from hermes.store.postgres.shared_cooling import PostgresCooling
         from hermes.store.postgres.shared_limits import SharedLimits
@@ -85,6 +87,8 @@ class ClusterNode:
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
         self.cooling = PostgresCooling(self.store.database)
+        self.queue = QueueRecord()
+        """As it was last measured."""
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:
@@ -148,6 +152,13 @@ class ClusterNode:
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    async def measure_queue(self) -> None:
+        """Look how much waits and how fast the database answers; without it nothing changes."""
+        from hermes.store.postgres.nodes import measure_queue
+
+        with suppress(StoreError):
+            self.queue = await self.store.database.read(lambda db: measure_queue(db.db))
 
     def find_obstacle(self) -> str:
         """Why requests should go to other nodes; empty: nothing is in the way."""

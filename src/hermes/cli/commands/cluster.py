@@ -98,6 +98,7 @@ def _show_status(args: Namespace, db: Connection[Any]) -> int:
     lines = [
         *_format_nodes(found.nodes),
         f"turns: {found.running} running, {found.stalled} stalled",
+        f"queue: {found.queue_depth} waiting, the oldest for {found.oldest_wait:.1f} s",
         f"database: {found.database_ms:.1f} ms, schema {found.schema}",
     ]
     return print_report(to_builtins(found), lines, json=args.json)
