@@ -63,8 +63,7 @@ class ClusterNode:
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
-        from hermes.store.postgres.shared_cooling import PostgresCooling
-        from hermes.store.postgres.shared_limits import SharedLimits
+        from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster

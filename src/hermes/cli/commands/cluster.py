@@ -124,7 +124,7 @@ def _drain_node(args: Namespace, db: Connection[Any]) -> int:
 
 
 def _check_tables(args: Namespace, db: Connection[Any]) -> int:
-    from hermes.store.postgres.cluster_check import check_cluster
+    from hermes.store.postgres.administration.cluster_check import check_cluster
 
     found = check_cluster(db, fix=args.fix)
     lines = [f"{f.count} {f.what}{': repaired' if f.repaired else ''}" for f in found]
@@ -140,7 +140,7 @@ def _import_home(args: Namespace, db: Connection[Any]) -> int:
     from pathlib import Path
 
     from hermes.config import paths
-    from hermes.store.postgres.home_transfer import import_home
+    from hermes.store.postgres.administration.home_transfer import import_home
 
     home = Path(args.home).expanduser() if args.home else locate_home(args.profile)
     file = paths.database_file(home)
@@ -156,7 +156,7 @@ def _export_tenant(args: Namespace, db: Connection[Any]) -> int:
     from pathlib import Path
 
     from hermes.config import paths
-    from hermes.store.postgres.home_transfer import export_tenant
+    from hermes.store.postgres.administration.home_transfer import export_tenant
 
     home = Path(args.output or f"hermes-{args.name}").expanduser().absolute()
     file = paths.database_file(home)
