@@ -56,6 +56,7 @@ class Server:
         if node is not None:
             lease = node.lease
             self._instance = NodeInstance(runtime.setup.home, lease.acquire(), lease.is_alive)
+            self._instance.has_own_files = node.has_own_files
         self._acceptor: Acceptor | None = None
         tenants = TenantAccess(node.limits, settings.tool_execution) if node is not None else None
         self.turns = TurnRunner(

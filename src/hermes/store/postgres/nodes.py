@@ -95,6 +95,16 @@ def measure_queue(db: Connection[Any]) -> QueueRecord:
     return QueueRecord(depth, oldest, took)
 
 
+def delete_old_events(db: Connection[Any], hours: float) -> None:
+    """Delete the events of runs that ended so long ago."""
+    db.execute(
+        "DELETE FROM public.events e USING public.objects o WHERE o.tenant = e.tenant"
+        " AND o.id = e.stream AND o.kind = 'run'"
+        " AND o.used < extract(epoch FROM clock_timestamp()) - %s",
+        (hours * 3600,),
+    )
+
+
 def condemn_dead_owners(db: Connection[Any]) -> list[str]:
     """The owners of nodes whose lease is over: from now on none of them can write or renew."""
     rows = db.execute(
