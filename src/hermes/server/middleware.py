@@ -112,7 +112,7 @@ class Middleware:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
-        if tenants is not None and principal.tenant:
+        if tenants is not None:
             await tenants.count_request(principal)
         else:
             self._principals.count_request(principal)
