@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import peers, serving, terminal
+from bench import batches, peers, serving, terminal
 from bench.measure import median, process
 
 GROUPS = (
@@ -31,6 +31,8 @@ GROUPS = (
     "server",
     "gateway",
     "repl",
+    "batch",
+    "replay",
 )
 IN_PROCESS = GROUPS[1:]
 PEERS = ("original", "ours", "floor")
@@ -42,9 +44,10 @@ ALONE = {
     "mcp": "bench.mcp_calls",
     "knowledge": "bench.knowledge",
     "gateway": "bench.messenger",
+    "replay": "bench.recordings",
 }
 """Groups of ours that are measured without a runtime around them."""
-NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway")
+NOT_THEIRS = ("search", "sandbox", "schedule", "mcp", "knowledge", "gateway", "replay")
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,14 @@ ROWS = (
     Row("repl", "repl_echo_median", "  median"),
     Row("repl", "repl_line", "terminal: line of a 20,000-line answer, CPU", "µs"),
     Row("repl", "repl_line_growth", "  compared with one of 2,000", "x", at_most=1.3),
+    Row("batch", "batch_cpu", "batch: an item of 5 tool steps, CPU", faster=80),
+    Row("batch", "batch_rate", "batch: items of one process", "/s", faster=100, more=True),
+    Row("batch", "batch_memory", "batch: memory, 64 at a time", "MB", at_most=100),
+    Row("batch", "batch_export", "batch: trajectories written", "/s", at_least=1500, more=True),
+    Row("batch", "batch_resume", "batch: resume at 99 of 100 thousand", at_most=3000),
+    Row("replay", "replay_step", "replay: a step, CPU", at_most=3),
+    Row("replay", "record_cost", "replay: recording, added to a turn", "%", at_most=5),
+    Row("replay", "trace_turn", "trace: a turn of 10 spans, CPU (floor: SDK)", of_floor=0.2),
 )
 
 
@@ -360,6 +371,9 @@ class Bench:
             if group == "server":
                 serving.measure(self.homes, self.url, self.results.add, self.attempt)
                 continue
+            if group == "batch":
+                batches.measure(self.homes, self.url, self.results.add, self.attempt)
+                continue
             if group == "repl":
                 terminal.measure(self.homes, self.results.add, self.attempt, self.options.rounds)
                 continue
@@ -389,6 +403,8 @@ def main() -> int:
     given = options()
     if not given.no_original:
         peers.install_original()
+    if "replay" in given.groups:
+        peers.install_sdk()
     isolated = peers.isolate()
     with provider() as url:
         homes = {"ours": peers.our_home(url), "floor": peers.our_home(url)}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,6 +14,11 @@ SCRATCH = ROOT / ".bench"
 ORIGINAL = SCRATCH / "original"
 # Without edge-tts the original runs pip at every start, which would not be a fair figure.
 REQUIREMENTS = ("hermes-agent==0.19.0", "aiohttp", "edge-tts==7.2.7")
+SDK = SCRATCH / "sdk"
+SDK_REQUIREMENTS = (
+    "opentelemetry-sdk==1.45.2",
+    "opentelemetry-exporter-otlp-proto-http==1.45.1",
+)
 ISOLATED = "HERMES_BENCH_ISOLATED"
 
 CONFIG = """\
@@ -26,19 +32,28 @@ model:
 
 
 def install_original() -> None:
-    stamp = ORIGINAL / ".installed"
-    wanted = " ".join((*REQUIREMENTS, sys.version))
+    _install(ORIGINAL, REQUIREMENTS)
+
+
+def install_sdk() -> None:
+    """OpenTelemetry's own, which we are compared with and do without."""
+    _install(SDK, SDK_REQUIREMENTS)
+
+
+def _install(folder: Path, requirements: Sequence[str]) -> None:
+    stamp = folder / ".installed"
+    wanted = " ".join((*requirements, sys.version))
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    print("installing the original into .bench/original …", file=sys.stderr)
-    shutil.rmtree(ORIGINAL, ignore_errors=True)
-    ORIGINAL.parent.mkdir(exist_ok=True)
+    print(f"installing {requirements[0]} into {folder.relative_to(ROOT)} …", file=sys.stderr)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(exist_ok=True)
     uv = Path(sys.executable).parent / "uv"
-    python = ORIGINAL / "bin" / "python"
+    python = folder / "bin" / "python"
     base = os.path.realpath(sys.executable)
-    subprocess.run([uv, "venv", "-q", "--python", base, ORIGINAL], check=True)
+    subprocess.run([uv, "venv", "-q", "--python", base, folder], check=True)
     subprocess.run(
-        [uv, "pip", "install", "-q", "--compile-bytecode", "--python", python, *REQUIREMENTS],
+        [uv, "pip", "install", "-q", "--compile-bytecode", "--python", python, *requirements],
         check=True,
     )
     stamp.write_text(wanted)

@@ -18,6 +18,7 @@ chromium chromium chromium-browser google-chrome google-chrome-stable
 [ -z "${HERMES_TEST_COMPLETE:-}" ] || packages="$packages
 docker.io dockerd /usr/sbin/dockerd
 firefox-esr firefox-esr firefox
+nginx /usr/sbin/nginx
 python3-venv /usr/share/doc/python3-venv
 python3-pip /usr/bin/pip3
 cargo /usr/bin/cargo

@@ -127,6 +127,7 @@ async def test_a_second_run_of_the_same_name_repeats_nothing(
         (['{"prompt": "  "}'], "line 1: the prompt is empty"),
         (['{"prompt": "a", "files": {"../x": "y"}}'], "line 1: the path '../x' is outside"),
         (['{"prompt": "a", "files": {"/x": "y"}}'], "line 1: the path '/x' is outside"),
+        (['{"prompt": "a", "image": "--privileged"}'], "line 1: '--privileged' is not the name"),
         (['{"messages": [{"role": "assistant", "content": "x"}]}'], "line 1: the last of"),
         ([""], "has no items"),
     ],
@@ -167,6 +168,38 @@ async def test_failures_are_listed_and_the_rest_goes_on(home: Home, provider: Pr
     assert [line["prompt_index"] for line in read_lines(home, "trajectories.jsonl")] == [0, 2]
 
 
+async def test_a_refused_key_is_not_tried_again(home: Home, provider: Provider) -> None:
+    provider.then = status(401, "no such key")
+    file = write_items(home, {"prompt": "one"}, {"prompt": "two"})
+    ran = await run_hermes(["batch", "run", file, "--toolsets", "none"], home)
+    assert ran.rc == 1 and len(provider.requests) == 2
+    assert read_statistics(home)["errors"] == {"auth": 2}
+    assert read_statistics(home)["abandoned"] == 0
+
+
+async def test_items_that_did_not_get_far_enough_are_partial(
+    home: Home, provider: Provider
+) -> None:
+    provider.then = call(("c1", "read_file", {"path": "a.txt"}))
+    file = write_items(home, {"prompt": "read", "files": {"a.txt": "alpha"}})
+    words = ["batch", "run", file, "--toolsets", "file", "--max-turns", "1"]
+    assert (await run_hermes(words, home)).rc == 1
+    (line,) = read_lines(home, "trajectories.jsonl")
+    assert line["partial"] is True and line["completed"] is False
+    found = read_statistics(home)
+    assert found["states"] == {"partial": 1} and found["errors"] == {"max_turns": 1}
+
+
+async def test_a_link_of_the_copied_folder_leads_nowhere(home: Home, provider: Provider) -> None:
+    (home.work / "start").mkdir()
+    (home.work / "start" / "out").symlink_to(home.work)
+    item = {"prompt": "p", "workspace": "start", "files": {"out/planted.txt": "x"}}
+    ran = await run_hermes(["batch", "run", write_items(home, item), "--toolsets", "none"], home)
+    assert ran.rc == 1 and not (home.work / "planted.txt").exists()
+    (row,) = read_lines(home, "failed.jsonl")
+    assert row["error"]["code"] == "config" and "leads out of the workspace" in str(row["error"])
+
+
 async def test_answers_without_reasoning_are_filtered_not_dropped(
     home: Home, provider: Provider
 ) -> None:
@@ -177,8 +210,10 @@ async def test_answers_without_reasoning_are_filtered_not_dropped(
     args = ["batch", "run", file, "--toolsets", "none", "--require-reasoning"]
     assert (await run_hermes(args, home)).rc == 0
     assert len(read_lines(home, "trajectories.jsonl")) == 1
-    assert [row["state"] for row in read_lines(home, "failed.jsonl")] == ["filtered"]
-    assert read_statistics(home)["states"] == {"done": 1, "filtered": 1}
+    (row,) = read_lines(home, "failed.jsonl")
+    assert row["state"] == "filtered" and set(row["error"]) == {"code", "message"}
+    found = read_statistics(home)
+    assert found["states"] == {"done": 1, "filtered": 1} and found["errors"] == {}
 
 
 async def test_a_history_a_system_text_and_a_prefill_reach_the_model(
@@ -221,6 +256,9 @@ async def test_the_first_signal_takes_no_further_items(home: Home, provider: Pro
     args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "2"]
     process = await start_hermes(args, home)
     await gate.reached()
+    shown = (await run_hermes(["batch", "status", "data", "--json"], home)).json
+    assert 1 <= shown["states"]["running"] <= 2 and sum(shown["states"].values()) == 5
+    assert shown["abandoned"] == 0 and shown["running"] == process.pid
     stopped = await run_hermes(["batch", "stop", "data"], home)
     assert stopped.rc == 0, stopped
     gate.open()

@@ -54,12 +54,21 @@ def test_a_home_without_them_loads_nothing_of_them(tmp_path: Path) -> None:
     assert [name for name in UNUSED if name in loaded] == []
 
 
+def fill_notes(home: Home, length: int) -> None:
+    """Fill both files with notes of that many characters."""
+    memories = home.path / "memories"
+    memories.mkdir(mode=0o700, exist_ok=True)
+    for name, limit in (("MEMORY.md", 2200), ("USER.md", 1375)):
+        notes = [f"{n:x<{length}}" for n in range((limit + 3) // (length + 3))]
+        (memories / name).write_text("\n§\n".join(notes))
+
+
 UNLOADED = ("mcp", "acp", "pydantic", "cronsim", "httpx2", "hermes.cron.scheduler")
 
 
 async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:
     """Full notes, 1,000 skills, 20 servers of 50 tools each, 5 jobs, 3 plugins not enabled."""
-    async with Provider([say("Hello."), say("Hello.")]) as p:
+    async with Provider([say("Hello.")] * 5) as p:
         started = tmp_path / "started"
         entry = {"command": "touch", "args": [str(started)]}
         names = [f"server-{n:02}" for n in range(20)]
@@ -76,13 +85,7 @@ async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:
         for n in range(5):
             await editor.add_job(editor.draft_job(JobWishes("every 1h", f"job {n}")))
         await store.close()
-        memories = home.path / "memories"
-        memories.mkdir(mode=0o700)
-        for name, limit in (("MEMORY.md", 2200), ("USER.md", 1375)):
-            entries = ["x" * 117] * ((limit + 3) // 120)
-            (memories / name).write_text(
-                "\n§\n".join(f"{n:02}{e[2:]}" for n, e in enumerate(entries))
-            )
+        fill_notes(home, 117)
         for n in range(1000):
             write_skill(home.path / "skills", f"skill-{n:04}")
         ran = await run_hermes(["chat", "-q", "hi"], home)
@@ -96,6 +99,13 @@ async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:
         assert len(line.encode()) <= 300 and "server-00 (50" in line
         loaded = await asyncio.to_thread(loaded_modules, home)
         assert [name for name in UNLOADED if name in loaded] == []
+        for length in (60, 20, 3):
+            fill_notes(home, length)
+            ran = await run_hermes(["chat", "-q", "hi"], home)
+            assert ran.rc == 0 and len(p.requests[-1].body) < 12_000, (length, ran)
+            prompt = system(p.requests[-1])
+            assert "About the user [" in prompt and 'more: skills_list {"query"' in prompt
+            assert ('more: memory {"action":"search"}' in prompt) == (length < 30)
         assert not started.exists(), "no server was started, no plugin imported"
 
 

@@ -53,11 +53,13 @@ async def test_from_install_to_remove(tmp_path: Path) -> None:
     assert "+# changed" in await plugins("update", "greeter", "--yes")
     write_plugin(home.path / "plugins" / "greeter", "1/0")
     assert "failed: ZeroDivisionError" in await plugins("list")
+    ran = await run_hermes(["plugins", "list"], home)
+    assert ran.stderr == "", "what is wrong is said once, and not as a traceback"
     doctor = await run_hermes(["doctor", "--json"], home)
     found = next(check for check in json.loads(doctor.stdout) if check["name"] == "plugins")
     assert found["state"] == "failed" and "greeter: not loaded: Zero" in found["details"][0]
     assert "greeter is off" in await plugins("disable", "greeter")
-    assert (await plugins("list")).split()[:2] == ["greeter", "off"]
+    assert (await plugins("list")).split()[:2] == ["greeter", "disabled"]
     assert "removed greeter" in await plugins("remove", "greeter")
     assert await plugins("list") == "There are no plugins.\n"
     assert "There is no plugin greeter" in await plugins("enable", "greeter", code=2)

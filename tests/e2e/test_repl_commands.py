@@ -33,11 +33,13 @@ async def test_commands_that_show_something(tmp_path: Path) -> None:
                 "/diff": ("new file mode", "+x"),
                 "/config display.theme": ("display.theme = default",),
                 "/config agent.max_turns 12": ("agent.max_turns = 12",),
+                "/config": ("agent.max_turns = 12", "Other settings have their defaults"),
                 "/theme": ("Theme: default", "contrast"),
                 "/clear": ("New session",),
             }.items():
                 t.type(typed + ENTER)
                 await t.see(*texts)
+            assert not any("index 0000" in line for line in t.scrollback)
         assert "max_turns: 12" in (home.path / "config.yaml").read_text()
 
 
@@ -83,6 +85,8 @@ async def test_other_commands_of_the_program(tmp_path: Path) -> None:
         await t.see("sandbox", "Enter: send")
         t.type("/login" + ENTER)
         await t.see("/login PROVIDER logs in")
+        typed, shown = t.screen.index("❯ /login"), t.screen.rindex("environment")
+        assert typed < shown, "the keys stand below the command"
         t.type("still here" + ENTER)
         await t.see("hello")
 
@@ -181,6 +185,34 @@ async def test_keys_of_modern_terminals(tmp_path: Path) -> None:
         assert t.raw.rindex(b"\x1b[<u") > t.raw.rindex(b"\x1b[>1u")
     assert p.requests[0].json["messages"][-1]["content"] == "one\ntwo\nboth\n!"
     assert p.last.json["messages"][-1]["content"] == "a\tb"
+
+
+async def test_vi_keys(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p, display={"editing_mode": "vi"})
+        p.steps += [say("first answer"), call(("c1", "terminal", {"command": "rm -rf .; touch a"}))]
+        async with terminal(home, ready="INSERT") as t:
+            await t.see("Enter: send")
+            t.type("hello big world" + ESCAPE)
+            await t.see("NORMAL")
+            t.type("0cwbye" + ESCAPE)
+            await t.see("❯ bye big world", "NORMAL")
+            t.type("wcwbad")
+            await t.see("❯ bye bad world", "INSERT")
+            t.type(ESCAPE)
+            await t.see("NORMAL")
+            t.type(ENTER)
+            await t.see("first answer", "INSERT")
+            t.type("clear it" + ESCAPE)
+            await t.see("NORMAL")
+            t.type("i" + ENTER)
+            await t.see("Allow it?", "(Enter: no)")
+            t.type(ESCAPE)
+            await t.see("NORMAL")
+            t.type("y")
+            await t.see("allowed", "so it is")
+        assert (home.work / "a").exists()
+        assert p.requests[0].json["messages"][-1]["content"] == "bye bad world"
 
 
 async def test_an_image_from_the_clipboard(tmp_path: Path) -> None:

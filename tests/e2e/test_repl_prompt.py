@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, call, run_hermes, say
+from tests.kit.processes import until
 from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
@@ -43,6 +45,69 @@ async def test_approval(tmp_path: Path, key: str, ran: bool) -> None:
         result = next(m for m in p.last.json["messages"] if m["role"] == "tool")["content"]
         assert ("Not run" in result) is not ran
         assert (home.work / "ran").exists() is ran
+
+
+def was_written(t: Terminal, text: str) -> bool:
+    return any(text in line for line in t.scrollback)
+
+
+LONG = "\n".join(["rm -rf .", *(f": line {n}" for n in range(1, 200)), "touch ran"])
+
+
+async def test_a_long_question_says_what_it_hides_and_shows_it(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        p.steps.append(asking(LONG))
+        async with terminal(home) as t:
+            t.type("clean up" + ENTER)
+            await t.see("touch ran", "v view all of it", READY)
+            assert was_written(t, "141 lines hidden: v shows them")
+            assert not was_written(t, ": line 100")
+            t.type("v")
+            await t.until(lambda: was_written(t, ": line 100"), "the middle")
+            await t.gone("view all of it")
+            await t.see(READY)
+            t.type("y")
+            await t.see("allowed", "so it is")
+        assert (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize("args", [["--plain"], ["chat", "-q", "clean up"]], ids=["plain", "once"])
+async def test_a_long_question_line_by_line(tmp_path: Path, args: list[str]) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        p.steps.append(asking(LONG.replace("touch", "touch\u200b \u202etxt.cod;touch")))
+        async with terminal(home, args, ready="you>" if "--plain" in args else "") as t:
+            if "--plain" in args:
+                t.type("clean up\n")
+            await t.see("[v]iew all of it", "[N]o")
+            assert was_written(t, "characters hidden: v shows them")
+            assert not was_written(t, ": line 100")
+            assert "touch<U+200B> <U+202E>txt.cod;touch ran" in t.screen
+            t.type("v\n")
+            await t.until(lambda: was_written(t, ": line 100"), "the middle")
+            await t.see("Allow it? [y]es")
+            t.type("y\n")
+            await t.see("so it is")
+        assert (home.work / "ran").exists()
+
+
+async def test_lines_typed_ahead_answer_no_question(tmp_path: Path) -> None:
+    async with Provider([], then=lambda _: say("so it is")) as p:
+        home = Home.of(tmp_path, p)
+        p.steps += [asking("touch began; cat go"), asking("rm -rf .; touch ran")]
+        os.mkfifo(home.work / "go")
+        async with terminal(home, ["--plain"], ready="you>") as t:
+            t.type("clean up\n")
+            await until((home.work / "began").exists)
+            t.type("y\n")
+            t.type("seen\n")
+            await t.see("seen")  # the terminal has the line before it
+            await asyncio.to_thread((home.work / "go").write_text, "")
+            await t.see("what you typed before the question does not answer it: y", "Allow it?")
+            t.type("n\n")
+            await t.see("so it is")
+        assert not (home.work / "ran").exists()
 
 
 async def test_what_is_being_typed_answers_no_question(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ async def test_a_command_of_the_user(tmp_path: Path) -> None:
             assert "alpha\nbeta" in sent and "exit 4" in sent and sent.endswith("what is it?")
             t.type("!echo more" + ENTER)
             await t.see("[output of !echo more]")
-            t.type("\x7f\x7f")  # the space and the chip
+            t.type("\x7f")
             await t.gone("[output of !echo more]")
             t.type("!sleep 60" + ENTER)
             await t.see("!sleep 60", "stop it")
@@ -186,11 +186,15 @@ async def test_a_command_of_the_user_in_plain_mode(tmp_path: Path) -> None:
 async def test_addresses_are_links(tmp_path: Path) -> None:
     """A link leads where its text says, and never to a part of an address."""
     long = "https://example.org/" + "x" * 120
-    text = f"See <https://example.org/page> and [here](https://example.org/other).\n\n<{long}>\n"
+    text = (
+        "See <https://example.org/page> and [here](https://example.org/other).\n\n"
+        f"(As https://example.org/bare.)\n\n<{long}>\n"
+    )
     async with Provider([say(text)]) as p, terminal(Home.of(tmp_path, p)) as t:
         t.type("go" + ENTER)
         await t.see(
             "See https://example.org/page and here (https://example.org/other)", "Enter: send"
         )
         assert b"\x1b]8;;https://example.org/page\x1b\\" in t.raw
+        assert b"\x1b]8;;https://example.org/bare\x1b\\" in t.raw
         assert b"\x1b]8;;https://example.org/x" not in t.raw

@@ -11,6 +11,11 @@ from tests.kit import WIRES, Home, Provider, call, run_hermes, say
 from tests.kit.bodies import messages, prefix, system, tools
 
 LIMIT = 12 * 1024
+SMALL_LIMIT = 6 * 1024
+"""At an endpoint of which only the address and the model's name are known."""
+UNREADABLE = (
+    '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b</tool_call>'
+)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -22,6 +27,18 @@ async def test_the_request_for_hi_is_below_12_kilobytes(tmp_path: Path, wire: st
         assert len(request.body) < LIMIT
         assert {"terminal", "read_file", "write_file"} <= set(tools(request)), "with its tools"
         assert system(request) and [m.text for m in messages(request)] == ["hi"]
+
+
+async def test_a_bare_endpoint_is_sent_less_than_6_kilobytes(tmp_path: Path) -> None:
+    """Also when a call could not be read and the answer is requested again in a fixed form."""
+    answer = json.dumps({"about": "knowledge", "answer": "hello"})
+    async with Provider([say(UNREADABLE), say(answer)]) as p:
+        model = {"provider": "custom", "base_url": p.base_url, "default": "tiny-1.5b"}
+        ran = await run_hermes(["chat", "-q", "hi"], Home(tmp_path, model=model))
+        assert ran.rc == 0 and ran.stdout == "hello\n", ran
+        native, forced = p.requests
+        assert tools(native) and "response_format" in forced.json
+        assert all(len(request.body) < SMALL_LIMIT for request in p.requests)
 
 
 @pytest.mark.parametrize("wire", WIRES)

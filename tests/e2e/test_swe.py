@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say
 from tests.kit.bodies import messages
+from tests.kit.repositories import make_repository, run_git, write_tasks
 
 pytestmark = pytest.mark.e2e
 SECRET = "the gold patch says forty-two"
 
 
-def run_git(folder: Path, *words: str, given: str = "") -> str:
-    env = {
-        **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "T"),
-        **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "t@example.org"),
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(folder),
-    }
-    done = subprocess.run(
-        ["git", *words],
-        cwd=folder,
-        env=env,
-        input=given,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> tuple[Path, str]:
-    folder = tmp_path / "repos" / "acme__calc"
-    folder.mkdir(parents=True)
-    run_git(folder, "init", "-q", "-b", "main")
-    (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-    (folder / "old.txt").write_text("goes away\n" * 5)
-    (folder / "name.txt").write_text("is renamed\n" * 20)
-    (folder / "picture.bin").write_bytes(bytes(range(256)) * 4)
-    run_git(folder, "add", "-A")
-    run_git(folder, "commit", "-q", "-m", "base")
-    base = run_git(folder, "rev-parse", "HEAD")
-    (folder / "calc.py").write_text(f"# {SECRET}\ndef add(a, b):\n    return a + b\n")
-    run_git(folder, "commit", "-qam", f"fix: {SECRET}")
-    run_git(folder, "tag", "later")
-    return folder, base
+    return make_repository(tmp_path / "repos" / "acme__calc", SECRET)
 
 
 CHANGE = (
@@ -76,19 +43,7 @@ async def test_patches_apply_and_nothing_is_given_away(
 
     async with Provider([], then=answer) as provider:
         home = Home.of(tmp_path, provider)
-        tasks: list[dict[str, Any]] = [
-            {
-                "instance_id": f"acme__calc-{n}",
-                "repo": "acme/calc",
-                "base_commit": base,
-                "problem_statement": "add subtracts",
-                "patch": SECRET,
-                "test_patch": SECRET,
-            }
-            for n in (1, 2)
-        ]
-        file = tmp_path / "tasks.jsonl"
-        file.write_text("\n".join(map(json.dumps, tasks)))
+        file = write_tasks(tmp_path, base, SECRET)
         args = ["swe", "run", str(file), "--repos", str(folder.parent), "--toolsets", "terminal"]
         ran = await run_hermes(args, home)
         assert ran.rc == 0, ran

@@ -40,6 +40,8 @@ class Editor:
     def __init__(self) -> None:
         self.updates: list[Any] = []
         self.asked: list[Any] = []
+        self.forms: list[Any] = []
+        self.written: str | None = "as green as grass"
         self.answer: str | None = "once"
         self.can_answer = True
         self.news = asyncio.Condition()
@@ -76,6 +78,13 @@ class Editor:
         outcome = schema.AllowedOutcome(outcome="selected", option_id=self.answer)
         return schema.RequestPermissionResponse(outcome=outcome)
 
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode))
+        if self.written is None:
+            return schema.DeclineElicitationResponse(action="decline")
+        content = {name: self.written for name in mode.requested_schema.properties}
+        return schema.AcceptElicitationResponse(action="accept", content=content)
+
     def of_kind(self, kind: str) -> list[Any]:
         return [u for u in self.updates if u.session_update == kind]
 
@@ -90,7 +99,7 @@ class Editor:
 
 @asynccontextmanager
 async def editor(
-    root: Path, steps: list[Any] | Provider
+    root: Path, steps: list[Any] | Provider, offers: schema.ClientCapabilities = FILES
 ) -> AsyncIterator[tuple[Any, Editor, Home, Provider]]:
     """The agent in this process, connected to a client by a pair of sockets."""
     provider = steps if isinstance(steps, Provider) else Provider(steps)
@@ -108,7 +117,7 @@ async def editor(
             connected: Any = client
             conn = acp.connect_to_agent(connected, writer, reader, use_unstable_protocol=True)
             try:
-                await conn.initialize(protocol_version=1, client_capabilities=FILES)
+                await conn.initialize(protocol_version=1, client_capabilities=offers)
                 yield conn, client, home, provider
             finally:
                 await conn.close()
@@ -381,3 +390,29 @@ async def test_questions_with_choices_and_skills_as_commands(tmp_path: Path) -> 
         assert "blue" in messages(provider.requests[1])[-1].results[0][1]
         await conn.prompt(session_id=made.session_id, prompt=text("/paint the door"))
         assert "Paint twice." in messages(provider.requests[2])[-1].text
+
+
+FORMS = schema.ClientCapabilities(
+    elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
+)
+
+
+@pytest.mark.parametrize(
+    ("offers", "written", "told"),
+    [(FORMS, "as green as grass", "as green as grass"), (FORMS, None, ""), (FILES, "unasked", "")],
+    ids=["written", "declined", "no forms"],
+)
+async def test_questions_for_a_text(tmp_path: Path, offers: Any, written: Any, told: str) -> None:
+    steps = [call(("c1", "clarify", {"question": "Which colour?"})), say("done")]
+    async with editor(tmp_path, steps, offers) as (conn, client, home, provider):
+        client.written = written
+        made = await conn.new_session(cwd=str(home.work), mcp_servers=[])
+        await conn.prompt(session_id=made.session_id, prompt=text("paint it"))
+        result = messages(provider.requests[1])[-1].results[0][1]
+        if offers is FILES:
+            assert client.forms == []
+        else:
+            ((question, mode),) = client.forms
+            assert question == "Which colour?" and mode.session_id == made.session_id
+            assert mode.requested_schema.required == ["answer"]
+        assert told in result and ("green" in result) == bool(told), result

@@ -132,7 +132,7 @@ async def test_a_group_that_became_a_supergroup_is_followed(tmp_path: Path) -> N
         assert len(g.provider.requests[1].json["messages"]) > 3, "the session went along"
 
 
-async def test_an_edited_message_is_answered_once_as_it_is_now(tmp_path: Path) -> None:
+async def test_g22_an_edited_message_is_answered_once_as_it_is_now(tmp_path: Path) -> None:
     from tests.kit import Gate
     from tests.kit.bodies import messages
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 from pathlib import Path
@@ -162,6 +163,37 @@ async def test_f61_what_takes_too_long_is_answered_after_the_next_start(tmp_path
         assert g.telegram.texts() == ["answered"]
 
 
+async def test_f61_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [say("never").hold(gate, n=0), say("answered")]
+    async with gateway(tmp_path, steps, gateway={"drain_seconds": 3600}) as g:
+        await g.telegram.say("work")
+        await gate.reached()
+        g.process.send_signal(signal.SIGTERM)
+        await _until_state(g.home.path, "draining")
+        await g.stop()
+        gate.open()
+        await g.start()
+        await g.telegram.until_shown("answered")
+        assert g.telegram.texts() == ["answered"]
+
+
+async def test_f89_a_resumed_turn_comes_before_what_was_sent_meanwhile(tmp_path: Path) -> None:
+    command = "echo ran >> effects.log; sleep 300"
+    steps = [call(("c1", "terminal", {"command": command})), say("resumed"), say("and the next")]
+    async with gateway(tmp_path, steps, gateway={"on_restart": "resume"}) as g:
+        await g.telegram.say("work")
+        await _until_exists(g.home.work / "effects.log")
+        await g.kill()
+        await g.telegram.say("meanwhile")
+        await g.start()
+        await g.telegram.until_shown("and the next")
+        shown = [text for text in g.telegram.texts() if text != texts.QUEUED]
+        assert shown == ["resumed", "and the next"] and len(g.provider.requests) == 3
+        users = [m.text for m in messages(g.provider.requests[2]) if m.role == "user"]
+        assert users == ["work", "meanwhile"]
+
+
 async def test_f62_a_crash_loop_resumes_nothing_but_serves(tmp_path: Path) -> None:
     gate = Gate()
     steps = [say("never").hold(gate, n=0), say("served")]
@@ -196,6 +228,12 @@ async def test_f74_a_loop_that_hangs_leaves_its_stacks(
         assert "Timeout (0:00:01)!" in seen
         await g.telegram.say("are you there?")
         await g.telegram.until_shown("still here")
+
+
+async def _until_state(home: Path, state: str) -> None:
+    async with asyncio.timeout(90):
+        while json.loads((home / "gateway_state.json").read_text())["gateway_state"] != state:
+            await asyncio.sleep(0.02)
 
 
 async def _until_exists(path: Path) -> None:

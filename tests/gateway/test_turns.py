@@ -306,7 +306,7 @@ async def test_a_question_of_the_model_is_answered_by_a_number(tmp_path: Path) -
         assert b"blue" in g.provider.requests[1].body
 
 
-async def test_attachments_are_stored_under_a_random_name(tmp_path: Path) -> None:
+async def test_g15_attachments_are_stored_under_a_random_name(tmp_path: Path) -> None:
     async with live_gateway(tmp_path, [say("seen")]) as g:
         g.telegram.files["f1"] = b"content of the file"
         document = {"file_id": "f1", "file_name": "../../evil\u202e.sh", "mime_type": "text/plain"}
@@ -355,7 +355,7 @@ async def test_an_album_is_one_message(tmp_path: Path) -> None:
         assert len(g.provider.requests) == 1 and prompts(g)[0].count("[attachment:") == 2
 
 
-async def test_the_gateway_tells_its_state(tmp_path: Path) -> None:
+async def test_f77_the_gateway_tells_its_state_and_runs_once(tmp_path: Path) -> None:
     async with gateway(tmp_path, [say("hi")]) as g:
         await g.telegram.say("hello")
         await g.telegram.until_shown("hi")
@@ -471,7 +471,7 @@ async def test_wrong_settings_are_refused_with_a_sentence(
     assert (nearest if "allowed_user" in str(config) else "hermes gateway setup") in ended.stderr
 
 
-async def test_signals_end_it(tmp_path: Path) -> None:
+async def test_f61_signals_end_it(tmp_path: Path) -> None:
     async with gateway(tmp_path) as g:
         assert await g.stop(signal.SIGHUP) == 0
 

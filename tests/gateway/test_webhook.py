@@ -91,7 +91,9 @@ def configure(g: LiveGateway, port: int, **routes: Any) -> None:
     g.home.env["WEBHOOK_SECRET"] = SECRET
 
 
-async def test_a_delivery_is_one_turn_and_its_answer_goes_where_it_should(tmp_path: Path) -> None:
+async def test_g8_a_delivery_is_one_turn_and_its_answer_goes_where_it_should(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     async with live_gateway(tmp_path, [say("Looks fine.")], start=False) as g:
         deliver = f"telegram:{OWNER}"

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession, ClientTimeout, web
+from aiohttp.test_utils import TestServer
 
 from hermes.config.paths import models_folders
 from hermes.llm.endpoints.embedded import is_engine_installed
 from tests.kit import Home, run_hermes
-from tests.local.tasks import TASKS
+from tests.local.first_questions import QUESTIONS
+from tests.local.tasks import TASKS, Task
 
 NAME = "qwen2.5-coder-1.5b"
 LEAST = 20
 """Of 24."""
+LEAST_FIRST = 26
+"""Of thirty."""
+MOST_BYTES = 6 * 1024
+"""Of the first request of a task."""
 _SERVER = """
 import os, socket, sys, xllamacpp
 params = xllamacpp.CommonParams()
@@ -53,8 +60,36 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
+class Recorder:
+    """Passes requests on to the model's server and keeps the size of each prompt."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.sizes: list[int] = []
+
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        if request.path.endswith("/chat/completions"):
+            self.sizes.append(len(body))
+        headers = {"content-type": request.headers.get("content-type", "application/json")}
+        async with (
+            ClientSession(timeout=ClientTimeout(3600)) as client,
+            client.request(
+                request.method, self._address + request.path_qs, data=body, headers=headers
+            ) as answer,
+        ):
+            response = web.StreamResponse(
+                status=answer.status, headers={"content-type": answer.headers["content-type"]}
+            )
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+@pytest.fixture(scope="module")
+def engine_address() -> Iterator[str]:
     """Where llama.cpp serves the model as any other program would."""
     from tests.server.test_serve import find_free_port
 
@@ -67,23 +102,51 @@ def address() -> Iterator[str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    yield f"http://127.0.0.1:{port}/v1"
+    yield f"http://127.0.0.1:{port}"
     process.kill()
     process.wait()
 
 
-async def test_how_many_tasks_it_does(tmp_path: Path, address: str) -> None:
-    failed = []
-    for number, task in enumerate(TASKS):
-        (root := tmp_path / str(number)).mkdir()
-        home = Home(root, model={"provider": "custom", "base_url": address, "default": NAME})
+@pytest.fixture
+async def recorder(engine_address: str) -> AsyncIterator[tuple[Recorder, str]]:
+    recorder = Recorder(engine_address)
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", recorder.forward)
+    async with TestServer(app) as server:
+        yield recorder, str(server.make_url("/v1"))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "least"), [(TASKS, LEAST), (QUESTIONS, LEAST_FIRST)], ids=["tasks", "questions"]
+)
+async def test_how_much_it_does(
+    tmp_path: Path,
+    recorder: tuple[Recorder, str],
+    tasks: tuple[Task, ...],
+    least: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every task in a folder of its own, all of them in one home, which knows only the address."""
+    recorded, address = recorder
+    home = Home(tmp_path, model={"provider": "custom", "base_url": address, "default": NAME})
+    failed, first_sizes = [], []
+    for number, task in enumerate(tasks):
+        folder = home.work / str(number)
+        folder.mkdir()
         for name, content in task.files.items():
-            home.file(name, content)
-        ran = await run_hermes(
-            ["chat", "--yolo", "-q", task.request, "--output", "json"], home, timeout=900
-        )
-        if ran.rc or not task.check(home.work, ran.json["text"]):
-            calls = [(c["name"], c["arguments"]) for c in ran.json["tool_calls"]]
-            failed.append(f"{task.request} -> {calls} {ran.json['text'][:200]!r}")
-            print(failed[-1], flush=True)
-    assert len(TASKS) - len(failed) >= LEAST, "\n".join(failed)
+            (folder / name).write_text(content)
+        recorded.sizes.clear()
+        question = ["chat", "--yolo", "-q", task.request, "--output", "json"]
+        ran = await run_hermes(question, home, timeout=900, cwd=folder)
+        first_sizes.append(recorded.sizes[0])
+        is_done = ran.rc == 0 and task.check(folder, ran.json["text"])
+        calls = [(c["name"], c["arguments"]) for c in ran.json["tool_calls"]]
+        report = f"{task.request} -> {calls} {ran.json['text'][:200]!r}"
+        with capsys.disabled():
+            print("\n", "done" if is_done else "WRONG", report, end="", flush=True)
+        failed += [] if is_done else [report]
+    score = f"{len(tasks) - len(failed)} of {len(tasks)}, prompts of up to {max(first_sizes)} bytes"
+    with capsys.disabled():
+        print(f"\n{NAME} behind a bare endpoint: {score}", flush=True)
+    assert len(tasks) - len(failed) >= least, "\n".join(failed)
+    assert max(first_sizes) < MOST_BYTES

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.kit import Gate, Home, call, run_hermes, say
@@ -27,10 +28,13 @@ def url(postgres_server: str) -> Any:
 
 
 def make_home(root: Path, provider: Provider, url: str, **cluster: Any) -> Home:
+    """All nodes work in one folder, as on a shared disk."""
     root.mkdir()
+    work = root.parent / "work"
+    work.mkdir(exist_ok=True)
     home = Home.of(root, provider)
     home.env["HERMES_DATABASE_URL"] = url
-    home.configure(terminal={"cwd": str(home.work)}, cluster={"node": root.name, **cluster})
+    home.configure(terminal={"cwd": str(work)}, cluster={"node": root.name, **cluster})
     return home
 
 
@@ -43,6 +47,19 @@ async def run_nodes(
     assert made.rc == 0 and "The database is ready (schema " in made.stdout, made.stderr
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(serve(home)) for home in homes]
+
+
+async def find_runner(url: str, nodes: list[ServeProcess], names: str) -> list[ServeProcess]:
+    """The nodes, the one that runs the only running session first."""
+    sql = "SELECT split_part(owner, '#', 1) FROM sessions WHERE state = 'running'"
+    async with asyncio.timeout(90):
+        while True:
+            with psycopg.connect(url) as db:
+                row = db.execute(sql).fetchone()
+            if row is not None:
+                found = names.index(row[0])
+                return [nodes[found], *nodes[:found], *nodes[found + 1 :]]
+            await asyncio.sleep(0.05)
 
 
 async def ask(node: ServeProcess, text: str, **body: Any) -> str:
@@ -113,7 +130,7 @@ async def wait_for_lines(file: Path, count: int) -> None:
 
 
 async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: str) -> None:
-    effects, go = tmp_path / "a" / "work" / "effects.log", tmp_path / "a" / "work" / "go"
+    effects, go = tmp_path / "work" / "effects.log", tmp_path / "work" / "go"
     command = "echo done >> effects.log; while [ ! -e go ]; do sleep 0.1; done"
 
     def answer(request: Received) -> Any:
@@ -128,10 +145,11 @@ async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: s
         _, started = await a.call("POST", "/v1/runs", {"input": "Do it once."})
         path = f"/v1/runs/{started['run_id']}"
         await wait_for_lines(effects, 1)
-        a.process.kill()
-        await a.wait()
+        runner, other = await find_runner(url, [a, b], "ab")
+        runner.process.kill()
+        await runner.wait()
         async with asyncio.timeout(90):
-            frames = await b.read(f"{path}/events")
+            frames = await other.read(f"{path}/events")
         go.touch()
         events = read_frames(frames)
         (resumed,) = [data for name, data in events if name == "run.resumed"]
@@ -143,7 +161,7 @@ async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: s
         assert effects.read_text().split() == ["done"]
         told = json.dumps(provider.requests[-1].json["messages"])
         assert "The node that ran this died while it ran" in told
-        _, state = await b.call("GET", path)
+        _, state = await other.call("GET", path)
         assert state["status"] == "completed"
 
 
@@ -166,15 +184,16 @@ async def test_a_node_that_was_stopped_for_too_long_writes_nothing(
         _, started = await a.call("POST", "/v1/runs", {"input": "Say it."})
         path = f"/v1/runs/{started['run_id']}"
         await gate.reached()
-        a.process.send_signal(signal.SIGSTOP)
+        runner, other = await find_runner(url, [a, b], "ab")
+        runner.process.send_signal(signal.SIGSTOP)
         async with asyncio.timeout(90):
-            frames = await b.read(f"{path}/events")
+            frames = await other.read(f"{path}/events")
         gate.open()
-        a.process.send_signal(signal.SIGCONT)
-        assert await a.wait() == 75
+        runner.process.send_signal(signal.SIGCONT)
+        assert await runner.wait() == 75
         assert read_frames(frames)[-1][1]["output"] == "In time."
-        assert await b.read(f"{path}/events") == frames
-        _, state = await b.call("GET", path)
+        assert await other.read(f"{path}/events") == frames
+        _, state = await other.call("GET", path)
         assert state["output"] == "In time."
 
 

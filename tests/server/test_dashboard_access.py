@@ -281,6 +281,10 @@ TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
     "POST /api/keys/{name}/test": (None, (401, 403, 403, 422)),
     "GET /api/models": (None, ADMIN),
     "POST /api/models/test": ({"model": " "}, (401, 403, 403, 422)),
+    "GET /api/models/pull": (None, ADMIN),
+    "POST /api/models/pull": ({"name": "nothing"}, (401, 403, 403, 422)),
+    "PATCH /api/jobs/{job}": ({"schedule": "daily 09:00"}, (401, 403, 403, 404)),
+    "GET /api/files": ("?session=nothing", (401, 403, 404, 404)),
     "POST /api/models/set": ({"model": ""}, (401, 403, 403, 422)),
     "GET /api/approvals/rules": (None, ADMIN),
     "POST /api/approvals/rules": (

@@ -72,7 +72,7 @@ async def test_a_plugin_is_shown_before_it_is_installed(tmp_path: Path) -> None:
         assert other.status == 422
         done = await browser.post("/api/plugins", {**body, "confirm": shown["digest"]})
         assert done.status == 200, done.body
-        for verb, state in (("enable", "enabled"), ("disable", "off")):
+        for verb, state in (("enable", "enabled"), ("disable", "disabled")):
             assert (await browser.post("/api/plugins", {"verb": verb, "name": "weather"})).json
             assert find_row(await browser.get("/api/plugins"), "weather")["state"] == state
         assert (

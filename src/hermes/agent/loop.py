@@ -1,10 +1,10 @@
 """The agent loop: sample, execute, steer, repeat."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NoReturn
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.agent.error_messages import FailureText, limit_length
 from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, LoopGuard
@@ -24,9 +24,22 @@ LAST_CALL = (
 OUTCOME_UNKNOWN = (
     "Hermes was restarted while this ran; its outcome is unknown. Check before repeating it."
 )
+HANDED_OVER = "handed_over"
+"""The code of a turn that stopped after a step so that another process continues it."""
 TRY_AGAIN = "Everything so far is kept. Try again or another model."
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
 """Codes of endings that count as partial even when there is no text."""
+
+
+class CutTurn(Struct, frozen=True):
+    """What is known of a turn that the end of a process cut off."""
+
+    lost: str = OUTCOME_UNKNOWN
+    """What the model is told of calls whose outcome is not known."""
+    started: frozenset[str] | None = None
+    """The calls that had begun; None: it was not noted."""
+    shown: str = ""
+    """Text of the unfinished answer that people have seen: the model goes on after it."""
 
 
 async def run_turn(
@@ -35,24 +48,30 @@ async def run_turn(
     prompt: Message | None,
     *,
     recorded: bool = False,
-    lost: str = OUTCOME_UNKNOWN,
+    cut: CutTurn | None = None,
 ) -> TurnResult:
     """Drive one user prompt to its end; None: the prompt that ends the history, whose turn was cut
     off. Cancel the task to interrupt: it still returns. `recorded`: the history already ends with
-    the prompt, which an earlier turn failed to answer. `lost`: what the model is told of calls
-    that were cut off."""
+    the prompt, which an earlier turn failed to answer. `cut`: what is known of a turn that was cut
+    off."""
+    shown = ""
     try:
         if prompt is None:
+            cut = cut or CutTurn()
+            shown = cut.shown
             await turn.record_state("running")
-            await _close_lost_calls(turn, lost)
+            await _close_cut_calls(agent, turn, cut)
         elif recorded:
             turn.added.append(prompt)
             await turn.record_state("running")
         else:
             await turn.append(prompt, "running")
-        result = await _run_steps(agent, turn)
+        result = await _run_steps(agent, turn, shown)
     except TurnStopped as stop:
         result = await _end_early(turn, stop)
+    except _HandOver:
+        await turn.record_state("interrupted")
+        result = _build_result(turn, "interrupted", "Handed over.", HANDED_OVER)
     except StoreError as error:
         result = _build_result(turn, "failed", limit_length(str(error)), "internal")
     except asyncio.CancelledError:
@@ -65,12 +84,32 @@ async def run_turn(
     return result
 
 
-async def _close_lost_calls(turn: Turn, lost: str) -> None:
-    """Record a result for each call that a dead process left without one. None of them runs again:
-    nobody knows how far it came."""
-    for call in find_open_calls(turn.history.messages):
-        result = ToolReturn(call.id, call.name, (Text(lost),), error=True)
+async def _close_cut_calls(agent: Agent, turn: Turn, cut: CutTurn) -> None:
+    """Record a result for each call that a dead process left without one. A call that may have
+    begun and changes something does not run again: nobody knows how far it came."""
+    lost = find_lost_calls(agent, turn.history.messages, cut.started)
+    again = [call for call in find_open_calls(turn.history.messages) if call not in lost]
+    for call in lost:
+        result = ToolReturn(call.id, call.name, (Text(cut.lost),), error=True)
         await turn.append(Message("tool", (result,)))
+    if again:
+        await ToolBatch(agent, turn, LoopGuard()).run_calls(again)
+
+
+def find_lost_calls(
+    agent: Agent, messages: Sequence[Message], started: Collection[str] | None
+) -> list[ToolCall]:
+    """The calls without a result whose outcome is not known. `started`: those that had begun;
+    None: it was not noted, so any may have."""
+    calls = find_open_calls(messages)
+    if started is None:
+        return calls
+    return [call for call in calls if call.id in started and _has_effects(agent, call)]
+
+
+def _has_effects(agent: Agent, call: ToolCall) -> bool:
+    tool = agent.tools.get(call.name)
+    return tool is None or tool.has_effects or tool.forward is not None
 
 
 def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -86,14 +125,21 @@ def find_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return []
 
 
-async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
+class _HandOver(Exception):
+    """Another process continues the turn."""
+
+
+async def _run_steps(agent: Agent, turn: Turn, shown: str) -> TurnResult:
     guard = LoopGuard()
     names = [*agent.tools, *agent.client_tools] if agent.client_tools else agent.tools
     n = 0
     while turn.calls < agent.limits.max_calls:
+        if n and turn.host.hands_over:
+            raise _HandOver
         n += 1
         turn.host.emit(StepStart(n))
-        message = await sample_message(agent, turn, Attempt(agent.settings))
+        message = await sample_message(agent, turn, Attempt(agent.settings), shown)
+        shown = ""
         if message.stop == "paused" and not message.calls:
             await turn.append(message)
             continue

@@ -295,6 +295,10 @@ class _Step:
         )
         return await try_recovery(Fault(failure, self.attempt, self.agent, self.turn))
 
+    def continue_text(self, text: str) -> None:
+        """Have the model go on after a text that another process streamed."""
+        self._ask_to_continue(Message("assistant", (Text(text),), origin=self.turn.target))
+
     def _ask_to_continue(self, message: Message, ask: str = CONTINUE) -> None:
         """Have the next request ask for the rest. The text so far is sent with it, not recorded."""
         self.continues += 1
@@ -341,10 +345,13 @@ class _Step:
         )
 
 
-async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
+async def sample_message(agent: Agent, turn: Turn, attempt: Attempt, shown: str = "") -> Message:
     """Call the model until there is a usable message, and return it unrecorded. Raises TurnStopped
-    when there is none; a cancellation records what was streamed first."""
+    when there is none; a cancellation records what was streamed first. `shown`: how the message
+    begins, as people have seen it."""
     step = _Step(agent, turn, attempt)
+    if shown:
+        step.continue_text(shown)
     try:
         return await step.sample_until_usable()
     except asyncio.CancelledError:

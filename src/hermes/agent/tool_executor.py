@@ -246,6 +246,9 @@ class ToolBatch:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # a call that awaits approval has not begun
             self._turn.effects |= plan.tool.has_effects
+            mark_call = self._turn.host.mark_call
+            if mark_call is not None and plan.tool.has_effects:
+                await mark_call(plan.call.id)
             try:
                 with mark_job(TOOL_JOB):
                     return await plan.tool.run(plan.params, context)

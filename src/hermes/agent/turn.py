@@ -151,6 +151,10 @@ class TurnHost(Protocol):
 
     jitter: Callable[[float, float], float]
     """Chooses a number between two; waits are spread with it."""
+    hands_over: bool
+    """Whether the turn is to stop after its step, because another process continues it."""
+    mark_call: Callable[[str], Awaitable[None]] | None
+    """Notes durably that a call with effects begins; None: nobody could continue the turn."""
 
     async def record(
         self, message: Message | None, state: SessionState | None, error: str = ""

@@ -121,6 +121,8 @@ class AuxiliaryQuestions:
 class SideHost:
     """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
+    hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
     session_id: str
     workspace: Workspace
     hooks = None

@@ -35,13 +35,24 @@ LEAST_OUTPUT = 1_024
 RETRY_WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
 """Seconds between checks of a cap that is only exhausted by running calls."""
 _NO_CAPS = BudgetSection()
+_TENANT_CAPS = ("tenant", "month")
 _UNITS: tuple[Unit, ...] = ("usd", "tokens")
 _CAP_WORDS = {
     "daily": "today's budget",
     "session": "the budget of this session",
     "user": "today's budget of this user",
     "job": "today's budget of this job",
+    "tenant": "today's budget of this tenant",
+    "month": "this month's budget of this tenant",
 }
+
+
+class TenantBudget(BudgetSection, frozen=True):
+    """The budget of a tenant's sessions: what the configuration says, and what the tenant may
+    spend."""
+
+    tenant_usd: float | None = None
+    month_usd: float | None = None
 
 
 class Meter:
@@ -264,15 +275,16 @@ def list_caps(budget: BudgetSection, entry: Entry) -> tuple[Cap, ...]:
         Cap(scope, name, unit, limit)
         for kind, scope in scopes.items()
         for unit in _UNITS
-        if (limit := getattr(budget, name := f"{kind}_{unit}")) is not None
+        if (limit := getattr(budget, name := f"{kind}_{unit}", None)) is not None
     )
 
 
 def describe_warning(warned: CapWarning, now: float) -> str:
     cap = warned.cap
+    key = "" if cap.name.startswith(_TENANT_CAPS) else f" (budget.{cap.name})"
     return (
         f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} "
-        f"of {format_amount(cap.limit, cap.unit)} (budget.{cap.name}). {_describe_reset(cap, now)}"
+        f"of {format_amount(cap.limit, cap.unit)}{key}. {_describe_reset(cap, now)}"
     )
 
 
@@ -284,9 +296,14 @@ def describe_refusal(level: CapLevel, now: float) -> str:
     return (
         f"Budget reached: {_name_cap(cap)} is {format_amount(cap.limit, cap.unit)}, "
         f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. "
-        f"Everything so far is kept. {_describe_reset(cap, now)} To raise it: hermes config set "
-        f"budget.{cap.name} {_suggest_limit(cap)}"
+        f"Everything so far is kept. {_describe_reset(cap, now)} {_explain_raise(cap)}"
     )
+
+
+def _explain_raise(cap: Cap) -> str:
+    if cap.name.startswith(_TENANT_CAPS):
+        return "The operator of the server can raise it (hermes tenants set)."
+    return f"To raise it: hermes config set budget.{cap.name} {_suggest_limit(cap)}"
 
 
 def describe_unpriced(model: str, *, tokens: bool) -> str:
@@ -313,6 +330,8 @@ def _name_cap(cap: Cap) -> str:
 def _describe_reset(cap: Cap, now: float) -> str:
     if cap.name.startswith("session"):
         return "A new session starts at zero."
+    if cap.name.startswith("month"):
+        return "It resets on the first of the month."
     at = time.localtime(now)
     minutes = 24 * 60 - at.tm_hour * 60 - at.tm_min
     return f"It resets at midnight, in {minutes // 60} h {minutes % 60} min."

@@ -131,7 +131,11 @@ class Runtime:
         )
         self.background_prompts = BackgroundPrompts(self.spawn_task)
         self.scheduled_prompts = ScheduledPrompts(
-            setup, store, self.open_session, self.knowledge.use_skill, self.background_commands
+            setup,
+            store,
+            self.open_session,
+            self.knowledge.use_skill_unattended,
+            self.background_commands,
         )
         self.mcp_servers = McpServers(setup, self.spawn_task, sleep)
         self.run_time_tools: list[RunTimeTools] = [self.mcp_servers]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
-from hermes.agent.loop import OUTCOME_UNKNOWN, run_turn
+from hermes.agent.loop import CutTurn, run_turn
 from hermes.agent.turn import Agent, Turn, TurnMode
 from hermes.app.live.interactions import Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
@@ -38,9 +38,9 @@ class Session:
 
     __slots__ = (
         "_closed",
+        "_cut",
         "_events",
         "_interrupted",
-        "_lost",
         "_personality",
         "_queue",
         "_run",
@@ -85,7 +85,7 @@ class Session:
         self._personality: str | None = None
         """How the model was told to speak; None: it is not known yet."""
         self._closed = False
-        self._lost = OUTCOME_UNKNOWN
+        self._cut: CutTurn | None = None
 
     @property
     def id(self) -> str:
@@ -129,10 +129,10 @@ class Session:
         self._personality = wanted
         return note_personality(message, wanted)
 
-    def continue_turn(self, lost: str = OUTCOME_UNKNOWN) -> asyncio.Future[TurnResult]:
-        """Run the turn again that the end of a process cut off, from its last user message. Tools
-        whose outcome is unknown do not run again; `lost` is what the model is told of them."""
-        self._lost = lost
+    def continue_turn(self, cut: CutTurn | None = None) -> asyncio.Future[TurnResult]:
+        """Go on with the turn that the end of a process cut off. Tools whose outcome is unknown do
+        not run again."""
+        self._cut = cut
         return self._enqueue(None)
 
     def _enqueue(self, message: Message | None) -> asyncio.Future[TurnResult]:
@@ -150,6 +150,11 @@ class Session:
             self._unread_guidance += self.host.pending_steer
             self.host.pending_steer.clear()
             self._turn.cancel()
+
+    def take_unread_guidance(self) -> list[str]:
+        """What interrupted turns had not read, for whoever submits it again."""
+        unread, self._unread_guidance = self._unread_guidance, []
+        return unread
 
     def stop(self) -> None:
         """Stop the running turn and drop the queued messages."""
@@ -172,12 +177,16 @@ class Session:
         """Hand the events from now on to `sink` as they happen, until the session is closed."""
         self._events.attach_sink(sink)
 
+    async def wait_until_idle(self) -> None:
+        """Wait for the turns of all messages, and those that answer guidance."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait({self._worker})
+
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, after earlier turns have ended, and of the
         turn that answers guidance it did not read. Guidance that an interrupted turn did not read
         comes before the message. Closing the generator stops the turn."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.wait({self._worker})
+        await self.wait_until_idle()
         if self._closed:
             raise RuntimeError("The session is closed.")
         if self._unread_guidance:
@@ -260,7 +269,7 @@ class Session:
         if tape is not None:
             is_opened = self.host.turn_count == 1
             tape.begin_turn(agent, turn, self.transcript, mode, is_opened=is_opened)
-        result = await run_turn(agent, turn, message, recorded=mode == "again", lost=self._lost)
+        result = await run_turn(agent, turn, message, recorded=mode == "again", cut=self._cut)
         if tape is not None:
             await run_shielded(tape.end_turn(agent, result))
         return result

@@ -98,6 +98,9 @@ class SessionSettings(Struct, frozen=True):
 class SessionHost:
     """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
+    hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
+
     def __init__(
         self,
         shared: SharedServices,
@@ -293,7 +296,7 @@ class SessionHost:
         budget = self.budget
         if share < 1:
             caps = structs.asdict(budget)
-            budget = BudgetSection(**{name: cap and cap * share for name, cap in caps.items()})
+            budget = structs.replace(budget, **{n: cap and cap * share for n, cap in caps.items()})
         account = structs.replace(self.account, session=self.session_id)
         return Meter(self.shared.store, budget, account, self.emit, self.shared.say_once)
 

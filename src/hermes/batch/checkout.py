@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from hermes.core.errors import ConfigError
 
 _SECONDS = 600.0
+_SPECIAL, _ESCAPED = re.compile(r"([\\*?\[ ])"), r"\\\1"
+"""What has a meaning in patterns of git."""
 _SETTINGS = {
     "uploadpack.allowAnySHA1InWant": "true",  # a commit that no branch names any more
     "protocol.file.allow": "always",
@@ -32,6 +35,29 @@ def check_out(source: str, commit: str, folder: Path) -> None:
     _run_git("init", "-q", "--initial-branch=main", str(folder))
     _run_git("-C", str(folder), "fetch", "-q", "--no-tags", "--no-write-fetch-head", source, commit)
     _run_git("-C", str(folder), "checkout", "-q", "-B", "main", commit)
+    shutil.copytree(folder / ".git", _pristine_copy(folder))
+
+
+def adopt_checkout(folder: Path, commit: str) -> None:
+    """Give a working tree that came from elsewhere a repository of its own with the commit and its
+    past. What the tree has beside the commit, such as built files, is no part of a patch."""
+    fresh = folder.with_name(f"{folder.name}.new")
+    _run_git("init", "-q", "--initial-branch=main", str(fresh))
+    try:
+        fetch = ("fetch", "-q", "--no-tags", "--no-write-fetch-head", str(folder), commit)
+        _run_git("-C", str(fresh), *fetch)
+        _run_git("-C", str(fresh), "update-ref", "refs/heads/main", commit)
+        shutil.rmtree(folder / ".git")
+        (fresh / ".git").rename(folder / ".git")
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    _run_git("-C", str(folder), "reset", "-q")
+    found = _run_git("-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard")
+    names = [name for name in found.split("\0") if name and "\n" not in name]
+    exclude = folder / ".git" / "info" / "exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    with exclude.open("a", encoding="utf-8") as out:
+        out.writelines(f"/{_SPECIAL.sub(_ESCAPED, name)}\n" for name in names)
     shutil.copytree(folder / ".git", _pristine_copy(folder))
 
 

@@ -35,8 +35,6 @@ class RunEnd(Struct, frozen=True):
     """What there is of a run when its process ends."""
 
     items: int
-    answered: int
-    """Done, partial or filtered."""
     complete: int
     """Done or filtered."""
     stopped: bool
@@ -44,10 +42,10 @@ class RunEnd(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all are done; 3: some are not; 1: none is."""
+        """0: all are done; 3: some are not, or it was stopped; 1: none is."""
         if self.complete == self.items:
             return 0
-        return 3 if self.answered else 1
+        return 3 if self.complete or self.stopped or self.over_budget else 1
 
 
 def begin_run(
@@ -56,6 +54,8 @@ def begin_run(
     """The folder and the settings of a run that is new, or goes on with the same dataset."""
     settings = structs.replace(settings, dataset=dataset.digest, items=len(dataset.items))
     folder = create_run(home, settings.name, output)
+    if (pid := folder.find_runner()) is not None:
+        raise ConfigError(f"The run is going on already (pid {pid}).")
     if (folder.path / "run.json").exists():
         settings = _check_same_run(folder, settings, dataset, extend=extend)
     replace_file(folder.items_file, dataset.encode_items())
@@ -134,7 +134,6 @@ class Coordinator:
             states = [record.state for record in records.values()]
             return RunEnd(
                 len(items),
-                len(states) - states.count("failed"),
                 states.count("done") + states.count("filtered"),
                 self._stopping,
                 self.progress.over_budget,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes.batch.image_files import is_image_name
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Text, user_message
 
@@ -39,6 +40,7 @@ class BatchItem(Struct, frozen=True):
     repository: str = ""
     """A local repository to check out as the workspace."""
     commit: str = ""
+    """Where the repository begins; without `repository` it is that of the image."""
 
 
 class Dataset(Struct, frozen=True):
@@ -125,6 +127,9 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
     assert prompt is not None
     if not prompt.strip():
         raise _BadLine("the prompt is empty")
+    image = row.image or row.docker_image
+    if image and not is_image_name(image):
+        raise _BadLine(f"{image!r} is not the name of an image")
     for path in (*row.files, *([row.cwd] if row.cwd else ())):
         _check_inside(path)
     if row.workspace and not (folder / row.workspace).is_dir():
@@ -135,7 +140,7 @@ def _build_item(row: _Row, number: int, line: int, folder: Path) -> BatchItem:
         str(line) if row.id is None else str(row.id),
         prompt,
         past,
-        row.image or row.docker_image,
+        image,
         row.cwd,
         row.files,
         str((folder / row.workspace).resolve()) if row.workspace else "",

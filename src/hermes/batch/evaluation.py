@@ -252,7 +252,7 @@ class CaseRunner(ItemRunner):
             )
         elif not judge.model:
             choice = session.options.choice
-        runtime = await self.get_runtime("")
+        runtime = await self.get_runtime()
         judging = await runtime.open_session(
             source="batch",
             key=f"{self.name}/judge/{session.transcript.meta.key.partition('/')[2]}",

@@ -11,13 +11,14 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from hermes.batch.dataset import BatchItem
-from hermes.batch.results import ConversationCounts, ItemRecord, Results
+from hermes.batch.results import ConversationCounts, ItemError, ItemRecord, Results
 from hermes.batch.run_folder import RunFolder, RunSettings
 from hermes.batch.trajectories import Format, Trajectory, format_trajectory
 from hermes.config.private_files import replace_file
 from hermes.tools.registry import list_toolsets
 
 _EXPORTED = ("done", "partial")
+_WITHOUT_REASONING = ItemError("filtered", "No answer has reasoning (--require-reasoning).")
 
 
 class TrajectoryWriter(Protocol):
@@ -79,13 +80,13 @@ async def export_run(
     files = {form: folder.trajectories_file(form) for form in settings.formats}
     await write_trajectories(files, items, records, results, counts)
     failed = [
-        {"id": record.id, "state": record.state, "error": record.error}
+        {"id": record.id, "state": record.state, "error": record.error or _WITHOUT_REASONING}
         for record in (records.get(id) for id in items)
         if record is not None and record.state not in _EXPORTED
     ]
     lines = b"".join(msgspec.json.encode(row) + b"\n" for row in failed)
     replace_file(folder.path / "failed.jsonl", lines)
-    if any(item.repository for item in items.values()):
+    if any(item.commit for item in items.values()):
         replace_file(folder.path / "predictions.jsonl", _list_predictions(items, records))
     statistics = await results.compute_statistics(settings, records, counts)
     body = msgspec.json.format(msgspec.json.encode(statistics), indent=2)

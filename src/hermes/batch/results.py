@@ -78,9 +78,10 @@ class Results:
         decoder = msgspec.json.Decoder(ItemRecord)
         return {record.id: record for record in (decoder.decode(o.body) for o in found)}
 
-    async def note_attempt(self, session_id: str) -> None:
+    async def note_attempt(self, session_id: str, item: BatchItem) -> None:
         """Before anything is spent on it: what is abandoned must be counted."""
-        await self._store.objects.put(_TRIES_KIND, session_id, b"", owner=self._name)
+        body = item.id.encode()
+        await self._store.objects.put(_TRIES_KIND, session_id, body, owner=self._name)
 
     async def record_end(self, record: ItemRecord) -> None:
         body = msgspec.json.encode(record)
@@ -158,20 +159,30 @@ class Results:
         settings: RunSettings,
         records: Mapping[str, ItemRecord],
         counts: ConversationCounts,
+        running_since: float | None = None,
     ) -> dict[str, Any]:
-        """Totals over all attempts; tools, reasoning and latency of those that count."""
+        """Totals over all attempts; tools, reasoning and latency of those that count.
+        `running_since`: when the process that works on the run began; None: there is none."""
         tools = counts.tools
-        attempts = len(await self._store.objects.list_all(_TRIES_KIND, owner=self._name))
+        tries = await self._store.objects.list_all(_TRIES_KIND, owner=self._name)
+        running = {
+            found.body
+            for found in tries
+            if running_since is not None
+            and found.created >= running_since
+            and found.body.decode() not in records
+        }
+        abandoned = len(tries) - sum(bool(r.session) for r in records.values()) - len(running)
         rows = await self._store.ledger.sum_calls("job", 0.0)
         usage = next((row for row in rows if row.key == self._name), UsageRow(self._name))
         states: Counter[str] = Counter(record.state for record in records.values())
-        if waiting := settings.items - len(records):
-            states["todo"] = waiting
+        states["running"] = len(running)
+        states["todo"] = settings.items - len(records) - len(running)
         seconds = sorted(record.seconds for record in records.values())
         return {
             "items": settings.items,
-            "states": dict(sorted(states.items())),
-            "abandoned": attempts - sum(bool(record.session) for record in records.values()),
+            "states": {state: count for state, count in sorted(states.items()) if count},
+            "abandoned": abandoned,
             "tools": {name: msgspec.to_builtins(tools[name]) for name in sorted(tools)},
             "errors": dict(Counter(r.error.code for r in records.values() if r.error is not None)),
             "reasoning": counts.reasoning,

@@ -109,6 +109,11 @@ class RunFolder:
             os.close(handle)
 
     @property
+    def running_since(self) -> float | None:
+        """When the process that works on the run began; None: there is none."""
+        return self._lock_file.stat().st_mtime if self.find_runner() is not None else None
+
+    @property
     def _lock_file(self) -> Path:
         return self.path / "run.lock"
 

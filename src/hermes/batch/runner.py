@@ -20,13 +20,15 @@ from hermes.app.session_records import store_branch
 from hermes.batch.checkout import take_patch
 from hermes.batch.dataset import BatchItem, read_prefill
 from hermes.batch.distributions import choose_toolsets, find_distribution
+from hermes.batch.image_files import TESTBED
 from hermes.batch.rate_limit import RateLimit
 from hermes.batch.results import SOURCE, ItemError, ItemRecord, ItemState, Results
 from hermes.batch.run_folder import RunSettings
 from hermes.batch.trajectories import describe_tools
 from hermes.batch.workspace import prepare_workspace, remove_workspace
+from hermes.config.env import build_child_env
 from hermes.config.load import Setup
-from hermes.core.errors import HermesError
+from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Account
 from hermes.core.message import Message, user_message
@@ -34,7 +36,7 @@ from hermes.core.store import Store
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.tools.registry import list_toolset_words
 
-_FINAL_CODES = frozenset({"authentication", "permission", "model_not_found", "budget", "billing"})
+_FINAL_CODES = frozenset("auth billing budget config model_not_found timeout".split())
 """Failures that another attempt would meet again."""
 _STATES: Mapping[str, ItemState] = {"completed": "done", "partial": "partial"}
 
@@ -74,7 +76,9 @@ class ItemRunner:
         self._results = Results(store, settings.name)
         self._prefill = read_prefill(Path(settings.prefill)) if settings.prefill else ()
         self._limit = _make_limit(settings)
-        self._runtimes: dict[str, Runtime] = {}
+        self._client_env = build_child_env(setup.secrets)
+        self._runtime: Runtime | None = None
+        self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
         self.progress = RunProgress()
         self.stopping = asyncio.Event()
@@ -123,16 +127,21 @@ class ItemRunner:
         began = time.monotonic()
         toolsets = self._choose_toolsets(item)
         try:
-            cwd = await asyncio.to_thread(prepare_workspace, self._place, item, attempt)
-            runtime = await self.get_runtime(item.image or self._settings.image)
-            async with self._open_session(runtime, item, toolsets, cwd) as session:
-                await self._results.note_attempt(session.id)
+            cwd = await asyncio.to_thread(
+                prepare_workspace, self._place, item, attempt, self._client_env
+            )
+            async with (
+                self._provide_runtime(item) as runtime,
+                self._open_session(runtime, item, toolsets, cwd) as session,
+            ):
+                await self._results.note_attempt(session.id, item)
                 result = await self.answer_item(session, item)
                 if result.error_code == "budget" and not await self._is_item_cap(item):
                     return None
                 return await self._describe_end(item, session, result, toolsets, began)
         except HermesError as error:
-            return self._describe_failure(item, type(error).__name__, str(error), began)
+            code = "config" if isinstance(error, ConfigError) else "internal"
+            return self._describe_failure(item, code, str(error), began)
         except OSError as error:
             text = f"The workspace could not be made: {error.strerror}."
             return self._describe_failure(item, "workspace", text, began)
@@ -184,7 +193,7 @@ class ItemRunner:
         digest = hashlib.sha256(tools).hexdigest()[:16]
         await self._results.store_tools(digest, tools)
         patch = ""
-        if item.repository:
+        if item.commit:
             folder = session.host.workspace.cwd
             patch = await asyncio.to_thread(take_patch, folder, item.commit)
         error = None
@@ -259,16 +268,32 @@ class ItemRunner:
         words = list_toolset_words()
         return choose_toolsets(chances, words, self._settings.seed, item.id) or ("none",)
 
-    async def get_runtime(self, image: str) -> Runtime:
-        """Commands of sessions with the same image run under one runtime."""
-        if image not in self._runtimes:
-            setup = use_container(self.setup, image) if image else self.setup
-            opened = Runtime.open(setup, store=self._store)
-            runtime = await self._stack.enter_async_context(opened)
+    @asynccontextmanager
+    async def _provide_runtime(self, item: BatchItem) -> AsyncIterator[Runtime]:
+        """The runtime of all items, or one for an item with an image of its own."""
+        if not item.image:
+            yield await self.get_runtime()
+            return
+        mirror = TESTBED if item.commit else ""
+        async with self._open_runtime(use_container(self.setup, item.image, mirror)) as runtime:
+            yield runtime
+
+    async def get_runtime(self) -> Runtime:
+        """The runtime that items share."""
+        async with self._opening:
+            if self._runtime is None:
+                image = self._settings.image
+                setup = use_container(self.setup, image) if image else self.setup
+                opened = self._open_runtime(setup)
+                self._runtime = await self._stack.enter_async_context(opened)
+        return self._runtime
+
+    @asynccontextmanager
+    async def _open_runtime(self, setup: Setup) -> AsyncIterator[Runtime]:
+        async with Runtime.open(setup, store=self._store) as runtime:
             if self._limit is not None:
                 runtime.transport.before_send = self._limit.admit
-            self._runtimes[image] = runtime
-        return self._runtimes[image]
+            yield runtime
 
 
 def _make_limit(settings: RunSettings) -> RateLimit | None:
@@ -293,10 +318,11 @@ def confine_setup(setup: Setup) -> Setup:
     return structs.replace(setup, config=config)
 
 
-def use_container(setup: Setup, image: str) -> Setup:
-    """Commands run in a container of this image, one per conversation."""
+def use_container(setup: Setup, image: str, mirror: str = "") -> Setup:
+    """Commands run in a container of this image, one per conversation. `mirror`: another path at
+    which it has the workspace."""
     terminal = setup.config.terminal
-    docker = structs.replace(terminal.docker, image=image)
+    docker = structs.replace(terminal.docker, image=image, container="", mirror=mirror)
     terminal = structs.replace(terminal, backend="docker", docker=docker)
     return structs.replace(setup, config=structs.replace(setup.config, terminal=terminal))
 

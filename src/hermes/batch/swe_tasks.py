@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from hermes.batch.checkout import find_repository, has_commit
 from hermes.batch.dataset import BatchItem, Dataset
+from hermes.batch.image_files import TESTBED, find_missing_images, is_image_name
 from hermes.core.errors import ConfigError
 
 _PROMPT = """\
@@ -18,9 +21,12 @@ do not only describe the change. Run what tests there are to check it.
 <issue>
 {issue}
 </issue>"""
+_IN_CONTAINER = """
+
+Commands run in a container in which the folder is also {testbed}, with what it needs installed."""
 
 
-class _Task(Struct):
+class SweTask(Struct):
     """`patch` and `test_patch` are not even read."""
 
     instance_id: str
@@ -29,7 +35,18 @@ class _Task(Struct):
     problem_statement: str
 
 
-def read_tasks(file: Path, repos: Path, *, limit: int | None = None) -> Dataset:
+class TaskStart(Struct, frozen=True):
+    """Where a task's repository comes from: this machine, or a container image."""
+
+    repository: str = ""
+    image: str = ""
+
+
+FindStart: TypeAlias = Callable[[SweTask], TaskStart]
+"""Raises ValueError when there is none."""
+
+
+def read_tasks(file: Path, find_start: FindStart, *, limit: int | None = None) -> Dataset:
     """The tasks as items. ConfigError names each line that is no task or has no repository."""
     try:
         lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()
@@ -39,14 +56,17 @@ def read_tasks(file: Path, repos: Path, *, limit: int | None = None) -> Dataset:
         ) from None
     items: list[BatchItem] = []
     problems: list[str] = []
-    decoder = msgspec.json.Decoder(_Task)
+    decoder = msgspec.json.Decoder(SweTask)
     for number, line in enumerate(lines, 1):
         if limit is not None and len(items) >= limit:
             break
         if not line.strip():
             continue
         try:
-            items.append(_build_item(decoder.decode(line), repos, items))
+            task = decoder.decode(line)
+            if any(item.id == task.instance_id for item in items):
+                raise ValueError(f"the id {task.instance_id} is there twice")
+            items.append(_build_item(task, find_start(task), len(items)))
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             problems.append(f"line {number}: {error}")
     if problems:
@@ -56,18 +76,41 @@ def read_tasks(file: Path, repos: Path, *, limit: int | None = None) -> Dataset:
     return Dataset(tuple(items))
 
 
-def _build_item(task: _Task, repos: Path, before: list[BatchItem]) -> BatchItem:
-    if any(item.id == task.instance_id for item in before):
-        raise ValueError(f"the id {task.instance_id} is there twice")
-    source = find_repository(repos, task.repo)
-    if source is None:
-        raise ValueError(f"{repos} has no {task.repo.replace('/', '__')}")
-    if not has_commit(source, task.base_commit):
-        raise ValueError(f"{source.name} has no commit {task.base_commit}")
+def find_local(repos: Path) -> FindStart:
+    """Tasks begin in copies of local repositories."""
+
+    def find_start(task: SweTask) -> TaskStart:
+        source = find_repository(repos, task.repo)
+        if source is None:
+            raise ValueError(f"{repos} has no {task.repo.replace('/', '__')}")
+        if not has_commit(source, task.base_commit):
+            raise ValueError(f"{source.name} has no commit {task.base_commit}")
+        return TaskStart(repository=str(source.resolve()))
+
+    return find_start
+
+
+def find_in_images(pattern: str, env: Mapping[str, str]) -> FindStart:
+    """Tasks begin in containers; `{id}` of the pattern is the task's id, in small letters."""
+
+    def find_start(task: SweTask) -> TaskStart:
+        image = pattern.replace("{id}", task.instance_id.lower())
+        if not is_image_name(image):
+            raise ValueError(f"{image!r} is not the name of an image")
+        if find_missing_images([image], env):
+            raise ValueError(f"the image {image} is missing: docker pull {image}")
+        return TaskStart(image=image)
+
+    return find_start
+
+
+def _build_item(task: SweTask, start: TaskStart, number: int) -> BatchItem:
+    prompt = _PROMPT.format(issue=task.problem_statement.strip())
     return BatchItem(
-        len(before),
+        number,
         task.instance_id,
-        _PROMPT.format(issue=task.problem_statement.strip()),
-        repository=str(source.resolve()),
+        prompt + (_IN_CONTAINER.format(testbed=TESTBED) if start.image else ""),
+        image=start.image,
+        repository=start.repository,
         commit=task.base_commit,
     )

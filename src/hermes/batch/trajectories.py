@@ -10,11 +10,18 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.core.message import Message, ToolReturn
+from hermes.core.message import Message, Thinking, ToolReturn
 from hermes.core.provider import ToolSpec
 
 Format: TypeAlias = Literal["hermes", "openai", "sharegpt", "raw", "parquet"]
 FORMATS: tuple[Format, ...] = ("hermes", "openai", "sharegpt", "raw", "parquet")
+_GUIDANCE = (
+    "\n\n[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool "
+    "output]\n{text}\n[/OUT-OF-BAND USER MESSAGE]"
+)
+"""How the original marks what a person says while a tool runs."""
+_NO_TEXT = "[multimodal tool result]"
+"""What the original writes for a result that is only an image."""
 
 
 class Trajectory(Struct, frozen=True):
@@ -121,39 +128,55 @@ def _write_preamble(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
-    """A tool turn holds all results of a step; guidance between them is a turn of the human."""
-    results: list[str] = []
+    """A tool turn holds all results of a step; guidance that came with them ends the last one."""
+    results: list[ToolReturn] = []
+    guidance = ""
     for message in messages:
         if message.role == "tool":
-            results += [_write_response(found) for found in _list_returns(message)]
+            results += _list_returns(message)
+            continue
+        if results and message.kind == "steer":
+            guidance += _GUIDANCE.format(text=message.text)
             continue
         if results:
-            yield {"from": "tool", "value": "\n".join(results)}
-            results = []
+            yield _write_tool_turn(results, guidance)
+            results, guidance = [], ""
         if message.role == "user":
             yield {"from": "human", "value": message.text}
         else:
             yield {"from": "gpt", "value": _write_answer(message)}
     if results:
-        yield {"from": "tool", "value": "\n".join(results)}
+        yield _write_tool_turn(results, guidance)
+
+
+def _join_thinking(message: Message) -> str:
+    """The reasoning; where it stood in tags of the text, without the white space at its ends."""
+    found = [part for part in message.parts if isinstance(part, Thinking) and part.text]
+    return "\n".join(part.text if part.extra else part.text.strip() for part in found)
+
+
+def _write_tool_turn(results: Sequence[ToolReturn], guidance: str) -> dict[str, str]:
+    *first, last = results
+    written = [*map(_write_response, first), _write_response(last, guidance)]
+    return {"from": "tool", "value": "\n".join(written)}
 
 
 def _write_answer(message: Message) -> str:
-    thinking = message.thinking
+    thinking = _join_thinking(message)
     head = f"<think>\n{thinking}\n</think>\n" if thinking.strip() else ""
-    text = message.text
+    text = message.text.strip()
     if not message.calls:
         body = head + text
         return (body if "<think>" in body else f"<think>\n</think>\n{body}").strip()
-    body = head + (f"{text}\n" if text.strip() else "")
+    body = head + (f"{text}\n" if text else "")
     for call in message.calls:
         written = _dump({"name": call.name, "arguments": _load_arguments(call.args)})
         body += f"<tool_call>\n{written}\n</tool_call>\n"
     return (body if "<think>" in body else f"<think>\n</think>\n{body}").rstrip()
 
 
-def _write_response(found: ToolReturn) -> str:
-    content: Any = found.text
+def _write_response(found: ToolReturn, guidance: str = "") -> str:
+    content: Any = (found.text or _NO_TEXT * bool(found.content)) + guidance
     if content.strip().startswith(("{", "[")):
         with suppress(ValueError):
             content = json.loads(content)

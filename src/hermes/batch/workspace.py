@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.batch.checkout import check_out, remove_checkout
+from hermes.batch.checkout import adopt_checkout, check_out, remove_checkout
 from hermes.batch.dataset import BatchItem
+from hermes.batch.image_files import copy_testbed
+from hermes.core.errors import ConfigError
 
 _PREFIX = "hermes-batch-"
 _OWNER_FILE = ".owner"
@@ -39,22 +41,35 @@ def _is_alive(pid: str) -> bool:
     return pid.isdigit() and Path("/proc", pid).exists()
 
 
-def prepare_workspace(place: Path, item: BatchItem, attempt: int) -> Path:
-    """The folder in which the item's conversation begins."""
+def prepare_workspace(
+    place: Path, item: BatchItem, attempt: int, client_env: Mapping[str, str]
+) -> Path:
+    """The folder in which the item's conversation begins. `client_env`: of the docker program."""
     folder = place / f"{item.number}-{attempt}"
     if item.repository:
         check_out(item.repository, item.commit, folder)
+    elif item.commit:
+        copy_testbed(item.image, folder, client_env)
+        adopt_checkout(folder, item.commit)
     elif item.workspace:
         shutil.copytree(item.workspace, folder, symlinks=True)
     else:
         folder.mkdir(mode=0o700)
     for path, text in item.files.items():
-        file = folder / path
+        file = _find_inside(folder, path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    cwd = folder / item.cwd
+    cwd = _find_inside(folder, item.cwd)
     cwd.mkdir(parents=True, exist_ok=True)
     return cwd
+
+
+def _find_inside(folder: Path, path: str) -> Path:
+    """A path of an item, unless a link of the copied folder leads it elsewhere."""
+    found = folder / path
+    if not found.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"The path {path} leads out of the workspace.")
+    return found
 
 
 def remove_workspace(place: Path, item: BatchItem, attempt: int) -> None:

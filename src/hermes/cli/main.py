@@ -16,6 +16,7 @@ GROUPS = {
         "chat": "start a conversation, or -q TEXT for a single answer",
         "demo": "run a short sample conversation with the embedded model",
         "serve": "serve the agent over HTTP (OpenAI-compatible)",
+        "worker": "run what waits in the queues of a cluster",
         "dashboard": "use the agent in a browser",
         "gateway": "run the agent in messengers",
         "acp": "run the agent in a code editor",
@@ -50,6 +51,8 @@ GROUPS = {
     "maintenance": {
         "doctor": "check this installation and repair it",
         "cluster": "run the agent on several machines",
+        "tenants": "manage the tenants of a cluster and their limits",
+        "keys": "manage the API keys of tenants",
         "backup": "save everything to a file",
         "import": "restore a backup",
         "update": "show the update command",

@@ -71,7 +71,11 @@ async def _start_server(
     from hermes.store.sqlite import SqliteStore
 
     harden_process()
-    setup, settings = _load_settings(args)
+    setup, settings = load_settings(args)
+    if args.host:
+        settings = structs.replace(settings, host=args.host)
+    if args.port is not None:
+        settings = structs.replace(settings, port=args.port)
     if on_listening is not None:
         shown = structs.replace(setup.config.dashboard, enabled=True)
         setup = structs.replace(setup, config=structs.replace(setup.config, dashboard=shown))
@@ -102,7 +106,7 @@ async def _start_server(
                 print(f"listening on {listener.address}", file=sys.stderr, flush=True)
                 if on_listening is not None:
                     await on_listening(listener.address, setup, store)
-                await asyncio.to_thread(_import_server)
+                await asyncio.to_thread(import_server)
                 await _serve_until(stop, setup, settings, _Parts(store, listener, own, node))
     finally:
         await store.close()
@@ -129,9 +133,8 @@ def _find_node(setup: Setup) -> ClusterNode | None:
     return ClusterNode(setup)
 
 
-def _load_settings(args: Namespace) -> tuple[Setup, ApiServer]:
-    from msgspec import structs
-
+def load_settings(args: Namespace) -> tuple[Setup, ApiServer]:
+    """The configuration; notes about it are printed, and the log is begun."""
     from hermes.cli.log_file import log_info_events, start_logging
     from hermes.config import api_server
     from hermes.config.load import load_setup
@@ -145,14 +148,10 @@ def _load_settings(args: Namespace) -> tuple[Setup, ApiServer]:
         log_info_events("hermes.server.access")
     for note in (*setup.warnings, *notes):
         print_stderr(note)
-    if args.host:
-        settings = structs.replace(settings, host=args.host)
-    if args.port is not None:
-        settings = structs.replace(settings, port=args.port)
     return setup, settings
 
 
-def _import_server() -> None:
+def import_server() -> None:
     """Imports the rest while the port is already open, on a thread."""
     from importlib import import_module
 

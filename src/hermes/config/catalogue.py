@@ -1,4 +1,4 @@
-"""The keys of config.yaml as forms show them: type, default, help, and in which category."""
+"""The keys of config.yaml as forms show them: type, default, help, category, who sets them."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config import schema
+from hermes.config.api_server import VARIABLES as API_SERVER_VARIABLES
 from hermes.config.schema import Config
+from hermes.config.secrets import Secrets
 from hermes.config.validate import field_types, is_struct
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
@@ -63,6 +65,20 @@ def list_fields() -> tuple[ConfigField, ...]:
         value = _find_default(default, key)
         found.append(ConfigField(key, category, _name_kind(kind), value, help, choices, optional))
     return tuple(_order_fields(found))
+
+
+def list_overridden_keys(written: dict[str, Any], config: Config, secrets: Secrets) -> set[str]:
+    """The keys whose values come from environment variables; `written`: what the file says."""
+    found = set()
+    if any(secrets.get(name) for name in API_SERVER_VARIABLES):
+        found.add("platforms")
+    sections = (written.get(name) for name in ("model", "cluster"))
+    model, cluster = (section if isinstance(section, dict) else {} for section in sections)
+    if secrets.get("OPENAI_BASE_URL") and not model.get("base_url") and not model.get("provider"):
+        found.add("model.base_url")
+    if secrets.get(config.cluster.database_env) and not cluster.get("database"):
+        found.add("cluster.database")
+    return found
 
 
 def _order_fields(found: list[ConfigField]) -> list[ConfigField]:

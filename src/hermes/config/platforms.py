@@ -75,13 +75,8 @@ def _find_problem(name: str, raw: Mapping[str, Any], kind: type[PlatformSettings
     # Imported only when something is wrong: it brings the YAML parser.
     from hermes.config import validate
 
-    types = validate.field_types(kind)
-    for key, value in raw.items():
-        path = ("platforms", name, key)
-        if key not in types:
-            return validate.describe_unknown_key(path, list(types))
-        if not validate.fits_type(value, types[key]):
-            return validate.describe_wrong_value(path, types[key], value)
+    for _, text in validate.find_problems(kind, raw, ("platforms", name)):
+        return text
     return f"platforms.{name} is not valid"
 
 

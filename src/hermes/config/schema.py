@@ -151,6 +151,10 @@ class DockerSection(Section, frozen=True):
     """A running container to use as it is, with its own mounts, network and limits."""
     workspace: Literal["rw", "ro"] = "rw"
     """How the session's folder is mounted, at the same path as on the host."""
+    mirror: Annotated[
+        str, Meta(pattern=r"^(/[\w.-]+)*$", description="an absolute path, or nothing")
+    ] = ""
+    """A second path at which a new container has the session's folder; empty: none."""
     network: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:-]*$", description="none, or the name of a network")
     ] = "none"
@@ -394,17 +398,25 @@ class ClusterSection(Section, frozen=True):
     """The variable with the address of the database: postgresql://user:password@host/name."""
     database: str = ""
     """The address itself, without a password; it comes before the variable."""
-    roles: tuple[Literal["api", "worker"], ...] = ("api", "worker")
-    """What a node does: it answers requests; it continues the runs of nodes that died."""
+    roles: tuple[Literal["api", "gateway", "worker"], ...] = ("api", "gateway", "worker")
+    """What a node does: it answers requests; it connects messengers; it runs what waits."""
     node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     """The name of this node, which no other may have; empty: the host's with a random part."""
     address: Address = ""
     """How other nodes and people reach this one; it is shown by `hermes cluster nodes`."""
+    turns: Annotated[int, Meta(ge=1, le=100_000)] = 256
+    """How many waiting turns a node runs at a time."""
     lease_seconds: Annotated[float, Meta(ge=3, le=120)] = 10.0
     """After how long without a sign of life a node counts as dead; it renews five times as
     often."""
+    drain_seconds: Seconds = 60.0
+    """How long a node that ends waits for the steps that run; other nodes go on from there."""
     patience_seconds: Seconds = 30.0
     """How long turns wait for a database that is away."""
+    inbox: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """How many messages may wait for one session; more are refused."""
+    workspaces: Literal["none"] = "none"
+    """none: the files of a session stay on the node that ran it."""
 
 
 class TraceSection(Section, frozen=True):

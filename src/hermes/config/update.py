@@ -64,6 +64,24 @@ def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
         _apply_change(home, lambda source: (None, change_source(source, changes)))
 
 
+def move_names(home: Path, names: Sequence[str], *, into: str = "", out_of: str = "") -> None:
+    """Add names to one list of the file and take them out of another, under one lock: names that
+    another process moves at the same time are kept."""
+
+    def move(source: bytes) -> tuple[None, bytes]:
+        data, changes = _parse_valid(source).data, {}
+        for key in filter(None, (into, out_of)):
+            old = [str(name) for name in _find_value(data, key_path.parse_key(key, data)) or ()]
+            rest = [name for name in old if name not in names]
+            new = [*old, *(name for name in names if name not in old)] if key == into else rest
+            if new != old:
+                changes[key] = new
+        return None, change_source(source, changes)
+
+    with _hold_config_lock(home):
+        _apply_change(home, move)
+
+
 def change_source(source: bytes, changes: Mapping[str, Any]) -> bytes:
     """The text of the file with these changes. Raises ConfigError when one is not possible."""
     for key, value in changes.items():

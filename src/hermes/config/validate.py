@@ -40,8 +40,7 @@ def validate_config(parsed: ParsedYaml) -> ValidationResult:
     notes: list[Problem] = []
     data = _replace_old_names(parsed, notes)
     problems = [
-        Problem(_find_line(parsed, path), text)
-        for path, text in _find_problems(Config, data, (), data)
+        Problem(_find_line(parsed, path), text) for path, text in find_problems(Config, data, ())
     ]
     problems.sort(key=lambda problem: problem.line)
     config = None if problems else msgspec.convert(data, Config)
@@ -190,20 +189,19 @@ def _without_nulls(value: Any, kind: Any) -> Any:
     return value
 
 
-def _find_problems(
-    kind: Any, value: Any, path: KeyPath, root: dict[str, Any]
-) -> Iterator[tuple[KeyPath, str]]:
+def find_problems(kind: Any, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """What does not fit the type, with its key."""
     if is_struct(kind) and isinstance(value, dict):
         types = field_types(kind)
         for key, item in value.items():
             here = (*path, key)
             if key in types:
-                yield from _find_problems(types[key], item, here, root)
+                yield from find_problems(types[key], item, here)
             else:
                 yield here, describe_unknown_key(here, list(types))
     elif get_origin(kind) is dict and isinstance(value, dict) and is_struct(get_args(kind)[1]):
         for key, item in value.items():
-            yield from _find_problems(get_args(kind)[1], item, (*path, key), root)
+            yield from find_problems(get_args(kind)[1], item, (*path, key))
     else:
         try:
             msgspec.convert(value, kind)

@@ -23,6 +23,8 @@ class Account(Struct, frozen=True):
     """A scheduled job."""
     purpose: str = "main"
     """main, subagent, cron, or auxiliary/JOB."""
+    tenant: str = ""
+    """Who pays for it in a cluster; empty: the operator."""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +64,8 @@ class Entry(Struct, frozen=True, omit_defaults=True):
             found.append(f"user:{self.day}:{account.user}")
         if account.job:
             found.append(f"job:{self.day}:{account.job}")
+        if account.tenant:
+            found += [f"tenant:{self.day}:{account.tenant}", f"month:{self.day[:7]}"]
         return tuple(found)
 
 

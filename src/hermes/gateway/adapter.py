@@ -49,6 +49,8 @@ class Capabilities(Struct, frozen=True):
     """Whether `!x` is `/x`, where clients keep the slash for themselves."""
     authenticates: bool = False
     """Whether the platform itself lets only permitted senders through."""
+    marks_bots: bool = True
+    """Whether messages of other programs are marked as theirs."""
     attended: bool = True
     """Whether a person reads the answers and can approve."""
 

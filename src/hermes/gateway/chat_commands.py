@@ -151,20 +151,19 @@ class ChatCommands:
     ) -> str:
         """A quick command, a plugin's, a skill, or a command that the user has written."""
         quick = self.find_quick(name)
-        if quick is not None:
-            if item.role != "admin":
-                raise ConfigError(texts.ADMINS_ONLY.format(name=name))
-            session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
-            return await run_quick(session, quick.command)
         plugins = self._hub.runtime.plugins
-        if plugins is not None and name in plugins.commands:
-            if item.role != "admin":
-                raise ConfigError(texts.ADMINS_ONLY.format(name=name))
-            return (await run_plugin_command(plugins.commands[name], args)).text
+        is_plugins = plugins is not None and name in plugins.commands
+        if (quick is not None or is_plugins) and item.role != "admin":
+            raise ConfigError(texts.ADMINS_ONLY.format(name=name))
         if item.role == "guest":
             raise ConfigError(f"Unknown command /{name}. See /help.{ESCAPE_HINT}")
         if actor.has_turn:
             raise ConfigError(texts.TURN_RUNNING)
+        if quick is not None:
+            session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
+            return await run_quick(session, quick.command)
+        if plugins is not None and is_plugins:
+            return (await run_plugin_command(plugins.commands[name], args)).text
         session, _ = await actor.slot.open_session(item, renews=False, needs_model=False)
         reply = await self._run_registered(item, session, name, args, confirmed)
         return await self._follow_reply(item, actor, f"/{name} {args}".strip(), reply)
@@ -184,10 +183,10 @@ class ChatCommands:
     def _check_rights(self, item: Item, actor: ConversationActor, command: Command) -> None:
         if not may_run_command(item.role, command.name, admin_only=command.admin_only):
             raise ConfigError(texts.ADMINS_ONLY.format(name=command.name))
-        if command.name in _APPROVALS and not may_answer(
-            item.role, item.message.user, actor.requester[0]
-        ):
-            raise ConfigError(texts.NOT_YOURS.format(name=actor.requester[1]))
+        user, name = actor.requester
+        is_foreign = actor.has_turn and not may_answer(item.role, item.message.user, user)
+        if command.name in _APPROVALS and is_foreign:
+            raise ConfigError(texts.NOT_YOURS.format(name=name or user))
         if actor.has_turn and not command.never_waits:
             raise ConfigError(texts.TURN_RUNNING)
 

@@ -36,6 +36,7 @@ from hermes.gateway.content.voice import LONGEST_SPEECH, speak_text, transcribe_
 from hermes.gateway.hub import CarriedResult, Hub, Item, OpenPlatform, decode_settings
 from hermes.gateway.open_questions import describe_answer
 from hermes.gateway.people.access import is_per_user, name_sender
+from hermes.gateway.people.loop_breaker import LONG_AGO, LastAnswer
 from hermes.gateway.session_slot import SessionSlot
 from hermes.gateway.turn_reply import ReplyStyle, TurnReply
 
@@ -70,12 +71,17 @@ class Group(Struct):
     def accepts(self, item: Item) -> bool:
         """Whether a message belongs to this one: the same album, or the rest of a cut text."""
         last = self.items[-1].message
-        if self.prompt is not None or self.continues or last.user != item.message.user:
+        if not self.has_texts or last.user != item.message.user:
             return False
         if last.album or item.message.album:
             return last.album == item.message.album
         is_cut = count_units(last.text) >= CUT_UNITS
         return is_cut and time.monotonic() - self.joined < JOIN_SECONDS
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether its messages themselves are what is answered: further ones can join them."""
+        return self.prompt is None and not self.continues
 
     @property
     def may_grow(self) -> bool:
@@ -92,6 +98,7 @@ class ConversationActor:
         self.last_used = time.monotonic()
         self.unfinished: set[asyncio.Task[None]] = set()
         """Commands that later messages wait for."""
+        self.last_answer = LastAnswer()
         self._hub = hub
         self._groups: deque[Group] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -124,6 +131,7 @@ class ConversationActor:
     async def enqueue(self, item: Item) -> None:
         """Answer a message, now or when its turn comes."""
         self.last_used = time.monotonic()
+        self.last_answer.time = LONG_AGO
         if await answer_in_words(self._hub, self.session, item, self._requester[0]):
             return
         if self._groups and self._groups[-1].accepts(item):
@@ -136,7 +144,7 @@ class ConversationActor:
             if ack == texts.STEERED:
                 await self._acknowledge(item, ack)
                 return
-        if len(self._groups) >= self._hub.settings.max_queued:
+        if len(self._groups) >= self._hub.settings.max_queued and self._groups[-1].has_texts:
             self._groups[-1].items.append(item)
             ack = "" if self._said_many else texts.MANY_WAITING
             if ack:
@@ -267,7 +275,7 @@ class ConversationActor:
     ) -> None:
         item = group.items[-1]
         reply = self._reply = self._open_reply(session, group, item, row)
-        self._requester = (item.message.user, item.message.user_name)
+        self._requester = (item.message.user, name_sender(item.message.user_name))
         session.transcript.on_record = reply.compose_change
         events = session.subscribe_events()
         spawn = self._hub.runtime.spawn_task
@@ -282,8 +290,11 @@ class ConversationActor:
                 if isinstance(event, (Recorded, StepStart, TurnEnd)):
                     await until_begun.aclose()
                 reply.handle_event(event)
+                if reply.is_closed:
+                    self.last_answer.time = time.monotonic()
                 await self._handle_event(session, item, event)
                 if isinstance(event, TurnEnd) and not event.result.pending_steer:
+                    self.last_answer.digest = hash(event.result.text.strip())
                     await self._close_turn(reply, event.result)
                     await self._hub.mailbox.set_state(reply.steered, "done")  # it was stopped
                     if decode_settings(row).voice and event.result.text.strip():

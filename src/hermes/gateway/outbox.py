@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
+_MAX_DOUBLINGS = 10
 GIVE_UP_SECONDS = 86400.0
 MAX_REPEATS = 3
 """How often a part is sent whose arrival nobody can tell."""
@@ -459,7 +460,8 @@ def _make_target(reply: Reply, index: int) -> Target:
 
 
 def _delay_reply(reply: Reply, why: str) -> None:
-    wait = min(LONGEST_WAIT, FIRST_WAIT * 2**reply.tries) * (0.5 + random.random() / 2)
+    wait = FIRST_WAIT * 2 ** min(reply.tries, _MAX_DOUBLINGS) * (1 + random.random() / 2)
+    wait = min(LONGEST_WAIT, wait)
     reply.tries, reply.due, reply.error = reply.tries + 1, time.time() + wait, why
     reply.state = "pending"
 

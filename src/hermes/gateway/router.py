@@ -25,6 +25,7 @@ from hermes.gateway.people.access import (
     may_answer,
     name_sender,
 )
+from hermes.gateway.people.loop_breaker import LastAnswer, LoopBreaker
 from hermes.gateway.people.owner import Owner
 from hermes.gateway.people.pairing_desk import PairingDesk
 from hermes.store.tables.mailbox import SqlPairings
@@ -61,6 +62,7 @@ class Router:
         self._desk = PairingDesk(pairings)
         self._owner = owner
         self._commands = commands
+        self._loops = LoopBreaker()
         self._stale: dict[tuple[str, str], list[int]] = {}
         """The old messages of each chat that it has not been told about."""
 
@@ -97,7 +99,30 @@ class Router:
         await self._hub.outbox.revive_chat(platform, message.chat)
         if role == "admin" and message.chat_type == "dm":
             await self._owner.remember_admin(platform, message.user, message.chat)
-        await self.dispatch(Item(n, platform, message, role), key, time.time())
+        item = Item(n, platform, message, role)
+        if not await self._break_loop(item, key):
+            await self.dispatch(item, key, time.time())
+        return True
+
+    async def _break_loop(self, item: Item, key: str) -> bool:
+        """Whether the message is one of a program that talks with us; it is not answered then."""
+        capabilities = self._hub.platforms[item.platform].platform.capabilities
+        actor = self._conversations.find_actor(key)
+        text = item.message.text.strip()
+        is_command = self._commands.parse_message(item.platform, text) is not None
+        if capabilities.marks_bots or is_command:
+            return False
+        last = actor.last_answer if actor is not None else LastAnswer()
+        verdict = self._loops.judge_message(
+            key, text, is_reaction=last.is_recent, is_echo=last.says(text)
+        )
+        if verdict == "answer":
+            return False
+        if verdict == "tell":
+            log.warning("a loop on %s was ended: %s repeats itself", item.platform, key)
+            await self._hub.say(item.address, texts.LOOP, done=(item.n,))
+        else:
+            await self._hub.mailbox.set_state([item.n], "done")
         return True
 
     def note_error(self, error: Exception) -> None:

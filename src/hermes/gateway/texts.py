@@ -12,6 +12,11 @@ STEERED = "⏩ Passed on to the running task."
 INTERRUPTING = "⚡ Interrupting the current task for your message."
 MANY_WAITING = "⏳ Many messages are waiting; I'll read the newest together."
 TURN_RUNNING = "A turn is running; /stop it first."
+LOOP = (
+    "⚠️ The same message came more than 5 times in a minute, right after my answers. That looks "
+    "like two programs talking to each other, so I stop answering here until it was quiet for a "
+    "minute."
+)
 
 ADMINS_ONLY = "/{name} is for administrators."
 NO = "no"

@@ -11,6 +11,10 @@ from hermes.core.text import replace_invalid
 SEPARATOR = "§"
 MAX_ENTRY_CHARS = 1000
 _SEPARATOR_CHARS = 3
+_LINE_CHARS = len("- ") + len(" (2026-11-03)") + len(r"\n")
+"""What a line of a prompt has beside its entry, as it is sent."""
+_MAX_GROWTH = 1.4
+"""How much longer than the limit the lines of a prompt may be: tiny entries are mostly lines."""
 _SHARED_WORDS = 0.8
 
 
@@ -52,10 +56,13 @@ def count_chars(entries: Sequence[str]) -> int:
 
 
 def take_shown(entries: Sequence[str], limit: int) -> list[str]:
-    """The entries from the top that fit into the limit."""
+    """The entries from the top that fit into the limit, and whose lines fit into a prompt."""
     shown: list[str] = []
+    chars, room = -_SEPARATOR_CHARS, _MAX_GROWTH * limit
     for entry in entries:
-        if count_chars([*shown, entry]) > limit:
+        chars += len(entry) + _SEPARATOR_CHARS
+        room -= len(entry) + _LINE_CHARS + sum(map(entry.count, '\n\\"'))
+        if chars > limit or room < 0:
             break
         shown.append(entry)
     return shown

@@ -1,6 +1,7 @@
 """The HTTP server of one Runtime: wires its parts together, listens, and drains on stop."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,12 @@ from hermes.server.http.connection import Acceptor
 from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principals, load_keys
+from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.middleware import Middleware
+from hermes.server.nodes.node_work import NodeWork
+from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.route import Router, RouteServices
 from hermes.server.routes import list_routes
-from hermes.server.turns.run_orders import RunOrders
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
@@ -54,10 +57,16 @@ class Server:
             lease = node.lease
             self._instance = NodeInstance(runtime.setup.home, lease.acquire(), lease.is_alive)
         self._acceptor: Acceptor | None = None
-        self.turns = TurnRunner(runtime, settings, self.metrics, self._instance, self._redact_error)
+        tenants = TenantAccess(node.limits, settings.tool_execution) if node is not None else None
+        self.turns = TurnRunner(
+            runtime, settings, self.metrics, self._instance, self._redact_error, tenants
+        )
         objects, profile = runtime.store.objects, runtime.setup.profile
         named_profile = "" if profile == "default" else profile
         self.runs = RunRegistry(self.turns, objects, runtime.spawn_task, self._instance)
+        find_principal = self.principals.find_by_name
+        self._recovery = RunRecovery(self.runs, self.turns, objects, self._instance, find_principal)
+        self.work = NodeWork(node, self.runs, self._recovery, self.turns.slots) if node else None
         dashboard = self._open_dashboard(open_messengers)
         self.services = RouteServices(
             runtime=runtime,
@@ -71,7 +80,7 @@ class Server:
             describe_gateway=describe_gateway,
             open_messengers=open_messengers,
             dashboard=dashboard,
-            run_orders=RunOrders(objects, self.runs) if node is not None else None,
+            run_orders=self.work.orders if self.work else None,
             find_obstacle=self._find_obstacle,
         )
         self._node = node
@@ -94,7 +103,9 @@ class Server:
             if listener is None:
                 listener = await stack.enter_async_context(open_listener(self.settings))
             stack.enter_context(self._instance.mark_running())
-            await self._attend_to_dead(stack)
+            self._begin_work(stack)
+            if self.work is not None and self.work.is_worker:
+                self.work.begin_worker(self.runtime.spawn_task)
             await self.turns.failures.load_failures()
             router, names = Router(self.services.routes), listener.host_names
             dashboard = self.services.dashboard
@@ -129,24 +140,44 @@ class Server:
                 self._acceptor.close_all_idle()
                 await self._acceptor.shutdown(1.0)
 
-    async def _attend_to_dead(self, stack: AsyncExitStack) -> None:
-        """End the runs of servers that have died, or continue them in a cluster, whose nodes also
-        take orders for runs from each other."""
-        if self.services.run_orders is not None:
-            work = self.services.run_orders.serve_orders()
-            stack.callback(self.runtime.spawn_task(work, "orders").cancel)
-        if self._node is None:
-            await self.runs.end_abandoned_runs()
-        elif "worker" in self._node.settings.roles:
-            find = self.principals.find_by_name
-            work = self._node.take_over_from_dead(lambda: self.runs.take_over_runs(find))
-            stack.callback(self.runtime.spawn_task(work, "takeovers").cancel)
+    @asynccontextmanager
+    async def run_waiting(
+        self, queues: Sequence[str] = (), *, until_idle: bool = False
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Answer what waits for sessions, without a port; the task ends when there is nothing more
+        to do. Leaving the block hands over what still runs."""
+        assert self.work is not None
+        async with AsyncExitStack() as stack:
+            await self.turns.failures.load_failures()
+            self._begin_work(stack)
+            yield self.work.begin_worker(self.runtime.spawn_task, queues, until_idle=until_idle)
+            self.turns.slots.close()
+            await self._drain_turns()
+
+    def _begin_work(self, stack: AsyncExitStack) -> None:
+        """Continue the runs of servers that have died; as a node, share all of them."""
+        spawn = self.runtime.spawn_task
+        if self.work is None:
+            spawn(self._recovery.continue_runs(), "runs of before")
+            return
+        for name, work in self.work.list_services():
+            stack.callback(spawn(work, name).cancel)
 
     async def _drain_turns(self) -> None:
-        """Wait for running turns to end; interrupt those that take longer than `drain_seconds`."""
+        """Wait for running turns to end; interrupt those that take longer than `drain_seconds`.
+        A node hands its runs over after the step that runs now."""
+        slots, patience = self.turns.slots, self.settings.drain_seconds
+        if self._node is not None:
+            patience = self._node.settings.drain_seconds
+        if self.work is not None:
+            await self.work.hand_over()
+        if not await slots.wait_until_free(patience):
+            await self._interrupt_turns()
+        if self.work is not None:
+            await self.work.wait_for_worker()
+
+    async def _interrupt_turns(self) -> None:
         slots = self.turns.slots
-        if await slots.wait_until_free(self.settings.drain_seconds):
-            return
         for run in list(self.runs.active.values()):
             run.interrupt()
         for session in list(self.turns.sessions.active):

@@ -13,6 +13,7 @@ from hermes.server.http.json_body import encode_json
 from hermes.server.http.listener import HealthCheck, is_known_host
 from hermes.server.http.principals import Principal, Principals
 from hermes.server.route import Route, Router, RouteServices
+from hermes.store.tables.tenancy import enter_tenant
 
 log = logging.getLogger("hermes.server")
 access = logging.getLogger("hermes.server.access")
@@ -102,16 +103,21 @@ class Middleware:
             return await route.handle(call, self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
+        tenants = self._services.turns.tenants
         principal, is_browser = await self._identify(request)
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
-        self._principals.count_request(principal)
+        if tenants is not None and principal.tenant:
+            await tenants.count_request(principal)
+        else:
+            self._principals.count_request(principal)
         body = await self._read_route_body(request, route)
         call = ApiCall(request, principal, path_params, body, is_browser)
-        response = await route.handle(call, self._services)
+        with enter_tenant(principal.tenant):
+            response = await route.handle(call, self._services)
         if is_browser and not response.prepared:
             response.headers.setdefault("Cache-Control", "no-store")
         return response
@@ -135,13 +141,16 @@ class Middleware:
         dashboard = self._services.dashboard
         if dashboard is not None:
             if request.method == "GET" and (ticket := request.query.get("ticket")):
-                owner = dashboard.take_ticket(ticket, request.path)
+                owner = dashboard.take_ticket(request, ticket)
                 if owner is None:
                     raise ApiError(401, "This download link was used or is too old.", code="ticket")
                 return owner, True
             if dashboard.has_credentials(request):
-                return (await dashboard.identify(request))[0], True
-        return self._principals.identify(_list_key_headers(request), request.transport), False
+                return (await dashboard.identify(request)).principal, True
+        headers, tenants = _list_key_headers(request), self._services.turns.tenants
+        if tenants is not None and (found := await tenants.identify(headers)) is not None:
+            return found, False
+        return self._principals.identify(headers, request.transport), False
 
     async def _read_route_body(self, request: web.BaseRequest, route: Route) -> bytes:
         if request.method not in ("POST", "PUT", "PATCH"):

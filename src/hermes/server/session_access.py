@@ -33,9 +33,10 @@ async def find_owned(call: ApiCall, services: RouteServices) -> SessionMeta:
     return meta
 
 
-async def find_current(call: ApiCall, services: RouteServices) -> SessionMeta:
-    """The session of the path, or the one that continues it; 404 when it is another's."""
-    session_id = call.path_params["id"]
+async def find_current(call: ApiCall, services: RouteServices, wanted: str = "") -> SessionMeta:
+    """The session that is wanted or in the path, or the one that continues it; 404 when it is
+    another's."""
+    session_id = wanted or call.path_params["id"]
     meta = await find_current_session(services.runtime.store, session_id)
     if meta is None or not is_owner(call.principal, meta):
         raise not_found("session", session_id)
@@ -54,7 +55,8 @@ async def hold_conversation(
     if (found is None or not found.is_running) and turns.sessions.is_busy(meta.id):
         raise ApiError(409, "Another client runs a turn of this session. Wait for it.", code="busy")
     async with AsyncExitStack() as stack:
-        options = Options(toolsets=services.settings.toolsets) if principal.name else None
+        toolsets = turns.sessions.choose_toolsets(principal)
+        options = Options(toolsets=toolsets) if principal.name else None
         try:
             conversation = await conversations.open_conversation(meta, options)
         except TurnRefused as error:
@@ -65,7 +67,7 @@ async def hold_conversation(
             yield conversation, None
             return
         held = AsyncExitStack()
-        held.enter_context(turns.slots.reserve_slot(principal))
+        await held.enter_async_context(turns.slots.reserve_slot(principal))
         try:
             await held.enter_async_context(turns.sessions.lock_session(meta.id))
             yield conversation, held
@@ -89,8 +91,6 @@ async def submit_message(
         state = conversation.submit(item, busy)
         if resources is not None:
             conversation.hold_resources(resources)
-        if state == "steered":
-            await conversation.stored_queue.drop_message(item)
         return state
 
 

@@ -53,6 +53,8 @@ class SkillInstaller:
         """The skill at a folder, archive, git address or owner/repo."""
         address, _, path = source.partition("#")
         local = Path(address).expanduser()
+        if local.exists():  # `update` may run elsewhere
+            source = f"{local.resolve()}#{path}" if path else str(local.resolve())
         if local.is_dir() and not (local / "HEAD").is_file():
             found = bundle.read_folder(local.resolve())
             return bundle.pick_bundle(self.kind, found, path, source, local.resolve().name)
@@ -81,6 +83,11 @@ class SkillInstaller:
             raise ConfigError(f"{fetched.name} is not a valid {self.kind.noun}: {reasons}.")
         return place
 
+    def is_quarantined(self, fetched: SkillBundle) -> bool:
+        """Whether exactly these files are in quarantine: those that were shown to somebody."""
+        place = self.folder / _QUARANTINE / fetched.name
+        return place.is_dir() and bundle.read_folder(place) == fetched.files
+
     def discard_bundle(self, fetched: SkillBundle) -> None:
         shutil.rmtree(self.folder / _QUARANTINE / fetched.name, ignore_errors=True)
 
@@ -102,6 +109,11 @@ class SkillInstaller:
         return f"installed {fetched.name} sha256:{fetched.digest} from {origin}"
 
     def read_records(self) -> dict[str, InstalledSkill]:
+        """What is installed now, by name."""
+        return {name: row for name, row in self._read_all().items() if "@" not in name}
+
+    def _read_all(self) -> dict[str, InstalledSkill]:
+        """The records of removed ones too, which have the names of their archived folders."""
         try:
             data = (self.folder / _RECORD).read_bytes()
             return msgspec.json.decode(data, type=dict[str, InstalledSkill])
@@ -144,17 +156,27 @@ class SkillInstaller:
             what = f"{self.kind.noun} {name}"
             raise ConfigError(f"There is no {what} in {self.folder}; nothing was removed.")
         place = self._archive_folder(name)
-        self._change_records(lambda known: known.pop(name, None))
+        self._rename_record(name, place.name)
         return place
 
     def restore_skill(self, name: str) -> None:
         """Bring back the latest copy of a removed skill."""
-        copies = sorted((self.folder / _ARCHIVE).glob(f"{name}@*"))
+        archive = self.folder / _ARCHIVE
+        found = archive.iterdir() if archive.is_dir() else ()
+        copies = sorted(copy for copy in found if copy.name.rpartition("@")[0] == name)
         if not copies:
             raise ConfigError(f"There is no removed skill {name}; nothing was changed.")
         if (self.folder / name).exists():
             raise ConfigError(f"{name} is there already; remove it first.")
         copies[-1].rename(self.folder / name)
+        self._rename_record(copies[-1].name, name)
+
+    def _rename_record(self, old: str, new: str) -> None:
+        def rename(known: dict[str, InstalledSkill]) -> None:
+            if record := known.pop(old, None):
+                known[new] = record
+
+        self._change_records(rename)
 
     def _is_own(self, name: str) -> bool:
         return bool(name) and name[0] != "." and "/" not in name and (self.folder / name).is_dir()
@@ -172,7 +194,7 @@ class SkillInstaller:
         with hold_lock(
             self.folder / f"{_RECORD}.lock", f"the record of installed {self.kind.noun}s"
         ):
-            known = self.read_records()
+            known = self._read_all()
             change(known)
             replace_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(known)))
 

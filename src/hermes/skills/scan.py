@@ -17,50 +17,78 @@ ScanLevel: TypeAlias = Literal["high", "medium", "low"]
 _LEVELS: tuple[ScanLevel, ...] = ("high", "medium", "low")
 _MAGIC = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _FETCH = r"(?:curl|wget|fetch|iwr|invoke-webrequest|http[s]?ie|aria2c)\b"
+_PROGRAM = r"(?:/[\w./-]{0,60}/)?"
+_OPTIONS = r"(?:-\S{1,30}\s+){0,4}"
 _SHELL = (
-    r"(?:sudo\s+)?(?:env\s+)?(?:/\S*/)?"
-    r"(?:(?:ba|z|da|k|fi)?sh\b|(?:python|perl|ruby|node|php)[\d.]*\b)"
+    rf"(?:sudo\s+{_OPTIONS})?(?:{_PROGRAM}env\s+(?:\w{{1,30}}=\S{{0,60}}\s+){{0,4}})?"
+    rf"(?:xargs\s+{_OPTIONS})?(?:busybox\s+)?{_PROGRAM}"
+    r"(?:(?:ba|z|da|k|fi)?sh\b|(?:python|perl|ruby|node|php)[\d.]*\b(?!\s+-[cemr]))"
 )
+"""What runs the text it is given; not `python -m json.tool` or `perl -e`, which only read it."""
+_SUBSTITUTED = r"[\"']?(?:<\(|\$\(|`)\s*"
+_DECODE = r"(?:base64\s+(?:-d|-D|--decode)|xxd\s+-\S*r|gunzip|zcat|gzip\s+-\S*d)"
+_RUNS_TEXT = r"(?<![.\w])(?:exec|eval|Function)\s*\("
+_RUNS_FETCHED = "downloads and runs"
+_RUNS_DECODED = "runs decoded or fetched code"
 _RULES: tuple[tuple[ScanLevel, str, str], ...] = (
-    ("high", rf"(?i){_FETCH}[^\n|;]{{0,400}}\|[\s\\]*(?:{_SHELL})", "downloads and runs"),
+    ("high", rf"(?i){_FETCH}[^\n;]{{0,400}}\|[\s\\]*{_SHELL}", _RUNS_FETCHED),
+    ("high", rf"(?i){_SHELL}\s*(?:-c\s*)?{_SUBSTITUTED}{_FETCH}", _RUNS_FETCHED),
+    ("high", rf"(?i)\b(?:eval|source|\.)\s+{_SUBSTITUTED}{_FETCH}", _RUNS_FETCHED),
+    ("high", rf"(?i){_DECODE}[^\n]{{0,200}}\|[\s\\]*{_SHELL}", "runs base64"),
     (
         "high",
-        rf"(?i)(?:{_SHELL})\s*(?:-c\s*)?[\"']?(?:<\(|\$\(|`)\s*{_FETCH}",
-        "downloads and runs",
-    ),
-    ("high", rf"(?i)\b(?:eval|source|\.)\s+[\"']?(?:<\(|\$\(|`)\s*{_FETCH}", "downloads and runs"),
-    (
-        "high",
-        rf"(?i){_FETCH}[^\n]{{0,300}}(?:-o|-O|>|--output)\s*(\S+)[\s\S]{{0,300}}?"
-        r"(?:chmod\s+\S*x\S*|(?:ba|z)?sh|source)\s+\S*\1",
-        "downloads and runs",
-    ),
-    (
-        "high",
-        r"(?i)base64\s+(?:-d|-D|--decode)[^\n]{0,200}\|[\s\\]*(?:ba|z|da)?sh\b",
+        rf"(?i)(?:\beval|sh\s+-c|\bsource)\s+{_SUBSTITUTED}[^\n]{{0,300}}{_DECODE}",
         "runs base64",
     ),
     (
         "high",
-        r"(?i)exec\s*\(\s*(?:base64|codecs|zlib|requests|urllib)",
-        "runs decoded or fetched code",
+        rf"(?i){_RUNS_TEXT}[^\n]{{0,80}}?"
+        r"(?:base64|b64decode|\batob\b|codecs|zlib|marshal|requests|urllib|urlopen|httpx|\bfetch\()",
+        _RUNS_DECODED,
+    ),
+    (
+        "high",
+        r"(?i)(?:urlopen|requests\.get|httpx\.get|b64decode|\batob)\s*\("
+        rf"[\s\S]{{0,300}}?{_RUNS_TEXT}",
+        _RUNS_DECODED,
     ),
     (
         "high",
         r"(?i)\b(?:iex|invoke-expression)\b[^\n]{0,200}(?:download|http)",
-        "downloads and runs",
+        _RUNS_FETCHED,
     ),
     (
         "high",
-        r"\brm\s+(?:-[a-zA-Z-]+\s+)*-[a-zA-Z]*[rR][a-zA-Z]*\s+(?:-[a-zA-Z-]+\s+)*"
-        r"[\"']?(?:/|~/?|\$HOME/?|\$\{HOME\}/?)[\"']?\*?(?:\s|$|[;&|])",
+        r"/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat)\b[^\n]{0,80}\s-[ec]\s*\S*sh\b",
+        "opens a shell to others",
+    ),
+    (
+        "high",
+        r"\brm\s+(?:-[a-zA-Z-]{1,30}\s+){0,4}-[a-zA-Z]{0,9}[rR][a-zA-Z]{0,9}\s+(?:-[a-zA-Z-]{1,30}\s+){0,4}"
+        r"[\"']?(?:/(?:etc|usr|var|home|boot|bin|sbin|lib|lib64|opt|root|dev|sys)?/?"
+        r"|~/?|\$HOME/?|\$\{HOME\}/?)[\"']?\*?(?:\s|$|[;&|])",
         "deletes everything",
     ),
-    ("high", r"\bmkfs(?:\.\w+)?\s|\bdd\s[^\n]{0,200}of=/dev/[a-z]|:\(\)\s*\{\s*:\|:&", "destroys"),
     (
         "high",
-        r"(?i)\.ssh/(?:id_|authorized_keys|config)|\.aws/credentials|\.gnupg\b|\.netrc\b|/etc/shadow"
-        r"|\.git-credentials|\.kube/config|\.docker/config\.json|keychain[s]?/login|\.config/gcloud",
+        r"\b(?:mkfs(?:\.\w+)?|wipefs|blkdiscard)\s|\bdd\s[^\n]{0,200}of=/dev/[a-z]"
+        r"|>\s*/dev/(?:sd|hd|vd|nvme|mmcblk|disk)|:\(\)\s*\{\s*:\|:&"
+        rf"|\bch(?:mod|own)\s+{_OPTIONS}-\w{{0,9}}R\w{{0,9}}\s+\S{{1,30}}\s+/(?:\s|$)",
+        "destroys",
+    ),
+    (
+        "high",
+        r"(?m)(?:^|[;&|`]|\bsudo)[ \t]{0,9}(?:shutdown|reboot|halt|poweroff)"
+        r"[ \t]{0,9}(?:-\w|\bnow\b|$|[;&|`])",
+        "stops the machine",
+    ),
+    (
+        "high",
+        r"(?i)(?:~|\$HOME|\$\{HOME\}|/root|/home/[^\s/]+)/\.ssh\b"
+        r"|\.ssh/(?:id_|authorized_keys|config)|\.aws/(?:credentials|config)|\.gnupg\b|\.netrc\b"
+        r"|/etc/shadow|\.git-credentials|\.kube/config|\.docker/config\.json|keychain[s]?/login"
+        r"|\.config/(?:gcloud|gh/hosts)|~/\.(?:npmrc|pypirc)|/proc/(?:self|\d+|\*|\$\w+)/environ"
+        r"|--export-secret|\bsecurity\s+find-\w+-password|\bsecret-tool\s+lookup",
         "reads keys",
     ),
     (
@@ -86,7 +114,12 @@ _RULES: tuple[tuple[ScanLevel, str, str], ...] = (
     ("low", r"(?i)\b(?:pip|npm|uv|cargo|gem)\s+(?:install|i|add)\b", "installs packages"),
 )
 _BLOB = r"[A-Za-z0-9+/_-]{24,}={0,2}"
+_BLOB_LINES = r"(?m)(?:^[ \t\"']*[A-Za-z0-9+/]{16,}={0,2}[ \t\"',+\\]*\n){2,}"
+"""Lines of nothing but base64, as programs wrap it."""
 _MAX_DEPTH = 3
+_NAMED = r"(?i)(?:(?:-o|>|--output)\s*|[/=])([\w./~$-]{2,120})(?=[\s\"';&|)]|$)"
+"""The files that a line with a download could write: named by an option, or by the address."""
+_RUN = r"(?<![\w.])(?:chmod\s+\S{1,9}|(?:ba|z|da)?sh|source)\s+[\"']?([\w./~$-]{2,120})"
 
 
 class ScanFinding(Struct, frozen=True):
@@ -130,6 +163,9 @@ def _find_hidden(path: str, text: str) -> Iterator[ScanFinding]:
 def _match_rules(path: str, text: str, line: int, depth: int) -> Iterator[ScanFinding]:
     """Matches of the rules, also in what base64 hides. `line`: of the blob it was decoded from."""
     joined = text.replace("\\\n", "  ")  # as long as it was, so that lines can be counted
+    if at := _find_saved_program(joined):
+        number = line or text.count("\n", 0, at) + 1
+        yield ScanFinding("high", path, number, _RUNS_FETCHED)
     for level, pattern, reason in _RULES:
         for match in compile_pattern(pattern).finditer(joined):
             number = line or text.count("\n", 0, match.start()) + 1
@@ -137,7 +173,8 @@ def _match_rules(path: str, text: str, line: int, depth: int) -> Iterator[ScanFi
             break
     if depth == _MAX_DEPTH:
         return
-    for match in re.finditer(_BLOB, text):
+    blobs = [*re.finditer(_BLOB, text), *compile_pattern(_BLOB_LINES).finditer(text)]
+    for match in blobs:
         decoded = _decode_blob(match[0])
         if decoded is None:
             continue
@@ -149,9 +186,24 @@ def _match_rules(path: str, text: str, line: int, depth: int) -> Iterator[ScanFi
                 yield finding
 
 
+def _find_saved_program(text: str) -> int:
+    """Where something is downloaded into a file that is run afterwards; 0: nowhere."""
+    for match in compile_pattern(rf"(?i)\b{_FETCH}").finditer(text):
+        rest = text[match.start() : match.start() + 700]
+        end = rest.find("\n") if "\n" in rest else len(rest)
+        saved = {_base_name(name) for name in re.findall(_NAMED, rest[:end])}
+        if saved and saved.intersection(map(_base_name, re.findall(_RUN, rest))):
+            return match.start()
+    return 0
+
+
+def _base_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def _decode_blob(blob: str) -> bytes | None:
     """What a run of base64 characters stands for, if that is text or a program."""
-    raw = blob.rstrip("=").replace("-", "+").replace("_", "/")
+    raw = re.sub(r"[\s\"',\\]", "", blob).rstrip("=").replace("-", "+").replace("_", "/")
     raw = raw[: len(raw) - (len(raw) % 4 == 1)]
     try:
         data = base64.b64decode(raw + "=" * (-len(raw) % 4), validate=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +13,7 @@ from hermes.core.store import Objects
 from hermes.skills.installer import SkillInstaller
 from hermes.skills.library import SkillLibrary
 from hermes.skills.proposals import SkillProposals
-from hermes.skills.skill import Skill, SkillNeeds
+from hermes.skills.skill import SKILL_FILE, Skill, SkillNeeds
 
 _USE_KIND = "skill-use"
 _USE_SECONDS = 30 * 86400
@@ -38,6 +39,21 @@ class SessionSkills(Struct, frozen=True):
 
     def find_skill(self, name: str) -> Skill | None:
         return next((skill for skill in self.list_skills() if skill.name == name), None)
+
+    def find_danger(self, skill: Skill) -> str:
+        """The worst that a scan finds in a skill's instructions, if it is dangerous. Those that
+        come with Hermes, or are as somebody agreed to install them, are not scanned again."""
+        from hermes.skills.scan import scan_files
+
+        if skill.source == "builtin" or (
+            skill.source == "home"
+            and skill.name in self.installer.read_records()
+            and not self.installer.find_changes(skill.name)
+        ):
+            return ""
+        text = (Path(skill.folder) / SKILL_FILE).read_bytes()
+        found = [f for f in scan_files({SKILL_FILE: text}) if f.level == "high"]
+        return str(found[0]) if found else ""
 
     async def open_skill(self, skill: Skill) -> None:
         """Count a use, and let the session read the skill's folder."""

@@ -23,8 +23,10 @@ SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
 _REQUIRED_EXTRAS = {"browser": ("playwright", "browser"), "mcp": ("mcp", "mcp")}
 """Toolset or tool -> the module it needs, and the extra that installs it."""
+_FILE_TOOLS = ("read_file", "write_file", "patch", "search_files")
 _ALIASES = {
-    "file": ("read_file", "write_file", "patch", "search_files"),
+    "file": _FILE_TOOLS,
+    "files": _FILE_TOOLS,
     "code_execution": ("execute_code",),
 }
 """Names from other agents for several tools, or for one with another name here."""

@@ -26,7 +26,7 @@ class Firefox:
         self._number += 1
         number = self._number
         await self._socket.send_json({"id": number, "method": method, "params": params})
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(1200):  # the test has a limit of its own
             while True:
                 answer = json.loads(await self._socket.receive_str())
                 if answer.get("id") == number:

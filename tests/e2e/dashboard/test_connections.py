@@ -5,114 +5,40 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
-from aiohttp import web
-from multidict import CIMultiDict
+from playwright.async_api import Page, expect
 
 from hermes.app.live.sign_in_codes import create_code
-from tests.e2e.dashboard.conftest import visit
-from tests.kit import say
+from tests.e2e.dashboard.conftest import Visit, visit
+from tests.e2e.dashboard.relay import Relay, open_relay
+from tests.kit import Gate, say
 
-LONG = " ".join(f"word{n}" for n in range(400))
-
-
+WORDS = [f"word{n} " for n in range(400)]
 CUTS = int(os.environ.get("HERMES_TEST_CUTS", "0"))
 ROUNDS = 3
 WAIT = 90_000
-PREFIX = "/hermes/"
 
 
-class PrefixProxy:
-    """Passes requests below a path on, without it, as reverse proxies do."""
-
-    def __init__(self) -> None:
-        self.target = ""
-        self.public_url = ""
-        self.paths: list[str] = []
-
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.paths.append(request.path)
-        path = request.path_qs.removeprefix(PREFIX)
-        dropped = ("Connection", "Content-Length", "Transfer-Encoding")
-        headers = {k: v for k, v in request.headers.items() if k not in dropped}
-        async with (
-            aiohttp.ClientSession(auto_decompress=False) as http,
-            http.request(
-                request.method,
-                f"{self.target}/{path}",
-                headers=headers,
-                data=await request.read() or None,
-                allow_redirects=False,
-            ) as answer,
-        ):
-            kept = [(k, v) for k, v in answer.headers.items() if k not in dropped]
-            response = web.StreamResponse(status=answer.status, headers=CIMultiDict(kept))
-            await response.prepare(request)
-            with suppress(ConnectionError, aiohttp.ClientError):
-                async for data in answer.content.iter_any():
-                    await response.write(data)
-            return response
+async def _enter(v: Visit, relay: Relay) -> Page:
+    """A signed-in page whose requests go through the relay."""
+    page = v.page = await v.open_page()
+    code = await create_code(v.api.server.runtime.store.objects)
+    await page.goto(f"{relay.url}/#code={code}")
+    await v.wait_until_live(page)
+    return page
 
 
-@asynccontextmanager
-async def open_proxy() -> AsyncIterator[PrefixProxy]:
-    proxy = PrefixProxy()
-    runner = web.ServerRunner(
-        web.Server(proxy.handle), handler_cancellation=True, shutdown_timeout=1
-    )
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    proxy.public_url = f"http://127.0.0.1:{runner.addresses[0][1]}{PREFIX.rstrip('/')}"
-    try:
-        yield proxy
-    finally:
-        await runner.cleanup()
-
-
-class Relay:
-    """A TCP relay in front of a server, which can cut all its connections."""
-
-    def __init__(self, target: str) -> None:
-        self._target = urlsplit(target)
-        self._writers: set[asyncio.StreamWriter] = set()
-        self.url = ""
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = self._target.hostname, self._target.port
-        there, back = await asyncio.open_connection(host, port)
-        self._writers |= {writer, back}
-        await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
-        self._writers -= {writer, back}
-
-    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await source.read(4096):
-                target.write(data)
-                await target.drain()
-        target.close()
-
-    def cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-
-
-@asynccontextmanager
-async def open_relay(target: str) -> AsyncIterator[Relay]:
-    relay = Relay(target)
-    server = await asyncio.start_server(relay.handle, "127.0.0.1", 0)
-    relay.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield relay
-    finally:
-        server.close()
-        relay.cut()
+async def _compare_with_fresh_load(v: Visit, page: Page) -> None:
+    """The text of the page is that of a page which was just loaded."""
+    shown = await v.read_log(page)
+    fresh = await v.open_page()
+    await fresh.goto(page.url)
+    async with asyncio.timeout(90):
+        while await v.read_log(fresh) != shown:
+            await asyncio.sleep(0.1)
+    await fresh.close()
 
 
 @pytest.mark.skipif(not CUTS, reason="by hand: HERMES_TEST_CUTS=300")
@@ -121,11 +47,8 @@ async def test_cut_connections_lose_and_double_nothing(tmp_path: Path) -> None:
     once, and there is one turn for it."""
     chance = random.Random(7)
     questions = [f"question-{n}." for n in range(ROUNDS + 1)]
-    async with visit(tmp_path, then=say(LONG)) as v, open_relay(v.api.url) as relay:
-        page = v.page = await v.open_page()
-        code = await create_code(v.api.server.runtime.store.objects)
-        await page.goto(f"{relay.url}/#code={code}")
-        await v.wait_until_live(page)
+    async with visit(tmp_path, then=say(*WORDS).slow(0.02)) as v, open_relay(v.api.url) as relay:
+        page = await _enter(v, relay)
         answers = page.get_by_role("article", name="Hermes")
         for n, question in enumerate(questions):
             await v.send(question)
@@ -142,27 +65,78 @@ async def test_cut_connections_lose_and_double_nothing(tmp_path: Path) -> None:
         assert len(v.api.provider.requests) == len(questions)
         shown = await v.read_log()
         assert [shown.count(question) for question in questions] == [1] * len(questions)
+        await _compare_with_fresh_load(v, page)
+
+
+async def test_a_lost_answer_to_a_send_is_asked_for_again(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Yes.")) as v, open_relay(v.api.url) as relay:
+        page = await _enter(v, relay)
+        await v.send("first")
+        await v.wait_until_answered("Yes.")
+        relay.lost_answers = 2
+        await v.send("second")
+        await expect(page.get_by_role("article", name="Hermes")).to_have_count(2, timeout=WAIT)
+        await page.locator(".unsent").wait_for(state="detached", timeout=WAIT)
+        await page.get_by_role("button", name="Send").wait_for(timeout=WAIT)
+        assert relay.lost_answers == 0
+        assert len(v.api.provider.requests) == 2
+        assert (await v.read_log()).count("second") == 1
+        await _compare_with_fresh_load(v, page)
+
+
+async def test_a_silent_stream_is_a_lost_connection(tmp_path: Path) -> None:
+    """As when a laptop slept: the connection is there, and nothing comes through it any more."""
+    gate = Gate()
+    answer = say("Before ", "the silence, ", "and after.").hold(gate, after="text", n=2)
+    async with visit(tmp_path, [answer]) as v, open_relay(v.api.url) as relay:
+        page = await _enter(v, relay)
+        await page.clock.install()
         await page.reload()
-        async with asyncio.timeout(WAIT / 1000):
-            while await v.read_log() != shown:
-                await asyncio.sleep(0.1)
+        await v.wait_until_live(page)
+        await v.send("hello")
+        log = page.get_by_role("log", name="Conversation")
+        await log.get_by_text("Before the silence,").wait_for(timeout=WAIT)
+        relay.freeze()
+        gate.open()
+        store = v.api.server.runtime.store.sessions
+        session = page.url.rpartition("/")[2]
+        async with asyncio.timeout(90):
+            while (await store.get_meta(session)).messages < 2:  # type: ignore[union-attr]
+                await asyncio.sleep(0.05)
+        assert "and after." not in await v.read_log()
+        async with asyncio.timeout(90):
+            # More than once: the browser may take up another connection that is silent.
+            while "and after." not in await v.read_log():
+                await page.clock.fast_forward(41_000)
+                await page.wait_for_timeout(4000)
+        await page.get_by_role("button", name="Send").wait_for(timeout=WAIT)
+        await v.wait_until_live(page)
+        assert len(v.api.provider.requests) == 1
+        await _compare_with_fresh_load(v, page)
 
 
-async def test_a_proxy_with_a_prefix(tmp_path: Path) -> None:
-    """Signing in, a turn and its live answer through a proxy that puts the pages under a path."""
-    async with open_proxy() as proxy:
-        config = {"dashboard": {"enabled": True, "public_url": proxy.public_url}}
-        async with visit(tmp_path, then=say("Through the proxy."), config=config) as v:
-            proxy.target = v.api.url
-            page = v.page = await v.open_page()
-            code = await create_code(v.api.server.runtime.store.objects)
-            await page.goto(f"{proxy.public_url}/#code={code}")
-            await v.wait_until_live(page)
-            await v.send("hello")
-            await v.wait_until_answered("Through the proxy.")
-            assert proxy.paths and all(path.startswith(PREFIX) for path in proxy.paths)
-            foreign = {"Host": "evil.example"}
-            assert (await v.api.get("/", headers=foreign)).status == 421
+async def test_five_tabs_whose_reader_is_closed_twice(tmp_path: Path) -> None:
+    gates = [Gate(), Gate()]
+    answer = say("one ", "two ", "three").hold(gates[0], after="text").hold(gates[1], "text", 2)
+    async with visit(tmp_path, [answer]) as v:
+        await v.send("hello")
+        await v.page.get_by_text("one", exact=True).wait_for()
+        pages = [v.page]
+        for _ in range(4):
+            page = await v.open_page()
+            await page.goto(v.page.url)
+            await page.get_by_text("one", exact=True).wait_for()
+            pages.append(page)
+        for gate, said in zip(gates, ("one two", "one two three"), strict=True):
+            await pages.pop(0).close()
+            gate.open()
+            for page in pages:
+                await page.get_by_text(said, exact=True).wait_for()
+        for page in pages:
+            await page.get_by_role("button", name="Send").wait_for()
+            assert (await v.read_log(page)).count("one two three") == 1
+            await _compare_with_fresh_load(v, page)
+        assert len(v.api.provider.requests) == 1
 
 
 async def test_twelve_tabs_share_one_stream(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from hermes.batch.distributions import BUILT_IN, choose_toolsets
 from hermes.batch.trajectories import Format, Trajectory, format_trajectory
 from hermes.core.message import (
+    Media,
     Message,
+    Part,
     Text,
     Thinking,
     ToolCall,
@@ -24,7 +26,7 @@ MESSAGES = (
         "assistant",
         (
             Thinking("two calls"),
-            Text("Looking."),
+            Text(" Looking. \n"),
             ToolCall("a", "terminal", '{"command": "ls"}'),
             ToolCall("b", "read_file", '{"path": "ä"}'),
         ),
@@ -58,11 +60,11 @@ def test_the_originals_format() -> None:
             "tool",
             '<tool_response>\n{"tool_call_id": "a", "name": "terminal", "content": {"exit": 0}}\n'
             "</tool_response>\n"
-            '<tool_response>\n{"tool_call_id": "b", "name": "read_file", "content": "{no json"}\n'
-            "</tool_response>",
+            '<tool_response>\n{"tool_call_id": "b", "name": "read_file", "content": "{no json\\n\\n'
+            "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not "
+            'tool output]\\nfaster\\n[/OUT-OF-BAND USER MESSAGE]"}\n</tool_response>',
         ),
-        ("human", "faster"),
-        ("gpt", "<think>\n</think>\n Done."),
+        ("gpt", "<think>\n</think>\nDone."),
     ]
     assert line["prompt_index"] == 3 and line["api_calls"] == 2 and line["completed"]
     assert line["metadata"] == {"batch_num": 0, "timestamp": "2026-01-01", "model": "m"}
@@ -72,6 +74,46 @@ def test_the_originals_format() -> None:
         "terminal": {"count": 1, "success": 1, "failure": 0},
     }
     assert line["tool_error_counts"] == {"patch": 0, "read_file": 1, "terminal": 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "value"),
+    [
+        ((Text("just text \n"),), "<think>\n</think>\njust text"),
+        ((Thinking("a\nb"), Text("c")), "<think>\na\nb\n</think>\nc"),
+        ((Thinking("\nin tags\n"), Text("c")), "<think>\nin tags\n</think>\nc"),
+        (
+            (Thinking(" own \n", extra={"field": "reasoning_content"}), Text("c")),
+            "<think>\n own \n\n</think>\nc",
+        ),
+        ((Text("a <think>b</think> c"),), "a <think>b</think> c"),
+        ((), "<think>\n</think>"),
+        (
+            (ToolCall("a", "patch", "{broken"),),
+            '<think>\n</think>\n<tool_call>\n{"name": "patch", "arguments": {}}\n</tool_call>',
+        ),
+    ],
+)
+def test_answers_in_the_originals_format(parts: tuple[Part, ...], value: str) -> None:
+    line = write_line("hermes", (user_message("p"), Message("assistant", parts)))
+    assert line["conversations"][2] == {"from": "gpt", "value": value}
+
+
+def test_images_in_the_originals_format() -> None:
+    """A result's text stands for it; one without text is named as the original names it."""
+    picture = Media("image/png", b"x")
+    results = (
+        ToolReturn("a", "browser", (Text("a red square"), picture)),
+        ToolReturn("b", "browser", (picture,)),
+        ToolReturn("c", "browser", ()),
+    )
+    asked = Message("assistant", tuple(ToolCall(id, "browser", "{}") for id in "abc"))
+    line = write_line("hermes", (user_message("p", picture), asked, Message("tool", results)))
+    assert line["conversations"][1] == {"from": "human", "value": "p"}
+    value = line["conversations"][3]["value"]
+    rows = [json.loads(text) for text in value.splitlines() if text.startswith("{")]
+    texts = [row["content"] for row in rows]
+    assert texts == ["a red square", "[multimodal tool result]", ""]
 
 
 def test_the_openai_format() -> None:

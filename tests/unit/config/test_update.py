@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from hermes.config.key_path import set_at
 from hermes.config.load import load_setup
-from hermes.config.update import append_items, set_value
+from hermes.config.update import append_items, move_names, set_value
 from hermes.config.yaml_edit import render_value, set_key
 from hermes.config.yaml_source import parse_scalar, parse_yaml
 from hermes.core.errors import ConfigError
@@ -398,6 +399,20 @@ for i in range(count):
 def setter(home: Path, name: str, count: int) -> subprocess.Popen[bytes]:
     args = [sys.executable, "-c", SETTER, str(home), name, str(count)]
     return subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_names_that_several_writers_move_are_all_there(tmp_path: Path) -> None:
+    names = [f"name{n}" for n in range(12)]
+    (tmp_path / "config.yaml").write_text(f"plugins: {{enabled: [{', '.join(names)}]}}  # mine\n")
+
+    def disable(name: str) -> None:
+        move_names(tmp_path, [name], into="plugins.disabled", out_of="plugins.enabled")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(disable, names))
+    found = load_setup("", {"HERMES_HOME": str(tmp_path)}).config.plugins
+    assert sorted(found.disabled) == sorted(names) and not found.enabled
+    assert "# mine" in (tmp_path / "config.yaml").read_text()
 
 
 def test_two_writers_at_once_both_keep_their_edits(tmp_path: Path) -> None:

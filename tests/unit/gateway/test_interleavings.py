@@ -42,6 +42,19 @@ async def test_a_chat_that_writes_during_a_refused_send_is_not_gone(tmp_path: Pa
         assert not d.events.gone.is_set()
 
 
+async def test_a_reply_that_failed_thousands_of_times_still_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "LONGEST_WAIT", 0.01)
+    async with delivery(tmp_path) as d:
+        waiting = d.outbox.create_reply(NAME, CHAT, Content("at last"))
+        waiting.tries = 5000
+        await d.outbox.save(waiting)
+        d.platform.fail = fail_once(SendFailure("certain", "not yet"))
+        await d.outbox.restore()
+        assert await d.until_sent() == ["at last"]
+
+
 async def test_a_reply_revised_while_it_is_given_up_arrives(tmp_path: Path) -> None:
     async with delivery(tmp_path) as d:
         d.platform.fail = refuse("gone")

@@ -27,6 +27,7 @@ from hermes.gateway.people.access import (
     may_run_command,
     name_sender,
 )
+from hermes.gateway.people.loop_breaker import LoopBreaker
 from hermes.gateway.people.pairing_desk import (
     CODE_LENGTH,
     PairingDesk,
@@ -287,3 +288,27 @@ async def test_g7_five_wrong_codes_lock_the_platform_for_an_hour(tmp_path: Path)
         assert (await desk.approve_code("tg", code)).approved
     finally:
         await store.close()
+
+
+def test_g21_only_what_is_repeated_right_after_answers_is_a_loop() -> None:
+    now = [0.0]
+    loops = LoopBreaker(lambda: now[0])
+
+    def judge(text: str, *, key: str = "k", reaction: bool = True, echo: bool = False) -> str:
+        now[0] += 1
+        return loops.judge_message(key, text, is_reaction=reaction, is_echo=echo)
+
+    assert [judge("ping") for _ in range(8)] == ["answer"] * 5 + ["tell"] + ["ignore"] * 2
+    assert judge("ping", reaction=False) == "ignore", "it goes on until it is quiet"
+    assert judge("ping", key="other") == "answer"
+    now[0] += 61
+    assert judge("ping") == "answer"
+    assert {judge("flood", reaction=False) for _ in range(20)} == {"answer"}
+    assert {judge(f"turn {i}") for i in range(20)} == {"answer"}
+    echoes = [judge(f"echo {i}", key="e", echo=True) for i in range(7)]
+    assert echoes == ["answer"] * 5 + ["tell", "ignore"]
+    slow = []
+    for _ in range(20):
+        now[0] += 12
+        slow.append(judge("ping", key="slow"))
+    assert set(slow) == {"answer"}, "five in a minute are none"

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
+    from hermes.store.postgres.engine import Answer
     from hermes.store.postgres.store import PostgresStore
 
 EXIT_LATE = 75
@@ -54,17 +55,34 @@ class ClusterNode:
     """This process as one of the nodes. Its row is written when it starts and deleted when it
     ends; a killed node's lease ends by itself."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, roles: Sequence[str] = ()) -> None:
+        """`roles`: others than the configured ones."""
+        from hermes.store.postgres.database import TenantDatabase
+        from hermes.store.postgres.engine import ProcrastinateEngine
+        from hermes.store.postgres.inbox import PostgresInbox
+        from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
+        self.roles = tuple(roles) or cluster.roles
+        url = require_database(setup)
         self.store: PostgresStore = open_postgres(
-            require_database(setup),
+            url,
             node=cluster.node,
             lease_seconds=cluster.lease_seconds,
             patience=cluster.patience_seconds,
         )
         self.lease = self.store.database.lease
+        self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
+        self.notices = NodeNotices(url, self.lease.node)
+        self.inbox = PostgresInbox(
+            TenantDatabase(self.store.database, None),
+            self.engine.defer,
+            limit=cluster.inbox,
+            stays_at_node=cluster.workspaces == "none",
+        )
+        self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:
@@ -79,7 +97,7 @@ class ClusterNode:
         cluster = self.settings
         described = {
             "address": cluster.address,
-            "roles": ",".join(cluster.roles),
+            "roles": ",".join(self.roles),
             "version": VERSION,
             "digest": self._digest,
         }
@@ -93,9 +111,24 @@ class ClusterNode:
                     raise
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def take_over_from_dead(self, take_over: Callable[[], Awaitable[bool]]) -> None:
-        """Look for dead nodes as often as the lease is renewed. `take_over` continues what they
-        ran; whether nothing is left."""
+    async def work(
+        self, answer: Answer, *, queues: Sequence[str] = (), until_idle: bool = False
+    ) -> None:
+        """Answer the wakes of sessions until the node is drained; with `until_idle` until none is
+        left. `queues`: others than the common one and that of this node."""
+        from hermes.store.postgres.engine import TURNS, node_queue
+
+        await self.engine.run(
+            answer,
+            queues=queues or (TURNS, node_queue(self.lease.node)),
+            turns=self.settings.turns,
+            until_idle=until_idle,
+        )
+
+    async def bury_dead(self) -> None:
+        """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
+        them any more, and others are woken for it."""
+        from hermes.store.postgres.inbox import renew_wakes
         from hermes.store.postgres.nodes import condemn_dead_owners, remove_dead_owners
 
         ask = self.lease.run_query
@@ -105,9 +138,11 @@ class ClusterNode:
                 dead: list[str] = []
                 if self.lease.is_steady:
                     dead = await asyncio.to_thread(ask, condemn_dead_owners)
-                if (dead or is_first) and await take_over():
-                    is_first = False
+                if dead or is_first:
                     await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
+                    await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
+                    is_first = False
+                await self.engine.reap()
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)

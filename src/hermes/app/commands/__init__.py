@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hermes.config.env import is_inside_agent
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
 
@@ -205,6 +206,13 @@ async def _run_own_command(ctx: CommandContext, own: OwnCommand, args: str) -> R
         decision = make_decision(own.digest, trusted=True)
         await asyncio.to_thread(TrustStore(home).save_decisions, {str(own.file): decision})
     return Reply(submit=user_message(own.fill_in(args)))
+
+
+def refuse_agent_tool(action: str) -> None:
+    """ConfigError when a tool of an agent runs this program: what people decide is not its to
+    change."""
+    if is_inside_agent():
+        raise ConfigError(f"An agent's tool may not {action}; run this command yourself.")
 
 
 def require_idle(session: Session) -> None:

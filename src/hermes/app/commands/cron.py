@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hermes.app.commands import CommandContext, Reply, command
+from hermes.app.commands import CommandContext, Reply, command, refuse_agent_tool
 from hermes.core.errors import ConfigError
 from hermes.core.store import JobRun, ScheduledJob
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hermes.cron.job_editor import JobEditor
 
 _USAGE = "[add SCHEDULE PROMPT | runs | pause ID | resume ID | remove ID | run ID]"
+_READING = frozenset({"", "list", "runs"})
 _MAX_RUNS = 10
 
 
@@ -20,6 +21,8 @@ _MAX_RUNS = 10
 async def change_jobs(ctx: CommandContext, args: str) -> Reply:
     editor = ctx.runtime.scheduled_prompts.open_editor()
     action, _, rest = args.partition(" ")
+    if action not in _READING:
+        refuse_agent_tool("change or run scheduled jobs")
     match action:
         case "" | "list":
             return Reply(_format_jobs(await editor.jobs.list_jobs()))

@@ -21,6 +21,7 @@ async def show_diff(ctx: CommandContext, args: str) -> Reply:
         why = explain_no_files(workspace, home).replace("in it", "in this session")
         return Reply(why)
     text = await diff_checkpoint(workspace, home, found.id)
+    text = "\n".join(row for row in text.split("\n") if not row.startswith("index "))
     if not text:
         return Reply("The files are as they were when this session began.")
     if len(text) > _MAX_CHARS:

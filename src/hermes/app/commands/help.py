@@ -34,12 +34,17 @@ async def show_help(ctx: CommandContext, args: str) -> Reply:
     ]
     home, folder = ctx.runtime.setup.home, Path(ctx.session.transcript.meta.cwd)
     own = await asyncio.to_thread(list_own_commands, home, folder)
-    rows = [(c.name, c.help) for c in commands]
+    rows = [(c.name, _help_with_aliases(c)) for c in commands]
     rows += [(c.name, f"{c.help} (your own)") for c in own.values()]
     if ctx.runtime.plugins is not None:
         rows += [(c.name, f"{c.help} (plugin)") for c in ctx.runtime.plugins.commands.values()]
     width = max(len(name) for name, _ in rows)
     return Reply("\n".join(f"/{name.ljust(width)}  {text}" for name, text in rows))
+
+
+def _help_with_aliases(command: Command) -> str:
+    also = ", ".join(f"/{alias}" for alias in command.aliases)
+    return f"{command.help} (also {also})" if also else command.help
 
 
 def _describe_command(command: Command) -> str:

@@ -1,10 +1,17 @@
 """/memory: what the agent remembers here, and changes to it."""
 
-from hermes.app.commands import CommandContext, Reply, command, take_confirmation
+from hermes.app.commands import (
+    CommandContext,
+    Reply,
+    command,
+    refuse_agent_tool,
+    take_confirmation,
+)
 from hermes.core.errors import ConfigError
 from hermes.core.store import FactTarget
 
 _NONE = "This conversation has no memory."
+_CHANGING = frozenset({"add", "remove", "restore", "approve", "reject", "clear"})
 
 
 @command(
@@ -28,6 +35,8 @@ async def manage_memory(ctx: CommandContext, args: str) -> Reply:
     if not verb:
         block = await knowledge.show_memory(session.agent, scope)
         return Reply(block or "Nothing is remembered yet.")
+    if verb in _CHANGING:
+        refuse_agent_tool("change the memory")
     if verb == "clear":
         agreed, _ = take_confirmation(ctx, rest)
         count = len(await book.list_facts())

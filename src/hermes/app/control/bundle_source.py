@@ -28,6 +28,34 @@ async def fetch_bundle(setup: Setup, installer: SkillInstaller, source: str) -> 
     return await asyncio.to_thread(installer.fetch_bundle, source)
 
 
+def summarize_bundle(fetched: SkillBundle) -> str:
+    """What was fetched, in a line."""
+    from hermes.core.text import format_plural
+
+    count = format_plural(len(fetched.files), "file")
+    size = sum(map(len, fetched.files.values()))
+    return f"{fetched.name} from {fetched.source}: {count}, {size:,} bytes"
+
+
+async def review_bundle(
+    setup: Setup, installer: SkillInstaller, source: str, name: str, confirm: str
+) -> dict[str, Any]:
+    """Show what is at a source, or install it when `confirm` is the digest of what was shown. An
+    empty source: the one that `name` was installed from."""
+    import asyncio
+
+    if not source:
+        record = installer.read_records().get(name)
+        if record is None:
+            raise ConfigError(f"{name} was not installed from elsewhere.")
+        source = record.source
+    fetched = await fetch_bundle(setup, installer, source)
+    if not confirm:
+        shown = await asyncio.to_thread(describe_bundle, installer, fetched)
+        return {"lines": [], "preview": shown}
+    return {"lines": [await asyncio.to_thread(install_bundle, installer, fetched, confirm)]}
+
+
 def describe_bundle(installer: SkillInstaller, fetched: SkillBundle) -> dict[str, Any]:
     """What a person must see before it is installed: its files, what a scan finds in them, and how
     the installed ones would change."""

@@ -13,6 +13,8 @@ from hermes.core.errors import ConfigError
 if TYPE_CHECKING:
     from hermes.skills.installer import SkillInstaller
 
+_ENABLED, _DISABLED = "plugins.enabled", "plugins.disabled"
+
 
 def open_plugin_installer(setup: Setup) -> SkillInstaller:
     from hermes.app.extensions.plugin_sources import MANIFEST_FILE
@@ -51,16 +53,18 @@ async def describe_plugins(setup: Setup) -> list[dict[str, str]]:
 
 def remove_plugin(setup: Setup, name: str) -> Path:
     """Move a plugin to the archive; where it is kept."""
+    from hermes.config.update import move_names
+
     place = open_plugin_installer(setup).remove_skill(name)
-    if name in setup.config.plugins.enabled:
-        enabled = [other for other in setup.config.plugins.enabled if other != name]
-        _save_names(setup, enabled, setup.config.plugins.disabled)
+    for key in (_ENABLED, _DISABLED):
+        move_names(setup.home, [name], out_of=key)
     return place
 
 
 def switch_plugins(setup: Setup, names: Sequence[str], *, enabled: bool) -> None:
     """Turn plugins on or off, from the next start on; ConfigError when one is not there."""
     from hermes.app.extensions.plugin_sources import list_local_plugins, list_packaged_plugins
+    from hermes.config.update import move_names
 
     section = setup.config.plugins
     known = {*list_packaged_plugins(), *list_local_plugins(setup.home)}
@@ -68,17 +72,5 @@ def switch_plugins(setup: Setup, names: Sequence[str], *, enabled: bool) -> None
         known |= {*section.enabled}
     if missing := [name for name in names if name not in known]:
         raise ConfigError(f"There is no plugin {missing[0]}; nothing was changed.")
-    on = [name for name in section.enabled if name not in names]
-    off = [name for name in section.disabled if name not in names]
-    if enabled:
-        on = list(dict.fromkeys((*section.enabled, *names)))
-    _save_names(setup, on, off)
-
-
-def _save_names(setup: Setup, enabled: Sequence[str], disabled: Sequence[str]) -> None:
-    from hermes.config.update import apply_changes
-
-    changes = {"plugins.enabled": list(enabled)}
-    if list(disabled) != list(setup.config.plugins.disabled):
-        changes["plugins.disabled"] = list(disabled)
-    apply_changes(setup.home, changes)
+    into, out_of = (_ENABLED, _DISABLED) if enabled else (_DISABLED, _ENABLED)
+    move_names(setup.home, names, into=into, out_of=out_of)

@@ -53,15 +53,13 @@ def describe_skills(setup: Setup, cwd: Path, words: str = "") -> list[dict[str, 
 
 def switch_skills(setup: Setup, cwd: Path, names: Sequence[str], *, enabled: bool) -> None:
     """Turn skills on or off; ConfigError when one is not there."""
-    from hermes.config.update import apply_changes
+    from hermes.config.update import move_names
 
-    disabled = [name for name in setup.config.skills.disabled if name not in names]
     known = {skill.name for skill in list_skills(setup, cwd)}
     if missing := [name for name in names if name not in known]:
         raise ConfigError(f"There is no skill {missing[0]}; nothing was changed.")
-    if not enabled:
-        disabled += names
-    apply_changes(setup.home, {"skills.disabled": disabled})
+    key = "skills.disabled"
+    move_names(setup.home, names, into="" if enabled else key, out_of=key if enabled else "")
 
 
 async def describe_proposals(proposals: SkillProposals) -> list[dict[str, str]]:

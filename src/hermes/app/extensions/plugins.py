@@ -106,7 +106,7 @@ class Plugins:
         except TimeoutError:
             return failed(f"it took more than {LOAD_SECONDS:g} s")
         except Exception as error:
-            log.warning("plugin %s was not loaded", name, exc_info=error)
+            log.info("plugin %s was not loaded", name, exc_info=error)
             return failed(" ".join(f"{type(error).__name__}: {error}".split())[:300])
         return LoadedPlugin(name, owner, source, api=api)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from hermes.skills.session_skills import SessionSkills
 
 _MEMORY_TOOLS = frozenset({"memory"})
+_MEMORY_BYTES = 3600
+"""What a memory may take of a prompt before the list of skills becomes shorter."""
+_LEAST_INDEX = 700
+_DANGEROUS = (
+    "The skill {name} was not used: {finding}. Nobody watches a scheduled run: change the skill, "
+    "or the job with hermes cron edit."
+)
 
 
 class Knowledge:
@@ -71,11 +79,15 @@ class Knowledge:
         if agent.small or is_small_window(window):
             return PromptExtras(place)
         memory = await self.show_memory(agent, scope) if scope else ""
-        return PromptExtras(place, memory=memory, skills=await self._list_skills(agent, cwd))
+        excess = len(memory.encode()) + memory.count("\n") - _MEMORY_BYTES
+        skills = await self._list_skills(agent, cwd, max(0, excess))
+        return PromptExtras(place, memory=memory, skills=skills)
 
-    async def _list_skills(self, agent: Agent, cwd: Path) -> str:
-        """The list of skills for a prompt. Built-in ones alone are not worth its bytes."""
+    async def _list_skills(self, agent: Agent, cwd: Path, excess: int) -> str:
+        """The list of skills for a prompt, shorter by the `excess` of a long memory: the first
+        request stays small. Built-in ones alone are not worth its bytes."""
         limit = self._setup.config.skills.index_bytes
+        limit = max(min(limit, _LEAST_INDEX), limit - excess)
         if not limit or "skill_view" not in agent.tools:
             return ""
         roots = list_own_roots(self._setup, cwd)
@@ -228,6 +240,14 @@ class Knowledge:
             return ""
         await mine.open_skill(skill)
         return expand_skill(skill, arguments)
+
+    async def use_skill_unattended(self, session: Session, name: str, arguments: str) -> str:
+        """The same where nobody watches; ConfigError when a scan finds the skill dangerous."""
+        mine = self.open_skills(session)
+        skill = mine.find_skill(name)
+        if skill and (danger := await asyncio.to_thread(mine.find_danger, skill)):
+            raise ConfigError(_DANGEROUS.format(name=name, finding=danger))
+        return await self.use_skill(session, name, arguments)
 
     def _open_reviews(self) -> Reviews:
         if self._reviews is None:

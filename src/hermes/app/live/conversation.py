@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from msgspec import structs
@@ -20,7 +19,7 @@ from hermes.app.session import Session
 from hermes.app.transcript import take_first_words
 from hermes.config.schema import BusyMode
 from hermes.core.errors import HermesError
-from hermes.core.message import Message
+from hermes.core.message import Media, Message
 from hermes.core.store import WEB_SOURCE, SessionMeta
 from hermes.llm.endpoints.endpoint import ModelChoice
 
@@ -48,17 +47,26 @@ class LiveConversation:
         self.starting = asyncio.Lock()
         """Held by whoever is about to start a turn."""
         self._queue: deque[QueuedMessage] = deque()
+        self._steered: list[QueuedMessage] = []
+        """Guidance of the running turn that is not in the transcript yet, in order."""
         self._running: QueuedMessage | None = None
+        self._is_recorded = False
+        """Whether the running message is in the transcript."""
+        self._is_closing = False
         self._resources: AsyncExitStack | None = None
         self._task: asyncio.Task[None] | None = None
+        live.on_user_message = self._note_user_message
 
     @property
     def is_running(self) -> bool:
         return self._task is not None
 
     def submit(self, item: QueuedMessage, busy: BusyMode) -> TurnState:
-        if self.session.is_steerable and busy == "steer":
+        has_media = any(isinstance(part, Media) for part in item.message.parts)
+        if self.session.is_steerable and busy == "steer" and not has_media:
+            self._steered.append(item)
             self.session.submit(item.message, "steer")
+            self._show_turns()
             return "steered"
         if self.is_running and busy == "interrupt":
             self._queue.appendleft(item)
@@ -92,6 +100,7 @@ class LiveConversation:
 
     async def close(self) -> None:
         """Stop; what waits stays stored for the next start."""
+        self._is_closing = True
         self._queue.clear()
         if self._task is not None:
             self.session.interrupt()
@@ -100,19 +109,21 @@ class LiveConversation:
         await self.session.close()
 
     def _show_turns(self) -> None:
-        waiting = [(item, "queued") for item in self._queue]
+        waiting = [*((i, "steered") for i in self._steered), *((i, "queued") for i in self._queue)]
         rows = [(self._running, "running"), *waiting] if self._running else waiting
         self.live.show_turns([{"id": i.id, "text": i.message.text, "state": s} for i, s in rows])
 
     async def _run_queue(self) -> None:
         try:
-            while self._queue:
-                self._running = item = self._queue.popleft()
+            while self._queue and not self._is_closing:
+                self._running, self._is_recorded = self._queue.popleft(), False
                 self._show_turns()
-                await self._name_session(item.message)
-                self.live.on_user_message = partial(self._drop_stored, item)
-                await asyncio.wait({self.session.submit(item.message)})
-                self._drop_stored(item)
+                await self._name_session(self._running.message)
+                await asyncio.wait({self.session.submit(self._running.message)})
+                await self.session.wait_until_idle()
+                if not self._is_recorded:  # it never will be
+                    self._drop_stored(self._running)
+                self._requeue_guidance()
                 self._running = None
                 self._show_turns()
         finally:
@@ -122,9 +133,26 @@ class LiveConversation:
                 self._resources = None
             self._on_idle(self)
 
+    def _note_user_message(self) -> None:
+        """The transcript has another message: the running one, or guidance that was read."""
+        if self._running is not None and not self._is_recorded:
+            self._is_recorded = True
+            self._drop_stored(self._running)
+        read = len(self._steered) - len(self.session.host.pending_steer)
+        for item in self._steered[: max(0, read)]:
+            self._drop_stored(item)
+        if read > 0:
+            del self._steered[:read]
+            self._show_turns()
+
+    def _requeue_guidance(self) -> None:
+        """Guidance that an interrupted turn did not read is answered next."""
+        count = len(self.session.take_unread_guidance())
+        unread = self._steered[len(self._steered) - count :]
+        del self._steered[len(self._steered) - count :]
+        self._queue.extendleft(reversed(unread))
+
     def _drop_stored(self, item: QueuedMessage) -> None:
-        """The transcript has the message, or never will."""
-        self.live.on_user_message = _ignore_message
         dropping = self.stored_queue.drop_message(item)
         self._runtime.spawn_task(dropping, f"message {item.id}")
 
@@ -133,10 +161,6 @@ class LiveConversation:
         transcript = self.session.transcript
         if transcript.last_seq < 0 and not transcript.meta.title:
             await transcript.update_meta(title=take_first_words(message))
-
-
-def _ignore_message() -> None:
-    """No message of the queue is on its way."""
 
 
 class LiveConversations:

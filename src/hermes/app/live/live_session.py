@@ -44,6 +44,7 @@ class PendingApproval(Struct, frozen=True):
         asked = self.approval
         return {
             "id": asked.id,
+            "approval_id": asked.id,
             "tool": asked.call.name,
             "arguments": asked.call.args,
             "command": asked.command,

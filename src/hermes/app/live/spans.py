@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii as _quote
+from random import getrandbits
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -28,7 +29,8 @@ class SpanLink(Struct, frozen=True):
 
 
 def new_link(parent: SpanLink | None = None) -> SpanLink:
-    return SpanLink(parent.trace if parent else secrets.token_hex(16), secrets.token_hex(8))
+    trace = parent.trace if parent else f"{getrandbits(128):032x}"
+    return SpanLink(trace, f"{getrandbits(64):016x}")
 
 
 class Span(Struct):
@@ -103,56 +105,40 @@ def describe_message(message: Message) -> str:
 
 
 def encode_spans(spans: Iterable[Span]) -> bytes:
-    """The body of an OTLP/HTTP request."""
-    return msgspec.json.encode(
-        {
-            "resourceSpans": [
-                {
-                    "resource": {
-                        "attributes": _list_attributes(
-                            {"service.name": AGENT, "service.version": VERSION}
-                        )
-                    },
-                    "scopeSpans": [
-                        {
-                            "scope": {"name": AGENT, "version": VERSION},
-                            "spans": [_encode_span(span) for span in spans],
-                        }
-                    ],
-                }
-            ]
-        }
+    """The body of an OTLP/HTTP request. Written as text: objects for every attribute would cost
+    more than everything else."""
+    about = _join_attributes({"service.name": AGENT, "service.version": VERSION})
+    scope = f'{{"name":{_quote(AGENT)},"version":{_quote(VERSION)}}}'
+    return (
+        f'{{"resourceSpans":[{{"resource":{{"attributes":[{about}]}},"scopeSpans":[{{'
+        f'"scope":{scope},"spans":[{",".join(map(_write_span, spans))}]}}]}}]}}'
+    ).encode()
+
+
+def _write_span(span: Span) -> str:
+    parent = f'"parentSpanId":"{span.parent}",' if span.parent else ""
+    attributes, status = span.attributes, ""
+    if span.operation == "invoke_agent":
+        attributes = {**attributes, "gen_ai.agent.name": span.subject}
+    if span.error:
+        attributes = {**attributes, "error.type": span.error}
+        status = '"status":{"code":2},'
+    return (
+        f'{{"traceId":"{span.link.trace}","spanId":"{span.link.span}",{parent}'
+        f'"name":{_quote(f"{span.operation} {span.subject}")},"kind":{_KINDS[span.operation]},'
+        f'"startTimeUnixNano":"{span.start}","endTimeUnixNano":"{max(span.start, span.end)}",'
+        f'{status}"attributes":[{_join_attributes(attributes)}]}}'
     )
 
 
-def _encode_span(span: Span) -> dict[str, Any]:
-    attributes = dict(span.attributes)
-    if span.operation == "invoke_agent":
-        attributes["gen_ai.agent.name"] = span.subject
-    row: dict[str, Any] = {
-        "traceId": span.link.trace,
-        "spanId": span.link.span,
-        "name": f"{span.operation} {span.subject}",
-        "kind": _KINDS[span.operation],
-        "startTimeUnixNano": str(span.start),
-        "endTimeUnixNano": str(max(span.start, span.end)),
-    }
-    if span.parent:
-        row["parentSpanId"] = span.parent
-    if span.error:
-        attributes["error.type"] = span.error
-        row["status"] = {"code": 2}
-    row["attributes"] = _list_attributes(attributes)
-    return row
+def _join_attributes(values: Mapping[str, Attribute]) -> str:
+    return ",".join([f'{{"key":"{k}","value":{{{_write_value(v)}}}}}' for k, v in values.items()])
 
 
-def _list_attributes(values: Mapping[str, Attribute]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _encode_value(value)} for key, value in values.items()]
-
-
-def _encode_value(value: Attribute) -> dict[str, Any]:
+def _write_value(value: Attribute) -> str:
     if isinstance(value, str):
-        return {"stringValue": value}
+        return f'"stringValue":{_quote(value)}'
     if isinstance(value, int):
-        return {"intValue": str(value)}
-    return {"arrayValue": {"values": [{"stringValue": item} for item in value]}}
+        return f'"intValue":"{value}"'
+    items = ",".join([f'{{"stringValue":{_quote(item)}}}' for item in value])
+    return f'"arrayValue":{{"values":[{items}]}}'

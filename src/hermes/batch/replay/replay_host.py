@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ class ReplayHost:
     recorded, guidance is given and the turn interrupted where it was then."""
 
     hooks = None
+    hands_over = False
+    mark_call: Callable[[str], Awaitable[None]] | None = None
 
     def __init__(self, conversation: StoredConversation, workspace: Workspace) -> None:
         self.workspace = workspace

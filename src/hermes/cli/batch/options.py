@@ -40,6 +40,7 @@ def add_run_options(parser: CommandParser) -> None:
     parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw, parquet")
     parser.add_flag("--require-reasoning", help="filter out answers without reasoning")
     parser.add_flag("--skip-bad", help="leave out lines that are no items")
+    parser.add_flag("--cluster", help=SUPPRESS)  # not without nodes that take batches
     parser.add_flag("--share", help=SUPPRESS)  # a further process of a run that is going on
     parser.add_flag("--extend", help="the file has more items than when the run began")
 
@@ -64,8 +65,11 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
     """The settings of a new run; ConfigError for what cannot be."""
     from hermes.batch.dataset import read_prefill
     from hermes.batch.distributions import find_distribution
+    from hermes.batch.image_files import is_image_name
     from hermes.batch.run_folder import RunSettings
 
+    if args.cluster:
+        raise ConfigError("Batches do not run on a cluster yet. Nothing was started.")
     toolsets = None if args.toolsets is None else tuple(args.toolsets.split(","))
     if toolsets is not None:
         from hermes.tools.registry import select_tools
@@ -75,6 +79,8 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
         find_distribution(args.distribution, setup.config.batch.distributions)
     if args.prefill:
         read_prefill(Path(args.prefill))
+    if args.image and not is_image_name(args.image.replace("{id}", "id")):
+        raise ConfigError(f"{args.image} is not the name of an image. Nothing was started.")
     settings = RunSettings(
         name,
         model=args.model or "",

@@ -23,7 +23,7 @@ async def read_statistics(folder: RunFolder) -> dict[str, Any]:
         results = Results(store, settings.name)
         records = await results.read_records()
         counts = await results.count_conversations(items, records)
-        return await results.compute_statistics(settings, records, counts)
+        return await results.compute_statistics(settings, records, counts, folder.running_since)
     finally:
         await store.close()
 

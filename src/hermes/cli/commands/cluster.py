@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -48,25 +47,11 @@ def run(argv: list[str], profile: str) -> int:
         parser.error("drain needs a NODE" if args.action == "drain" else "only drain takes a NODE")
     if args.action in ("init", "drain"):
         refuse_agent("change the cluster")
-    with _open_database(args.profile) as db:
+    from hermes.app.cluster.database import open_database
+
+    setup = load_checked_setup(args.profile)
+    with open_database(setup, checks=args.action != "init") as db:
         return _ACTIONS[args.action](args, db)
-
-
-@contextmanager
-def _open_database(profile: str) -> Iterator[Connection[Any]]:
-    from hermes.app.cluster.node import require_database
-
-    url = require_database(load_checked_setup(profile))
-    import psycopg
-
-    from hermes.store.postgres.connection import open_connection
-    from hermes.store.postgres.errors import translate_error
-
-    try:
-        with open_connection(url) as db:
-            yield db
-    except psycopg.Error as error:
-        raise translate_error(error) from error
 
 
 def _init_database(args: Namespace, db: Connection[Any]) -> int:
@@ -84,9 +69,7 @@ def _init_database(args: Namespace, db: Connection[Any]) -> int:
 
 def _show_status(args: Namespace, db: Connection[Any]) -> int:
     from hermes.store.postgres.nodes import describe_cluster
-    from hermes.store.postgres.schema import check_version
 
-    check_version(db)
     found = describe_cluster(db)
     _warn_of_differences(found.nodes)
     lines = [
@@ -99,18 +82,14 @@ def _show_status(args: Namespace, db: Connection[Any]) -> int:
 
 def _list_nodes(args: Namespace, db: Connection[Any]) -> int:
     from hermes.store.postgres.nodes import list_nodes
-    from hermes.store.postgres.schema import check_version
 
-    check_version(db)
     nodes = list_nodes(db)
     return print_report({"nodes": to_builtins(nodes)}, _format_nodes(nodes), json=args.json)
 
 
 def _drain_node(args: Namespace, db: Connection[Any]) -> int:
     from hermes.store.postgres.nodes import request_drain
-    from hermes.store.postgres.schema import check_version
 
-    check_version(db)
     if not request_drain(db, args.node):
         raise ConfigError(
             f"There is no living node {args.node}. Nothing was changed. "

@@ -44,7 +44,8 @@ A SCHEDULE is one of
   "daily 09:00", "weekdays 09:00", "mon,thu 18:30"
   2026-12-01T09:00       once, at this time
 
-Jobs run only while `hermes cron daemon` runs, or when something calls `hermes cron run-due`.
+Jobs run only while `hermes gateway` or `hermes cron daemon` runs, or when something calls
+`hermes cron run-due`.
 Nobody can be asked during a run: what needs approval is refused. The answer is written to
 HERMES_HOME/cron/output/ID. An answer of [SILENT] means that there is nothing to report.
 

@@ -89,15 +89,14 @@ def _find_server(home: Path) -> str:
 
 
 def _show_code(code: str, *, again: bool = False) -> None:
-    hint = "; Enter makes another" if again and sys.stdin.isatty() else ""
+    hint = "; Enter makes another" if again else ""
     print(f"sign-in code {code} (works once, 5 minutes{hint})", file=sys.stderr, flush=True)
 
 
 def _offer_codes(store: Store) -> None:
-    """A new code for every Enter in the terminal."""
-    if not sys.stdin.isatty():
-        return
+    """A new code for every Enter, where there is an input."""
     import asyncio
+    from contextlib import suppress
 
     from hermes.app.live.sign_in_codes import create_code
 
@@ -115,7 +114,8 @@ def _offer_codes(store: Store) -> None:
         waiting.add(task)
         task.add_done_callback(waiting.discard)
 
-    loop.add_reader(sys.stdin, read_line)
+    with suppress(OSError):  # a file, or closed
+        loop.add_reader(sys.stdin, read_line)
 
 
 def _open_browser(args: Namespace, home: Path, address: str, code: str) -> None:

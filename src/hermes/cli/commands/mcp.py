@@ -169,12 +169,13 @@ async def _list_servers(
         print_stderr("no MCP servers are configured; see hermes mcp --help")
         return 0
     from hermes.app.control.mcp_registry import describe_server
+    from hermes.core.text import format_plural
 
     rows = await asyncio.gather(*(describe_server(servers, c) for c in known.values()))
     width = max((len(name) for name in known), default=0)
     lines = [
         f"{row['name']:<{width}}  {row['state']}"
-        + (f"  {row['tools']} tools" if row["tools"] is not None else "")
+        + (f"  {format_plural(row['tools'], 'tool')}" if row["tools"] is not None else "")
         for row in rows
     ]
     return print_report(rows, map(strip_controls, lines), json=args.json)

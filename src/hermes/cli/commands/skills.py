@@ -120,7 +120,8 @@ async def _run_action(args: Namespace) -> int:
             return await BundleCommand(args, setup, open_skill_installer(setup)).update_bundles()
         case "remove":
             open_skill_installer(setup).remove_skill(args.words[0])
-            print(f"removed {args.words[0]}; to bring it back: hermes skills restore")
+            name = args.words[0]
+            print(f"removed {name}; to bring it back: hermes skills restore {name}")
             return 0
         case "restore":
             open_skill_installer(setup).restore_skill(args.words[0])
@@ -191,6 +192,8 @@ async def _handle_proposals(args: Namespace, setup: Setup, store: Store) -> int:
     proposals = SkillProposals(store.objects, open_skill_installer(setup))
     if args.action == "pending":
         rows = await describe_proposals(proposals)
+        if not rows and not args.json:
+            print("Nothing waits for approval.", file=sys.stderr)
         lines = [f"{r['id']}  {r['action']}  {r['name']}  {r['session']}  {r['why']}" for r in rows]
         return print_report(rows, map(strip_controls, lines), json=args.json)
     for number in args.words:

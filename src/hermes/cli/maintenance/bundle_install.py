@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.app.control.bundle_source import fetch_bundle
+from hermes.app.control.bundle_source import fetch_bundle, summarize_bundle
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.errors import ConfigError
@@ -98,7 +98,6 @@ def show_findings(fetched: SkillBundle) -> bool:
 def print_summary(fetched: SkillBundle) -> None:
     from hermes.core.untrusted_text import reveal_hidden
 
-    size = sum(map(len, fetched.files.values()))
-    print(f"{fetched.name} from {fetched.source}: {len(fetched.files)} files, {size:,} bytes")
+    print(strip_controls(summarize_bundle(fetched)))
     for name, data in sorted(fetched.files.items()):
         print(f"  {strip_controls(reveal_hidden(name))}  {len(data):,} bytes")

@@ -20,10 +20,9 @@ from hermes.cli.repl.markdown.styled_text import (
     wrap_line,
 )
 from hermes.cli.terminal.approval_prompt import describe_request, describe_rule, parse_choice
-from hermes.cli.terminal.text import strip_controls
+from hermes.cli.terminal.text import make_visible, strip_controls
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import Message, ToolCall, user_message
-from hermes.core.untrusted_text import reveal_hidden
 
 _SHOWN_LINES = 60
 _KEYS: dict[Answer, tuple[str, str, str]] = {
@@ -153,19 +152,24 @@ class QuestionQueue:
             self._scrollback.show_question(question.body)
         self._refresh()
 
-    def _approval_question(self, approval: Approval) -> PendingQuestion:
+    def _approval_question(self, approval: Approval, *, complete: bool = False) -> PendingQuestion:
         by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
         keys = {key: _KEYS[choice][1] for key, choice in by_key.items()}
         if approval.command and "deny" in approval.choices:
             keys["e"] = "edit"
+        if not complete and count_hidden_lines(approval):
+            keys["v"] = "view all of it"
 
         def answer(key: str | None) -> None:
             if key == "e":
                 self._edit_command(approval)
                 return
+            if key == "v":
+                self._pending.appendleft(self._approval_question(approval, complete=True))
+                return
             self._decide_approval(approval, by_key.get(key or "", "deny"))
 
-        body = describe_approval(approval)
+        body = describe_approval(approval, complete=complete)
         subject = (
             _inert_line(approval.command) or f"{approval.call.name} {describe_request(approval)}"
         )
@@ -210,16 +214,18 @@ def _describe_run(call: ToolCall) -> dict[str, Any] | None:
     return {"tool": call.name} | {k: value for k, value in args.items() if value is not None}
 
 
-def describe_approval(approval: Approval) -> list[Line]:
-    """The command in full and in colours, why it needs approval, and what `always` would save."""
+def describe_approval(approval: Approval, *, complete: bool = False) -> list[Line]:
+    """The command in colours, why it needs approval, and what `always` would save. A long command
+    is shown without its middle unless `complete` is set; a diff is always shown in full."""
     request = f" {describe_request(approval)}:"
     lines: list[Line] = [[(Style.WARNING, "? "), (Style.BOLD, approval.call.name), ("", request)]]
-    if approval.command:
-        lines += highlight_source(approval.command, "bash")
-    elif approval.diff:
-        lines += highlight_source(approval.diff, "diff", most=approval.diff.count("\n") + 1)
-    else:
-        lines += highlight_source(approval.call.args, "json")
+    source, language = _requested_source(approval)
+    source_lines = highlight_source(source, language)
+    if (hidden := count_hidden_lines(approval)) and not complete:
+        half = _SHOWN_LINES // 2
+        note = f"    … {hidden:,} lines hidden: v shows them …"
+        source_lines[half:-half] = [[(Style.DIM, note)]]
+    lines += source_lines
     if approval.summary:
         lines.append([(Style.DIM, f"  reason: {_inert_line(approval.summary)}")])
     if "always" in approval.choices:
@@ -251,21 +257,29 @@ def choice_question(
     )
 
 
-def highlight_source(source: str, language: str, most: int = _SHOWN_LINES) -> list[Line]:
-    """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
-    rows = reveal_hidden(source).replace("\t", "    ").split("\n")
-    rows = [strip_controls(row) for row in rows]
+def _requested_source(approval: Approval) -> tuple[str, str]:
+    """What a call runs or changes, and the language it is in."""
+    if approval.command:
+        return approval.command, "bash"
+    return (approval.diff, "diff") if approval.diff else (approval.call.args, "json")
+
+
+def count_hidden_lines(approval: Approval) -> int:
+    """The lines in the middle of a long command, never at its end, where surprises hide."""
+    source, language = _requested_source(approval)
+    return 0 if language == "diff" else max(0, source.count("\n") + 1 - _SHOWN_LINES)
+
+
+def highlight_source(source: str, language: str) -> list[Line]:
+    """Source code in colours, a line each."""
+    rows = make_visible(source).replace("\t", "    ").split("\n")
     highlighter = Highlighter(language)
-    half, hidden = most // 2, max(0, len(rows) - most)
-    shown = rows if not hidden else [*rows[:half], *rows[-half:]]
     lines: list[Line] = []
-    for row in shown:
+    for row in rows:
         styled = highlighter.highlight_line(row)
         lines.append([("", "    "), *((style or Style.BOLD, text) for style, text in styled)])
-    if hidden:
-        lines.insert(half, [(Style.DIM, f"    … {hidden} lines not shown …")])
     return lines
 
 
 def _inert_line(text: str) -> str:
-    return " ".join(strip_controls(reveal_hidden(text)).split())
+    return " ".join(make_visible(text).split())

@@ -67,6 +67,7 @@ async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
     view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":
         screen.app.editing_mode = EditingMode.VI
+        screen.app.timeoutlen = 1.0  # between the letters of dd and cw
         repl.state.vi = True
     screen.set_theme(setup.config.display.theme)
     warnings = list(setup.warnings)

@@ -44,6 +44,7 @@ class TranscriptViewer:
         self.is_paging = True
         try:
             async with in_terminal():
+                self._screen.flush()
                 yield
         finally:
             self.is_paging = False

@@ -96,15 +96,10 @@ async def download_model(
     model: LocalModel, transport: Transport, print_line: PrintLine | None = None
 ) -> Path:
     """The file of the model, downloaded unless it is there."""
-    from hermes.config.env import get_environment
-    from hermes.config.package_index import list_indexes
-    from hermes.config.paths import models_folders
-    from hermes.llm.local.puller import Puller
+    from hermes.app.control.model_download import pull_model
 
-    environ = get_environment()
     bar = DownloadBar(model.name, print_line)
-    folder = models_folders(environ.get)[0]
     try:
-        return await Puller(folder, transport, list_indexes(environ), bar).pull(model)
+        return await pull_model(model, transport, bar)
     finally:
         bar.close()

@@ -61,9 +61,10 @@ class ProgressLine:
 
     def print_line(self, text: str, *, colour: str = _DIM) -> None:
         self._erase_waiting()
-        if self._colour:
-            text = f"{colour}{text}{_RESET}"
-        self.out.offer(f"{text}\n")
+        self.out.offer(f"{self.paint_line(text, colour)}\n")
+
+    def paint_line(self, text: str, colour: str = _DIM) -> str:
+        return f"{colour}{text}{_RESET}" if self._colour else text
 
     def clear(self) -> None:
         """Removes the waiting line until the next wait begins."""

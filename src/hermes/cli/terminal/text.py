@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from hermes.core.text import clean_value
+from hermes.core.untrusted_text import reveal_hidden
 
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "reasoning")
 """What is counted of a call, in reports `input_tokens` and so on."""
@@ -76,9 +77,15 @@ def strip_controls(text: str) -> str:
     return text.translate(_CONTROL)
 
 
+def make_visible(text: str) -> str:
+    """The text with control and hidden characters shown: a person decides about what it says."""
+    return strip_controls(reveal_hidden(text))
+
+
 def one_line(text: str, limit: int = 120) -> str:
-    """The text on a single line of at most `limit` characters."""
-    line = " ".join(strip_controls(text).split())
+    """The text on a single line of at most `limit` characters, without control characters and with
+    hidden ones shown."""
+    line = " ".join(reveal_hidden(strip_controls(text)).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.config.schema import DockerSection as DockerSettings
 from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, NotRun, find_reason, run_client
@@ -24,6 +24,24 @@ _START_SECONDS = 60.0
 _MACHINE_LABEL, _OWNER_LABEL = "hermes.machine", "hermes.owner"
 """Labels of a container: the machine its agent runs on, and the agent's process."""
 _SECURITY_OPTIONS = ("info", "--format", "{{.SecurityOptions}}")
+
+
+class ContainerMount(Struct, frozen=True):
+    """A path of this machine inside a container. Without a source: an empty folder in memory."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+    def move_target(self, old: str, new: str) -> "ContainerMount":
+        """The same below another folder."""
+        return structs.replace(self, target=new + self.target.removeprefix(old))
+
+    def format_option(self) -> str:
+        if not self.source:
+            return f"type=tmpfs,{_format_field('target', self.target)}"
+        both = f"{_format_field('source', self.source)},{_format_field('target', self.target)}"
+        return f"type=bind,{both}" + ("" if self.writable else ",readonly")
 
 
 class DockerContainer:
@@ -117,19 +135,20 @@ class DockerContainer:
         workspace = os.path.realpath(site.workspace)
         writable = site.mode != "read-only" and settings.workspace == "rw"
         placeholders: tuple[str, ...] = ()
-        inner: list[str] = []
+        inner: list[ContainerMount] = []
         if writable and site.mode != "full-access":
             found = self._guard_paths()
             placeholders = found.placeholders
             writable = not found.barred
-            inner = [_format_bind(path) for path in (*found.read_only, *placeholders)]
-            inner += [_format_bind(path, writable=writable) for path in found.pinned]
-        mounts = [_format_bind(workspace, writable=writable), *inner]
+            inner = [ContainerMount(path, path) for path in (*found.read_only, *placeholders)]
+            inner += [ContainerMount(path, path, writable) for path in found.pinned]
+        mounts = [ContainerMount(workspace, workspace, writable), *inner]
         mounts += self._hide_paths(workspace)
+        if settings.mirror:
+            mounts += [mount.move_target(workspace, settings.mirror) for mount in mounts]
         argv = self._find_docker(
             "run", "--rm", "--interactive", "--pull", "never", "--name", self.name,
-            "--label", f"{_MACHINE_LABEL}={machine_label()}",
-            "--label", f"{_OWNER_LABEL}={owner_label(os.getpid())}",
+            *label_container(),
             "--network", settings.network, "--cap-drop", "ALL",
             "--security-opt", "no-new-privileges", "--ipc", "private",
             "--pids-limit", str(settings.pids), "--memory", settings.memory,
@@ -141,7 +160,7 @@ class DockerContainer:
             "--log-driver", "none", "--workdir", workspace, "--entrypoint", "/bin/sh",
         )  # fmt: skip
         for mount in mounts:
-            argv += ("--mount", mount)
+            argv += ("--mount", mount.format_option())
         return (*argv, settings.image, "-c", CONTAINER_INIT), placeholders
 
     def _guard_paths(self) -> PathGuards:
@@ -149,14 +168,12 @@ class DockerContainer:
         policy = self._build_policy()
         return plan_guards(policy.workspace, policy.protected, policy.kept_missing)
 
-    def _hide_paths(self, workspace: str) -> list[str]:
+    def _hide_paths(self, workspace: str) -> list[ContainerMount]:
         """Mounts that cover the hidden files and folders inside the workspace."""
         hidden = [os.path.realpath(path) for path in self._build_policy().hidden]
         inside = [path for path in hidden if path.startswith(workspace + "/")]
         return [
-            f"type=tmpfs,{_format_field('target', path)}"
-            if os.path.isdir(path)  # noqa: PTH112 - a text already
-            else f"type=bind,source={os.devnull},{_format_field('target', path)},readonly"
+            ContainerMount("" if os.path.isdir(path) else os.devnull, path)  # noqa: PTH112 - a text
             for path in inside
         ]
 
@@ -210,17 +227,18 @@ def _is_isolated(facts: dict[str, Any], workspace: Path) -> bool:
     )
 
 
-def _format_bind(path: str, *, writable: bool = False) -> str:
-    both = f"{_format_field('source', path)},{_format_field('target', path)}"
-    return f"type=bind,{both}" + ("" if writable else ",readonly")
-
-
 def _format_field(name: str, value: str) -> str:
     """One field of a mount specification, quoted as CSV."""
     text = f"{name}={value}"
     if not set(text) & set(',"\n'):
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+def label_container() -> tuple[str, ...]:
+    """Options that say whose a container is, so that nothing a killed process made stays."""
+    machine = f"{_MACHINE_LABEL}={machine_label()}"
+    return ("--label", machine, "--label", f"{_OWNER_LABEL}={owner_label(os.getpid())}")
 
 
 def machine_label() -> str:

@@ -60,7 +60,11 @@ class IrcPlatform(PlainPlatform):
     where they can be reached now."""
 
     capabilities = Capabilities(
-        longest_part=LONGEST_TEXT, measure=count_bytes, pairs=False, bang_commands=True
+        longest_part=LONGEST_TEXT,
+        measure=count_bytes,
+        pairs=False,
+        bang_commands=True,
+        marks_bots=False,
     )
 
     def __init__(self, access: IrcAccess, settings: IrcSettings) -> None:

@@ -77,6 +77,7 @@ class MatrixPlatform:
         group_pace=1.5,
         typing_seconds=20.0,
         bang_commands=True,
+        marks_bots=False,
     )
 
     def __init__(self, settings: MatrixSettings, account: MatrixAccount) -> None:

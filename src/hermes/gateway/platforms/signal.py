@@ -119,7 +119,11 @@ class SignalPlatform(PlainPlatform):
     """One account. Nothing is confirmed to the daemon: after a break it repeats what it keeps."""
 
     capabilities = Capabilities(
-        longest_part=2000, measure=len, render_markup=render_signal, typing_seconds=10.0
+        longest_part=2000,
+        measure=len,
+        render_markup=render_signal,
+        typing_seconds=10.0,
+        marks_bots=False,
     )
 
     def __init__(self, daemon: SignalDaemon, settings: SignalSettings) -> None:

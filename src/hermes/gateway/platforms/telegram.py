@@ -426,7 +426,9 @@ def read_message(
         return None
     text, is_mentioned, is_foreign = _read_mentions(text, entities, me)
     answered = message.get("reply_to_message") or {}
-    is_answer = (answered.get("from") or {}).get("id") == me.get("id") and "text" in answered
+    # Where nobody is answered, a message in a topic answers the note that opened the topic.
+    is_own = (answered.get("from") or {}).get("id") == me.get("id")
+    is_answer = is_own and "forum_topic_created" not in answered
     is_forward = "forward_origin" in message
     quote = (message.get("quote") or {}).get("text") or answered.get("text")
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None

@@ -184,6 +184,7 @@ class WhatsappPlatform(PlainPlatform):
         render_markup=render_whatsapp,
         typing_seconds=20.0,
         buttons=True,
+        marks_bots=False,
     )
 
     def __init__(self, api: GraphApi, access: WhatsappAccess, settings: WhatsappSettings) -> None:

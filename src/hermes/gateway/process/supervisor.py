@@ -74,7 +74,7 @@ class Supervisor:
             return failure.wait * (1 + random.random() / 10)
         wait = min(LONGEST_WAIT, FIRST_WAIT * float(2**self._failures))
         self._failures = min(self._failures + 1, 10)
-        return wait * (0.5 + random.random() / 2)
+        return min(LONGEST_WAIT, wait * (1 + random.random() / 2))
 
     def _set_state(self, state: PlatformState, failure: ConnectionFailure | None = None) -> None:
         status = self.status

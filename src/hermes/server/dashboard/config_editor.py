@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from hermes.config import catalogue
 from hermes.config.load import read_source
 from hermes.config.schema import Config
-from hermes.config.secrets import is_secret_name, mask_secrets
+from hermes.config.secrets import Secrets, is_secret_name, mask_secrets
 from hermes.config.update import change_source, replace_source
 from hermes.config.validate import validate_config
 from hermes.config.yaml_source import decode_text, parse_yaml
@@ -40,9 +40,15 @@ class ConfigEditor:
     """Reads and changes config.yaml of one home."""
 
     def __init__(
-        self, home: Path, objects: Objects, redact: Callable[[str], str], running: Config
+        self,
+        home: Path,
+        objects: Objects,
+        redact: Callable[[str], str],
+        running: Config,
+        secrets: Secrets,
     ) -> None:
         self._home = home
+        self._secrets = secrets
         self._running = running
         """What this process started with: shown where the file cannot be used."""
         self._objects = objects
@@ -53,11 +59,16 @@ class ConfigEditor:
         written, config, problems = _read_values(source)
         values = mask_secrets(msgspec.to_builtins(config or self._running))
         fields = catalogue.list_fields()
+        overridden = catalogue.list_overridden_keys(written, config or self._running, self._secrets)
         return {
             "version": hash_source(source),
             "values": {field.key: _find_value(values, field.key) for field in fields},
             "origin": {
-                field.key: "default" if _find_value(written, field.key) is None else "file"
+                field.key: "environment"
+                if field.key in overridden
+                else "default"
+                if _find_value(written, field.key) is None
+                else "file"
                 for field in fields
             },
             "schema": [structs.asdict(field) for field in fields],

@@ -9,8 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from yarl import URL
 
 from hermes.app.control.messengers import Messengers
+from hermes.app.control.model_download import ModelDownloads
 from hermes.app.live.live_sessions import LiveSessions
 from hermes.app.runtime import Runtime
 from hermes.config.paths import cache_folder
@@ -19,7 +21,7 @@ from hermes.core.store import SessionEnd, SessionMeta
 from hermes.server.dashboard.assets import Assets
 from hermes.server.dashboard.feed import Feed
 from hermes.server.dashboard.news import OperatorNews
-from hermes.server.dashboard.sign_in import SignIn
+from hermes.server.dashboard.sign_in import BrowserVisit, SignIn
 from hermes.server.dashboard.uploads import Uploads
 from hermes.server.http import web
 from hermes.server.http.errors import ApiError
@@ -43,6 +45,7 @@ _SAME_SITE = ("same-origin", "none")
 
 class Ticket(Struct, frozen=True):
     path: str
+    """With its query."""
     principal: Principal
     expires: float
 
@@ -63,6 +66,7 @@ class Dashboard:
         self.sign_in = SignIn(runtime.store.objects, principals, settings.session_days)
         self.assets = Assets()
         self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")
+        self.downloads = ModelDownloads(runtime)
         self.feeds: set[Feed] = set()
         self.cookie_name = "hermes"
         self.token = secrets.token_hex(8)
@@ -100,7 +104,7 @@ class Dashboard:
         if not own or site not in _SAME_SITE:
             raise ApiError(403, "This page is not allowed to ask.", code="origin_not_allowed")
 
-    async def identify(self, request: web.BaseRequest) -> tuple[Principal, float]:
+    async def identify(self, request: web.BaseRequest) -> BrowserVisit:
         """Who the signed-in browser is, and until when; 401 when nobody is."""
         return await self.sign_in.identify(
             request.cookies.get(self.cookie_name, ""), request.headers.get(PAGE_HEADER, "")
@@ -114,11 +118,14 @@ class Dashboard:
         self._tickets[token] = Ticket(path, principal, now + TICKET_SECONDS)
         return token
 
-    def take_ticket(self, token: str, path: str) -> Principal | None:
+    def take_ticket(self, request: web.BaseRequest, token: str) -> Principal | None:
+        """Who may make this request with its ticket, which is used up."""
         found = self._tickets.pop(token, None)
-        if found is None or found.path != path or found.expires < time.monotonic():
+        if found is None or found.expires < time.monotonic():
             return None
-        return found.principal
+        given, wanted = URL(found.path), request.rel_url.without_query_params("ticket")
+        is_same = given.path == wanted.path and given.query == wanted.query
+        return found.principal if is_same else None
 
     def describe_session(self, meta: SessionMeta, end: SessionEnd | None = None) -> SessionObject:
         live = self.live.find_session(meta.id)

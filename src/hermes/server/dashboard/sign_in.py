@@ -38,6 +38,16 @@ class BrowserSession(Struct):
     """Of the key it signed in with; empty: a code."""
     address: str = ""
     agent: str = ""
+    is_secure: bool = False
+    """Whether its cookie is for https only."""
+
+
+class BrowserVisit(Struct, frozen=True):
+    """Who a signed-in browser is, and until when."""
+
+    principal: Principal
+    expires: float
+    is_secure: bool
 
 
 class SignIn:
@@ -56,7 +66,7 @@ class SignIn:
         return int(self._days * _DAY)
 
     async def sign_in(
-        self, code: str, key: str, *, address: str, agent: str
+        self, code: str, key: str, *, address: str, agent: str, is_secure: bool
     ) -> tuple[str, str, Principal, float]:
         """The cookie, the page token, who it is now, and until when."""
         principal = await self._check_code(code) if code else self._principals.find_owner(key)
@@ -70,6 +80,7 @@ class SignIn:
             b"" if code else principal.digest,
             address,
             agent[:_LONGEST_AGENT],
+            is_secure,
         )
         await self._objects.put(_KIND, _hash_token(cookie), msgspec.json.encode(session))
         return cookie, page_token, principal, now + self.max_age
@@ -99,25 +110,23 @@ class SignIn:
         )
         raise ApiError(401, sentence, code="invalid_code")
 
-    async def identify(self, cookie: str, page_token: str) -> tuple[Principal, float]:
-        """Who a signed-in browser is, and until when; 401 unless cookie and page token are of one
-        session."""
+    async def identify(self, cookie: str, page_token: str) -> BrowserVisit:
+        """The visit of a signed-in browser; 401 unless cookie and page token are of one session."""
         found = await self._objects.get(_KIND, _hash_token(cookie), owner="") if cookie else None
         if found is None:
             raise ApiError(401, _SIGNED_OUT, code="signed_out")
         session, now = msgspec.json.decode(found.body, type=BrowserSession), time.time()
-        expires = self._find_end(session)
         matches = hmac.compare_digest(_hash_token(page_token), session.page_digest)
         principal = _OPERATOR
         if session.key_digest:
             owner = self._principals.find_owner_by_digest(session.key_digest)
             matches, principal = matches and owner is not None, owner or principal
-        if not matches or now > expires:
+        if not matches or now > self._find_end(session):
             raise ApiError(401, _SIGNED_OUT, code="signed_out")
         if now - session.used > _USE_INTERVAL:
-            renewed = structs.replace(session, used=now)
-            await self._objects.put(_KIND, found.id, msgspec.json.encode(renewed))
-        return principal, expires
+            session = structs.replace(session, used=now)
+            await self._objects.put(_KIND, found.id, msgspec.json.encode(session))
+        return BrowserVisit(principal, self._find_end(session), session.is_secure)
 
     async def list_browsers(self, cookie: str) -> list[dict[str, object]]:
         own = _hash_token(cookie)

@@ -29,18 +29,18 @@ class EditorAgent:
     def __init__(self, runtime: Runtime, capabilities: object = None) -> None:
         """`capabilities`: those of the client, if it has been greeted already."""
         self._runtime = runtime
-        self._offered = read_offers(capabilities)
+        self._offers = read_offers(capabilities)
         self._sessions: dict[str, EditorSession] = {}
         self._link: EditorLink | None = None
 
     def on_connect(self, conn: acp.Client) -> None:
-        self._link = EditorLink(conn)
+        self._link = EditorLink(conn, self._offers)
 
     async def initialize(
         self, protocol_version: int, client_capabilities: Any = None, **_: Any
     ) -> schema.InitializeResponse:
-        if client_capabilities is not None:
-            self._offered = client_capabilities.fs or self._offered
+        if client_capabilities is not None and self._link is not None:
+            self._link.offers = client_capabilities
         return schema.InitializeResponse.model_validate(CAPABILITIES)
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
@@ -163,7 +163,7 @@ class EditorAgent:
             )
         claims.claim_session(name)
         self._runtime.mcp_servers.retain_servers(servers)
-        session.services.set(CLIENT_FILES, EditorFiles(self._link.client, name, self._offered))
+        session.services.set(CLIENT_FILES, EditorFiles(self._link.client, name, self._link.offers))
         opened = self._sessions[name] = EditorSession(self._runtime, session, self._link, name)
         self._runtime.spawn_task(_announce_commands(opened), f"editor {opened.id}")
         return opened

@@ -22,11 +22,11 @@ class EditorFiles:
     the editor cannot handle is read from and written to the disk only."""
 
     def __init__(
-        self, client: acp.Client, session_id: str, offered: schema.FileSystemCapabilities
+        self, client: acp.Client, session_id: str, offers: schema.ClientCapabilities
     ) -> None:
         self._client = client
         self._session_id = session_id
-        self._offered = offered
+        self._offered = offers.fs or schema.FileSystemCapabilities()
 
     async def read_text(self, path: Path) -> str | None:
         if not self._offered.read_text_file:
@@ -49,13 +49,12 @@ class EditorFiles:
             log.info("the editor did not write %s: %s", path, error)
 
 
-def read_offers(capabilities: Any) -> schema.FileSystemCapabilities:
-    """The file methods that a client says it has; none if it says nothing valid."""
+def read_offers(capabilities: Any) -> schema.ClientCapabilities:
+    """What a client says it can do; nothing if it says nothing valid."""
     try:
-        found = schema.ClientCapabilities.model_validate(capabilities or {})
+        return schema.ClientCapabilities.model_validate(capabilities or {})
     except ValueError:
-        found = schema.ClientCapabilities()
-    return found.fs or schema.FileSystemCapabilities()
+        return schema.ClientCapabilities()
 
 
 def read_servers(rows: Sequence[Any] | None) -> tuple[ServerConfig, ...]:

@@ -39,15 +39,23 @@ _OPTIONS: dict[Answer, tuple[str, Any]] = {
     "deny": ("Deny", "reject_once"),
 }
 _DEFAULT_EFFORT = "default"
+_ANSWER = "answer"
+"""The only field of a form that asks for a text."""
 
 
 class EditorLink:
     """The connection to the editor, as its sessions share it."""
 
-    def __init__(self, client: acp.Client) -> None:
+    def __init__(self, client: acp.Client, offers: schema.ClientCapabilities) -> None:
         self.client = client
+        self.offers = offers
         self.can_ask = True
         """False once the editor has shown that it cannot answer requests for permission."""
+
+    @property
+    def has_forms(self) -> bool:
+        """Whether the editor can ask for a text."""
+        return self.offers.elicitation is not None and self.offers.elicitation.form is not None
 
 
 class EditorSession:
@@ -211,9 +219,11 @@ class EditorSession:
         return chosen if chosen in question.choices else "deny"
 
     async def _ask_question(self, question: Question) -> str | None:
-        """The chosen answer. Editors have no form for free text: then the model asks in its answer
-        instead."""
-        if not question.choices or not self._link.can_ask:
+        """The chosen answer, or what the person writes. Where an editor has no form for a text, the
+        model asks in its answer instead."""
+        if not question.choices:
+            return await self._request_text(question.text) if self._link.has_forms else None
+        if not self._link.can_ask:
             return None
         options = [
             schema.PermissionOption(option_id=str(n), name=choice, kind="allow_once")
@@ -226,6 +236,25 @@ class EditorSession:
         chosen = getattr(response.outcome, "option_id", "") if response else ""
         names = {option.option_id: option.name for option in options}
         return names.get(chosen)
+
+    async def _request_text(self, question: str) -> str | None:
+        """What the person writes into a form; None: nothing in time, or they decline."""
+        field = schema.ElicitationStringPropertySchema(type="string", title="Answer")
+        form = schema.ElicitationSchema(
+            type="object", properties={_ANSWER: field}, required=[_ANSWER]
+        )
+        mode = schema.ElicitationFormSessionMode(session_id=self.id, requested_schema=form)
+        try:
+            async with asyncio.timeout(PERMISSION_SECONDS):
+                response = await self._link.client.create_elicitation(question, mode)
+        except TimeoutError:
+            return None
+        except (RequestError, ConnectionError, ValueError) as error:
+            log.warning("the editor did not ask for a text: %s", error)
+            return None
+        content = getattr(response, "content", None) or {}
+        written = content.get(_ANSWER) if response.action == "accept" else None
+        return written if isinstance(written, str) else None
 
     async def _request_permission(
         self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]

@@ -13,6 +13,7 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
 from hermes.server.http.peer_user import is_own_user
+from hermes.store.tables.tenancy import OPERATOR, TenantLimits
 
 _MISSING_KEY = "Missing API key. Send the header Authorization: Bearer KEY."
 _OTHER_USER = (
@@ -33,6 +34,9 @@ class Principal(Struct, frozen=True):
     concurrent_runs: int | None = None
     daily_usd: float | None = None
     tool_execution: ToolExecution | None = None
+    tenant: int = OPERATOR
+    """Whose rows it sees; only in a cluster there are others than the operator's."""
+    limits: TenantLimits = TenantLimits()
 
     @property
     def has_key(self) -> bool:
@@ -41,8 +45,8 @@ class Principal(Struct, frozen=True):
     @property
     def owns_others(self) -> bool:
         """Whether sessions from outside the server are its own: only the operator's key shows
-        that they are."""
-        return self.has_key and not self.name
+        that they are, and a tenant's that everything of the tenant is."""
+        return self.has_key and (not self.name or self.tenant != OPERATOR)
 
     @property
     def may_save_rules(self) -> bool:
@@ -69,7 +73,7 @@ class Principals:
         has no keys; 401 if there is none."""
         if not self._all:
             if not is_own_user(transport):
-                raise _unauthorized(_OTHER_USER)
+                raise unauthorized(_OTHER_USER)
             return self._operator
         if len(headers) > 1:
             raise ApiError(400, "Send only one Authorization header.")
@@ -77,7 +81,7 @@ class Principals:
         found = self.find_owner(key)
         if found is None or scheme.lower() != "bearer" or not key.strip():
             text = "Invalid API key." if headers else _MISSING_KEY
-            raise _unauthorized(text)
+            raise unauthorized(text)
         return found
 
     def find_named(self, name: str) -> Principal | None:
@@ -115,17 +119,17 @@ class Principals:
         left = min(burst, left + (now - counted_at) * per_second)
         if left < 1.0:
             self._tokens[principal.name] = (left, now)
-            wait = str(int((1.0 - left) / per_second) + 1)
-            raise ApiError(
-                429,
-                f"Too many requests: at most {rate} per minute. Try again in {wait} s.",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": wait},
-            )
+            raise rate_error(f"at most {rate} per minute", (1.0 - left) / per_second)
         self._tokens[principal.name] = (left - 1.0, now)
 
 
-def _unauthorized(text: str) -> ApiError:
+def rate_error(limit: str, seconds: float) -> ApiError:
+    wait = str(int(seconds) + 1)
+    text = f"Too many requests: {limit}. Try again in {wait} s."
+    return ApiError(429, text, code="rate_limit_exceeded", headers={"Retry-After": wait})
+
+
+def unauthorized(text: str) -> ApiError:
     headers = {"WWW-Authenticate": "Bearer"}
     return ApiError(401, text, code="invalid_api_key", headers=headers)
 

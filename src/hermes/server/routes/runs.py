@@ -11,14 +11,15 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, check_name, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.request_schemas import HistoryItems, TurnInput
+from hermes.server.nodes.run_orders import OrderResult, RunOrder
 from hermes.server.requests.turn_input import parse_history, parse_input
 from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.idempotency import read_key_header
 from hermes.server.turns.repeats import hash_request
-from hermes.server.turns.run_orders import OrderResult, RunOrder
-from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, RunRegistry, StoredRun
+from hermes.server.turns.runs import Run, RunRegistry
 from hermes.server.turns.sse import send_frames
+from hermes.server.turns.stored_runs import ApprovalAnswer, RunObject, StoredRun
 
 _CHOICES: tuple[Answer, ...] = get_args(Answer)
 
@@ -114,6 +115,9 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Stop a run."""
     state = await _find_run(call, services.runs)
+    orders, owner = services.run_orders, call.principal.name
+    if orders is not None and not state.has_ended and await orders.cancel_waiting(owner, state):
+        return json_response(RunStatusAnswer(state.run_id, state.status))
     if result := await _send_order(call, services, state, RunOrder(state.run_id, "stop")):
         return json_response(RunStatusAnswer(state.run_id, result.run_status))
     if run := _find_active(services.runs, state):
@@ -164,7 +168,7 @@ async def _send_order(
     orders, is_ours = services.run_orders, state.run_id in services.runs.active
     if orders is None or is_ours or state.has_ended:
         return None
-    return await orders.send_order(call.principal.name, order)
+    return await orders.send_order(call.principal.name, state, order)
 
 
 def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
+from hermes.app.live.session_choice import load_choice
 from hermes.app.live.stored_diffs import load_diffs
 from hermes.app.session import Session
 from hermes.core.errors import ConfigError
@@ -157,8 +158,12 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get a session."""
     meta = await _find_session(call, services)
-    end = await services.runtime.store.sessions.load_ends([meta.id])
-    return json_response(_describe_session(services, meta, end[meta.id]))
+    store = services.runtime.store
+    end = await store.sessions.load_ends([meta.id])
+    found = _describe_session(services, meta, end[meta.id])
+    if services.dashboard is not None:
+        found.effort = (await load_choice(store, meta)).effort
+    return json_response(found)
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -6,7 +6,7 @@ from typing import Any
 from hermes.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import StoredMessage
 
-MAX_RESULT_CHARACTERS = 16 * 1024
+MAX_RESULT_BYTES = 16 * 1024
 NO_DIFFS: Mapping[str, str] = {}
 
 
@@ -43,11 +43,10 @@ def _describe_part(part: Part, message: Message, seq: int, n: int) -> dict[str, 
             return {"type": "tool_call", "id": id, "name": name, "arguments": args}
         case ToolReturn(call_id, name, _, error):
             result = {"type": "tool_result", "call_id": call_id, "name": name, "error": error}
-            text = part.text
-            if len(text) > MAX_RESULT_CHARACTERS:
-                result |= {"bytes": len(text.encode()), "more": True}
-                text = text[:MAX_RESULT_CHARACTERS]
-            return {**result, "text": text}
+            data = part.text.encode("utf-8", "surrogatepass")
+            shown = data[:MAX_RESULT_BYTES].decode("utf-8", "ignore")
+            more = len(data) > MAX_RESULT_BYTES
+            return {**result, "bytes": len(data), "more": more, "text": shown}
         case _:
             return None
 

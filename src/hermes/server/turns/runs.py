@@ -6,12 +6,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
-from hermes.agent.loop import find_open_calls
+from hermes.agent.loop import HANDED_OVER, CutTurn, find_lost_calls
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
 from hermes.core import events
@@ -21,87 +21,42 @@ from hermes.core.message import user_message
 from hermes.core.store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
-from hermes.server.http.response_schemas import RunStatus, TokenUsage
-from hermes.server.requests.turn_request import TurnRequest, decode_request, encode_request
+from hermes.server.requests.turn_request import TurnRequest, encode_request
 from hermes.server.turns import turn_events
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.outcome import explain_failure
 from hermes.server.turns.server_instance import ServerInstance
+from hermes.server.turns.slots import RETRY_AFTER
+from hermes.server.turns.stored_runs import (
+    KEPT,
+    KIND,
+    LOST,
+    UNSTORED,
+    ApprovalAnswer,
+    PastFrames,
+    StoredRun,
+    end_run,
+    save_run,
+)
 from hermes.server.turns.turn_runner import TurnRunner
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from hermes.store.postgres.inbox import PostgresInbox
+    from hermes.store.postgres.notices import NodeNotices
 
-KIND = "run"
+log = logging.getLogger(__name__)
 MAX_RUNS = 1000
 _PAGE_FRAMES = 500
-ENDED = frozenset({"completed", "failed", "cancelled"})
-_KEPT = (
-    "The work so far is kept in its session; to continue, start another run with that session_id."
-)
-LOST = f"The server stopped during this run. {_KEPT}"
-UNSTORED = f"The end of this run could not be stored. {_KEPT}"
-SUSPENDED = f"This run was taken over 3 times in 10 minutes and is suspended. {_KEPT}"
-MAX_TAKEOVERS = 3
-SUSPENSION_SECONDS = 600.0
-TAKEOVER_KIND = "takeover"
+CALL_KIND = "call"
 CALL_LOST = (
     "The node that ran this died while it ran; whether it took effect is not known. It was not "
     "repeated."
 )
 POLL_SECONDS = 0.5
 """How often a run of another server of this home is checked for news."""
-
-
-class RunObject(Struct, omit_defaults=True):
-    object: Literal["hermes.run"]
-    run_id: str
-    session_id: str
-    model: str
-    created_at: float
-    updated_at: float
-    status: RunStatus
-    last_event: str
-    output: str | None = None
-    usage: TokenUsage | None = None
-    error: str | None = None
-
-
-class ApprovalAnswer(Struct, omit_defaults=True):
-    run_id: str
-    choice: Literal["once", "session", "always", "deny"]
-    applied: Literal["once", "session", "always", "deny"] | None = None
-    """Present when less was granted than chosen: once, or for the session."""
-
-
-class StoredRun(Struct):
-    """The state of a run, as it is stored."""
-
-    run_id: str
-    session_id: str
-    model: str
-    created_at: float
-    updated_at: float
-    status: RunStatus = "queued"
-    last_event: str = ""
-    output: str | None = None
-    usage: TokenUsage | None = None
-    error: str | None = None
-    server: str = ""
-    """The token of the server that works on it."""
-    request: bytes = b""
-    """What was asked, where other servers could have to continue it."""
-    place: int = -1
-    """How many messages its session had when it began; -1: it has not begun."""
-    attempts: tuple[float, ...] = ()
-    """When it was taken over."""
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status in ENDED
-
-    def build_run_object(self) -> RunObject:
-        names = RunObject.__struct_fields__[1:]
-        return RunObject("hermes.run", *(getattr(self, name) for name in names))
+LOOK_SECONDS = 2.0
+"""How often a run of another node is checked for news whose notice was lost."""
+_QUEUED_SECONDS = 0.25
 
 
 class Run:
@@ -119,22 +74,32 @@ class Run:
         self.saved = structs.replace(state)
         """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
+        self.tenant = principal.tenant
         self._turns = turns
         self._objects = objects
         self._principal = principal
         self._request = request
         self._frames = 0
-        self._continued = False
+        self._shown = ""
+        self._begun = self._continued = self._lost = False
         self._session: Session | None = None
         self._events: ClientEvents | None = None
         self._cancelled = False
         self._started_calls: set[str] = set()
+        self._has_marks = False
         self.news = asyncio.Event()
         """Set, and replaced by a new one, whenever there is something new to read."""
+        self.on_news: Callable[[], None] = lambda: None
+        self.can_hand_over = False
+        """Whether there are other nodes that could continue it."""
+        self.handed_over = False
+        """Whether another node continues it."""
 
-    def continue_after(self, frames: int, *, begun: bool) -> None:
-        """Go on after so many frames of another server; `begun`: it has begun the turn."""
-        self._frames, self._continued = frames, begun
+    def continue_after(self, past: PastFrames, *, begun: bool, lost: bool) -> None:
+        """Go on after the frames of another server; `begun`: it has begun the turn; `lost`: it has
+        died."""
+        self._frames, self._shown = past.count, past.shown
+        self._continued, self._lost = begun, lost
 
     async def cancel(self) -> None:
         if self.state.has_ended:
@@ -148,7 +113,15 @@ class Run:
         if self._session is not None and self._events is not None:
             self._events.stop_turn()
 
+    def hand_over(self) -> None:
+        """Let another node continue after the step that runs now."""
+        if self._session is not None:
+            self._session.host.hands_over = True
+
     async def steer(self, text: str) -> None:
+        if self._session is None and not self._begun:
+            self.state.guidance = (*self.state.guidance, text)
+            return
         for _ in range(10):
             if self._session is not None and self._session.is_starting:
                 await asyncio.sleep(0)  # its turn is about to start
@@ -182,20 +155,24 @@ class Run:
         try:
             opening = self._turns.sessions.open_session(self._principal, self._request)
             async with opening as session:
-                self._session = session
+                self._session, self._begun = session, True
                 session.interactions.user_present = True
+                session.host.mark_call = self._mark_call
                 self.state.session_id = session.id
                 self.state.status = "running"
                 if self.state.request and self.state.place < 0:
                     self.state.place = await self._turns.sessions.count_messages(session.id)
-                if self.state.attempts:
-                    await self._tell_resumption(session)
+                cut = await self._find_cut(session)
+                if self._lost:
+                    await self._tell_resumption(session, cut)
                 await self._save_state()
-                await self._run_turn(session)
+                await self._run_turn(session, cut)
+                await self._delete_marks()
         except (ApiError, HermesError) as error:
             await self._fail_run(self._turns.redact(str(error)))
         except asyncio.CancelledError:
-            await asyncio.shield(self._fail_run(LOST))
+            if not self.can_hand_over:
+                await asyncio.shield(self._fail_run(LOST))
             raise
         finally:
             self._session = None
@@ -203,18 +180,46 @@ class Run:
     def wake_readers(self) -> None:
         news, self.news = self.news, asyncio.Event()
         news.set()
+        self.on_news()
 
-    async def _tell_resumption(self, session: Session) -> None:
-        calls = find_open_calls(session.transcript.history.messages) if self._continued else []
+    async def _mark_call(self, call_id: str) -> None:
+        self._has_marks = True
+        run_id = self.state.run_id
+        await self._objects.put(CALL_KIND, f"{run_id}/{call_id}", b"", owner=run_id)
+
+    async def _find_marks(self) -> frozenset[str]:
+        """The calls that a server before this one began."""
+        run_id = self.state.run_id
+        found = await self._objects.list_all(CALL_KIND, owner=run_id)
+        self._has_marks = bool(found)
+        return frozenset(mark.id.removeprefix(f"{run_id}/") for mark in found)
+
+    async def _delete_marks(self) -> None:
+        if self._has_marks and self.state.has_ended:
+            await self._objects.trim(CALL_KIND, 0, owner=self.state.run_id, spare=())
+
+    async def _tell_resumption(self, session: Session, cut: CutTurn | None) -> None:
+        messages = session.transcript.history.messages
+        calls = find_lost_calls(session.agent, messages, cut.started) if cut is not None else []
         data = {"attempt": len(self.state.attempts), "unknown": [call.id for call in calls]}
         await self._record_frames([self._encode_frame("run.resumed", data)])
 
-    async def _run_turn(self, session: Session) -> None:
+    async def _find_cut(self, session: Session) -> CutTurn | None:
+        """What is known of the turn that another server has begun; None: it has not."""
+        if not self._continued:
+            return None
+        messages = session.transcript.history.messages
+        shown = "" if messages[-1].role == "assistant" else self._shown
+        return CutTurn(CALL_LOST, await self._find_marks(), shown)
+
+    async def _run_turn(self, session: Session, cut: CutTurn | None) -> None:
         events = self._events = self._turns.follow_events(session)
-        if self._continued:
-            session.continue_turn(CALL_LOST)
+        if cut is not None:
+            session.continue_turn(cut)
         else:
             session.submit(self._request.prompt)
+        session.host.pending_steer += self.state.guidance
+        self.state.guidance = ()
         if self._cancelled:
             events.stop_turn()
         async for first in events:
@@ -226,9 +231,9 @@ class Run:
                 self.state.status = "running"
             if frames:
                 await self._record_frames(frames)
-            elif self.state.status != self.saved.status:
+            elif self.handed_over or self.state.status != self.saved.status:
                 await self._save_state()
-            if self.state.has_ended:
+            if self.state.has_ended or self.handed_over:
                 break
 
     def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
@@ -242,10 +247,25 @@ class Run:
             case Question(id) if self._session is not None:  # clients cannot answer questions
                 self._session.interactions.answer_question(id, None)
                 return []
+            case TurnEnd(result) if self._is_handed_over(result):
+                self._note_hand_over()
+                return []
             case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
                 return [self._end_run(result)]
         described = turn_events.describe_event(event)
         return [self._encode_frame(*described)] if described else []
+
+    def _is_handed_over(self, result: TurnResult) -> bool:
+        if result.error_code == HANDED_OVER:
+            return True
+        is_stopped = result.status == "interrupted" and not self._cancelled
+        return is_stopped and self.can_hand_over and self._turns.slots.closed
+
+    def _note_hand_over(self) -> None:
+        self.handed_over = True
+        self.state.server = ""
+        if self._session is not None:
+            self.state.guidance = tuple(self._session.host.pending_steer)
 
     def _request_approval(self, approval: Approval) -> bytes:
         self.state.status = "waiting_for_approval"
@@ -269,7 +289,7 @@ class Run:
             state.status = "completed"
             data = {"output": result.text, "usage": state.usage}
             return self._encode_frame("run.completed", data)
-        error, error_code = self._turns.redact(explain_failure(result, _KEPT)), result.error_code
+        error, error_code = self._turns.redact(explain_failure(result, KEPT)), result.error_code
         if result.status == "interrupted":
             if self._cancelled or not self._turns.slots.closed:
                 state.status = "cancelled"
@@ -301,12 +321,8 @@ class Run:
     async def _save_state(self) -> None:
         self.state.updated_at = time.time()
         saved = structs.replace(self.state)
-        await _save_run(self._objects, self.owner, saved)
+        await save_run(self._objects, self.owner, saved)
         self.saved = saved
-
-
-async def _save_run(objects: Objects, owner: str, state: StoredRun) -> None:
-    await objects.put(KIND, state.run_id, msgspec.msgpack.encode(state), owner=owner)
 
 
 class RunRegistry:
@@ -316,11 +332,24 @@ class RunRegistry:
         self, turns: TurnRunner, objects: Objects, spawn: SpawnTask, instance: ServerInstance
     ) -> None:
         self.takeovers = 0
+        self.inbox: PostgresInbox | None = None
+        """Where runs wait for a node; None: this server runs them itself."""
         self._turns = turns
         self._objects = objects
         self._spawn = spawn
         self._instance = instance
         self.active: dict[str, Run] = {}
+        self._notices: NodeNotices | None = None
+        self._followers: dict[str, set[str]] = {}
+        """Nodes whose clients follow a run of this one."""
+        self._watched: dict[str, asyncio.Event] = {}
+        """Runs of other nodes that clients of this one follow: set when there is news."""
+
+    def join_nodes(self, inbox: "PostgresInbox", notices: "NodeNotices") -> None:
+        """Share the runs with other nodes."""
+        self.inbox, self._notices = inbox, notices
+        notices.subscribe("follow", self._add_follower)
+        notices.subscribe("news", self._note_news)
 
     async def start_run(
         self, principal: Principal, request: TurnRequest, model: str, key_hash: str = ""
@@ -337,26 +366,84 @@ class RunRegistry:
             now,
             now,
             server=self._instance.token,
-            request=encode_request(request) if self._instance.takes_over else b"",
+            request=encode_request(request),
         )
+        if self.inbox is not None:
+            await self._enqueue_run(self.inbox, principal, state)
+            return run_id
         run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
-            saving = _save_run(self._objects, run.owner, state)
+            await slot.enter_async_context(self._turns.slots.reserve_slot(principal))
+            saving = save_run(self._objects, run.owner, state)
             spare = set(self.active)  # the oldest runs are deleted, but never one that is active
             trimming = self._objects.trim(KIND, MAX_RUNS, owner=run.owner, spare=spare)
             await asyncio.gather(saving, trimming)
-            self.active[state.run_id] = run
-            self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
+            self.spawn_run(run, slot.pop_all())
         return state.run_id
+
+    def spawn_run(self, run: Run, slot: AsyncExitStack) -> None:
+        """Run to the end in a task; `slot` is left then."""
+        self.active[run.state.run_id] = run
+        self._spawn(self._execute_run(run, slot), f"run {run.state.run_id}")
+
+    async def _enqueue_run(
+        self, inbox: "PostgresInbox", principal: Principal, state: StoredRun
+    ) -> None:
+        self._turns.slots.raise_if_closed()
+        if (tenants := self._turns.tenants) is not None and principal.tenant:
+            await tenants.check_turn(principal)
+        most = principal.limits.concurrent_turns
+        state.server, state.origin = "", self._instance.node
+        body = msgspec.msgpack.encode(state)
+        try:
+            await inbox.add(
+                state.session_id,
+                KIND,
+                state.run_id,
+                owner=principal.name,
+                body=body,
+                at_most=most,
+            )
+        except StoreError as error:
+            if error.code != "inbox_full":
+                raise
+            retry = {"Retry-After": RETRY_AFTER}
+            raise ApiError(429, str(error), code=error.code, headers=retry) from None
+
+    async def execute_run(self, run: Run) -> None:
+        run_id = run.state.run_id
+        self.active[run_id] = run
+        run.can_hand_over = self.inbox is not None
+        run.on_news = lambda: self._tell_followers(run_id)
+        self._tell_node(run.state.origin, "news", run_id)
+        try:
+            await run.run_to_end()
+        finally:
+            self.active.pop(run_id, None)
+            run.wake_readers()
+            self._followers.pop(run_id, None)
 
     async def _execute_run(self, run: Run, slot: AsyncExitStack) -> None:
         async with slot:
-            try:
-                await run.run_to_end()
-            finally:
-                self.active.pop(run.state.run_id, None)
-                run.wake_readers()
+            await self.execute_run(run)
+
+    def _tell_followers(self, run_id: str) -> None:
+        for node in self._followers.get(run_id, ()):
+            self._tell_node(node, "news", run_id)
+
+    def _tell_node(self, node: str, topic: str, subject: str) -> None:
+        if self._notices is not None and node:
+            self._notices.send(node, topic, subject)
+
+    def _add_follower(self, subject: str) -> None:
+        run_id, _, node = subject.partition(" ")
+        if run_id in self.active:
+            self._followers.setdefault(run_id, set()).add(node)
+        self._tell_node(node, "news", run_id)
+
+    def _note_news(self, run_id: str) -> None:
+        if watched := self._watched.pop(run_id, None):
+            watched.set()
 
     async def find_run(self, owner: str, run_id: str) -> StoredRun | None:
         run = self.active.get(run_id)
@@ -366,17 +453,18 @@ class RunRegistry:
         if found is None:
             return None
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
-        if self._is_abandoned(state) and not self._instance.takes_over:
+        if not state.has_ended and state.server == self._instance.token and self.inbox is None:
             with suppress(StoreError):  # the next request will try again
-                await self._end_abandoned_run(owner, state, UNSTORED)
+                await end_run(self._objects, owner, state, UNSTORED)
         return state
 
     async def read_frames(self, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
         """Yield the frames after number `after`, stored and new ones, until the run has ended."""
-        ended = False
+        ended, followed = False, ""
         while True:
             run = self.active.get(run_id)
             news = run.news if run else None  # before reading: later frames set it
+            watched = self._watch_run(run_id)
             page = await self._objects.read_events(run_id, after=after, limit=_PAGE_FRAMES)
             after += len(page)
             if page:
@@ -388,96 +476,26 @@ class RunRegistry:
             else:
                 state = await self.find_run(owner, run_id)
                 ended = state is None or state.has_ended  # read once more for its last frames
-                if not ended:
-                    await asyncio.sleep(POLL_SECONDS)
+                if state is None or ended:
+                    continue
+                if state.node != followed:
+                    followed = state.node
+                    self._tell_node(followed, "follow", f"{run_id} {self._instance.node}")
+                await self._wait_for_news(watched, state)
 
-    async def end_abandoned_runs(self) -> None:
-        """Mark the runs of servers that have died as failed, with a reason."""
-        for found in await self._objects.list_all(KIND):
-            state = msgspec.msgpack.decode(found.body, type=StoredRun)
-            if self._is_abandoned(state):
-                await self._end_abandoned_run(found.owner, state, LOST)
+    def _watch_run(self, run_id: str) -> asyncio.Event | None:
+        """Set at the next news of a run; None: there are no other nodes."""
+        if self._notices is None:
+            return None
+        return self._watched.setdefault(run_id, asyncio.Event())
 
-    def _is_abandoned(self, state: StoredRun) -> bool:
-        return not state.has_ended and not self._instance.is_other_running(state.server)
-
-    async def take_over_runs(self, find_principal: Callable[[str], Principal | None]) -> bool:
-        """Continue the runs of servers that have died; whether none is left."""
-        done = True
-        for found in await self._objects.list_all(KIND):
-            state = msgspec.msgpack.decode(found.body, type=StoredRun)
-            if state.run_id not in self.active and self._is_abandoned(state):
-                try:
-                    await self._take_over_run(find_principal(found.owner), found.owner, state)
-                except ApiError:  # no free slot
-                    done = False
-        return done
-
-    async def _take_over_run(
-        self, principal: Principal | None, owner: str, state: StoredRun
-    ) -> None:
-        now = time.time()
-        recent = [when for when in state.attempts if when > now - SUSPENSION_SECONDS]
-        if principal is None or not state.request or len(recent) >= MAX_TAKEOVERS:
-            reason = SUSPENDED if len(recent) >= MAX_TAKEOVERS else LOST
-            await self._end_abandoned_run(owner, state, reason)
+    async def _wait_for_news(self, watched: asyncio.Event | None, state: StoredRun) -> None:
+        if watched is None:
+            await asyncio.sleep(POLL_SECONDS)
             return
-        async with AsyncExitStack() as slot:
-            slot.enter_context(self._turns.slots.reserve_slot(principal))
-            if not await self._claim_run(owner, state):
-                return
-            state.server, state.attempts = self._instance.token, (*state.attempts, now)
-            frames = await self._count_frames(state.run_id)
-            begun = decode_request(state.request)
-            request = await self._turns.sessions.find_begun_turn(
-                begun, state.session_id, state.place
-            )
-            if request is None:
-                await self._finish_run(owner, state, frames)
-                return
-            run = Run(self._turns, self._objects, principal, request, state)
-            run.continue_after(frames, begun=request is not begun)
-            await _save_run(self._objects, owner, state)
-            self.takeovers += 1
-            self.active[state.run_id] = run
-            self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS if state.node else _QUEUED_SECONDS):
+                await watched.wait()
 
-    async def _claim_run(self, owner: str, state: StoredRun) -> bool:
-        """Whether this server is the one that continues the run. A server that died after it
-        claimed the run has lost its claim."""
-        attempt, token = len(state.attempts) + 1, self._instance.token
-        while True:
-            id = f"{state.run_id}/{attempt}"
-            if await self._objects.add(TAKEOVER_KIND, id, token.encode(), owner=owner):
-                return True
-            found = await self._objects.get(TAKEOVER_KIND, id, owner=owner)
-            holder = found.body.decode() if found is not None else ""
-            if holder == token or self._instance.is_other_running(holder):
-                return False
-            attempt += 1
-
-    async def _finish_run(self, owner: str, state: StoredRun, frames: int) -> None:
-        """Tell the end of a run whose turn had ended when its server died."""
-        text = await self._turns.sessions.find_last_answer(state.session_id)
-        state.status, state.last_event, state.output = "completed", "run.completed", text
-        state.updated_at = time.time()
-        run, data = {"run_id": state.run_id}, {"output": text, "usage": state.usage}
-        last = turn_events.encode_event("run.completed", run, data, str(frames + 1))
-        await self._objects.append_events(state.run_id, frames + 1, [last])
-        await _save_run(self._objects, owner, state)
-
-    async def _count_frames(self, run_id: str) -> int:
-        number = 0
-        while page := await self._objects.read_events(run_id, after=number, limit=_PAGE_FRAMES):
-            number += len(page)
-        return number
-
-    async def _end_abandoned_run(self, owner: str, state: StoredRun, error: str) -> None:
-        state.status, state.error, state.last_event = "failed", error, "run.failed"
-        state.updated_at = time.time()
-        run_id = state.run_id
-        number = await self._count_frames(run_id) + 1
-        run, data = {"run_id": run_id}, {"error": error}
-        last = turn_events.encode_event("run.failed", run, data, str(number))
-        await self._objects.append_events(run_id, number, [last])
-        await _save_run(self._objects, owner, state)
+    def is_abandoned(self, state: StoredRun) -> bool:
+        return not state.has_ended and not self._instance.is_other_running(state.server)

@@ -11,8 +11,8 @@ from hermes.config.instances import is_in_progress, mark_in_progress
 class ServerInstance:
     """One run of the server, known to other processes by its token."""
 
-    takes_over = False
-    """Whether servers continue the runs of others that died."""
+    node = ""
+    """The name of this server among the nodes of a cluster."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -32,11 +32,10 @@ class NodeInstance(ServerInstance):
     """One run of the server as a node of a cluster, known to the others by the name of its
     lease."""
 
-    takes_over = True
-
     def __init__(self, home: Path, token: str, is_alive: Callable[[str], bool]) -> None:
         super().__init__(home)
         self.token = token
+        self.node = token.partition("#")[0]
         self._is_alive = is_alive
 
     def mark_running(self) -> AbstractContextManager[None]:

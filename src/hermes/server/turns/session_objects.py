@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from hermes.core.provider import Effort
 from hermes.core.store import SessionEnd, SessionMeta
 
 
@@ -27,6 +28,8 @@ class SessionObject(Struct):
     """Whether it waits for an approval or an answer."""
     cost_usd: float
     last_text: str
+    effort: Effort | UnsetType | None = UNSET
+    """The reasoning effort that was chosen; None: as configured. Lists do not have it."""
 
 
 def describe_session(

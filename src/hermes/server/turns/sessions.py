@@ -9,19 +9,23 @@ from msgspec import structs
 
 from hermes.agent.turn import Agent
 from hermes.app.agents import Options
+from hermes.app.meter import TenantBudget
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.transcript import Transcript
+from hermes.config.schema import BudgetSection
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import WEB_SOURCE, SessionMeta
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool
-from hermes.server.http.errors import not_found
+from hermes.server.http.errors import ApiError, not_found
 from hermes.server.http.principals import Principal
+from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.requests.client_tools import ClientTools
 from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.turns.conversations import Conversations
+from hermes.tools.registry import NONE, select_tools
 
 SOURCE = "api"
 
@@ -29,9 +33,15 @@ SOURCE = "api"
 class ClientSessions:
     """Opens sessions for turns and knows which are active."""
 
-    def __init__(self, runtime: Runtime, toolsets: tuple[str, ...] | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        toolsets: tuple[str, ...] | None,
+        tenants: TenantAccess | None = None,
+    ) -> None:
         self._runtime = runtime
         self._toolsets = toolsets
+        self._tenants = tenants
         self.conversations = Conversations(runtime.store.objects, runtime.spawn_task)
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -71,6 +81,17 @@ class ClientSessions:
             else:
                 self.locks[name] = (lock, users - 1)
 
+    def choose_toolsets(self, principal: Principal) -> tuple[str, ...] | None:
+        """The toolsets of a session: of those the server offers, the ones that a tenant may use."""
+        allowed = principal.limits.toolsets
+        if allowed is None:
+            return self._toolsets
+        settings = self._runtime.setup.config.tools
+        offered = select_tools(self._toolsets, platform=SOURCE, settings=settings)
+        return tuple(
+            name for name, tool in offered.items() if {name, tool.toolset} & {*allowed}
+        ) or (NONE,)
+
     def is_busy(self, session_id: str) -> bool:
         return session_id in self.locks or any(s.id == session_id for s in self.active)
 
@@ -81,6 +102,9 @@ class ClientSessions:
         try:
             meta = await stored.get_meta(session_id)
             if meta is None:
+                tenants = self._tenants
+                if tenants is not None and await tenants.is_foreign_session(session_id):
+                    raise not_found("session", session_id)
                 return ()
             if not is_owner(principal, meta):
                 raise not_found("session", session_id)
@@ -126,7 +150,7 @@ class ClientSessions:
             persistent=request.keep,
             source=SOURCE,
             key=build_owner_key(principal, request.session_key),
-            options=Options(toolsets=self._toolsets),
+            options=Options(toolsets=self.choose_toolsets(principal)),
         )
         sent = (request.prompt,) if request.session else (*past, request.prompt)
         if _has_foreign_content(sent, session.transcript):
@@ -151,6 +175,33 @@ def apply_limits(session: Session, principal: Principal) -> None:
     if principal.daily_usd is not None:
         caps = [cap for cap in (host.budget.user_usd, principal.daily_usd) if cap is not None]
         host.budget = structs.replace(host.budget, user_usd=min(caps))
+    limits = principal.limits
+    if principal.tenant:
+        host.account = structs.replace(host.account, tenant=principal.name.removeprefix("@"))
+        configured = {name: getattr(host.budget, name) for name in BudgetSection.__struct_fields__}
+        host.budget = TenantBudget(
+            **configured, tenant_usd=limits.daily_usd, month_usd=limits.monthly_usd
+        )
+    if limits.models is not None:
+        _restrict_models(session, limits.models)
+
+
+def _restrict_models(session: Session, models: Sequence[str]) -> None:
+    """Leave the session the models that its tenant may use; 403 when none is left."""
+    agent = session.host.agent
+    allowed = tuple(
+        client
+        for client in agent.providers
+        if {(m := client.target).model, f"{m.provider}:{m.model}"} & {*models}
+    )
+    if not allowed:
+        raise ApiError(
+            403,
+            f"This tenant may use {', '.join(models) or 'no models'} only, and the server is set "
+            "up with another model. Nothing was started. Ask the operator of this server.",
+            code="model_not_allowed",
+        )
+    session.host.agent = structs.replace(agent, providers=allowed)
 
 
 def _apply_settings(session: Session, request: TurnRequest) -> None:
@@ -186,6 +237,8 @@ def _offer_client_tools(agent: Agent, tools: ClientTools) -> Agent:
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:
     """Whether the principal owns the session. The key without a name is the operator's, who owns
     all sessions that no other principal does; without any key, only those of the server."""
+    if principal.tenant:
+        return True  # the store shows the rows of this tenant alone
     if meta.source not in (SOURCE, WEB_SOURCE):
         return principal.owns_others
     if meta.source == WEB_SOURCE and not principal.has_key:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
+from hermes.server.http.tenant_access import TenantAccess
 
 RETRY_AFTER = "5"
 
@@ -14,8 +15,9 @@ RETRY_AFTER = "5"
 class TurnSlots:
     """Limits the turns that run at the same time. After `close`, no new turn starts."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, tenants: TenantAccess | None = None) -> None:
         self._limit = limit
+        self.tenants = tenants
         self._used: Counter[str] = Counter()
         self._all_free: asyncio.Future[None] | None = None
         """Exists while `wait_until_free` waits."""
@@ -25,17 +27,35 @@ class TurnSlots:
     def active_turns(self) -> int:
         return self._used.total()
 
-    @contextmanager
-    def reserve_slot(self, principal: Principal) -> Iterator[None]:
+    @asynccontextmanager
+    async def reserve_slot(self, principal: Principal) -> AsyncIterator[None]:
         """Hold a slot for one turn; 429 if none is free, 503 if the server is stopping."""
-        own_limit = principal.concurrent_runs
-        retry = {"Retry-After": RETRY_AFTER}
-        is_full = self.active_turns >= self._limit
-        if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
+        if self.active_turns >= self._limit or self.is_at_limit(principal):
             text = f"Too many turns are running. Try again in {RETRY_AFTER} s."
+            retry = {"Retry-After": RETRY_AFTER}
             raise ApiError(429, text, code="too_many_runs", headers=retry)
+        self.raise_if_closed()
+        with self.count_turn(principal):
+            if self.tenants is None or not principal.tenant:
+                yield
+                return
+            await self.tenants.check_turn(principal)
+            async with self.tenants.hold_turn(principal):
+                yield
+
+    def is_at_limit(self, principal: Principal) -> bool:
+        """Whether as many turns of this principal run as it may have at a time."""
+        own_limit = principal.concurrent_runs
+        return own_limit is not None and self._used[principal.name] >= own_limit
+
+    def raise_if_closed(self) -> None:
         if self.closed:
+            retry = {"Retry-After": RETRY_AFTER}
             raise ApiError(503, "The server is stopping.", code="stopping", headers=retry)
+
+    @contextmanager
+    def count_turn(self, principal: Principal) -> Iterator[None]:
+        """Count a turn that was admitted otherwise."""
         self._used[principal.name] += 1
         try:
             yield

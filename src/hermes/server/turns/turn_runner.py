@@ -14,6 +14,7 @@ from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
+from hermes.server.http.tenant_access import TenantAccess
 from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.client_turn import ClientTurn
@@ -68,15 +69,18 @@ class TurnRunner:
         metrics: Metrics,
         instance: ServerInstance,
         redact: Callable[[str], str],
+        tenants: TenantAccess | None = None,
     ) -> None:
+        """`tenants`: of the cluster that this server is a node of."""
         self._spawn = runtime.spawn_task
         self._settings = settings
         self.metrics = metrics
         self.redact = redact
         """Removes what clients must not see from an error message."""
         objects = runtime.store.objects
-        self.slots = TurnSlots(settings.concurrent_runs)
-        self.sessions = ClientSessions(runtime, settings.toolsets)
+        self.tenants = tenants
+        self.slots = TurnSlots(settings.concurrent_runs, tenants)
+        self.sessions = ClientSessions(runtime, settings.toolsets, tenants)
         self.failures = FailedRequests(objects, self._spawn, instance)
         self.idempotency = IdempotencyKeys(objects, self._spawn, instance)
 
@@ -84,17 +88,19 @@ class TurnRunner:
         """Run a turn to its end; cancelling stops the turn."""
         if not read_key_header(call):
             self.failures.raise_if_repeated(call)
-        with self.slots.reserve_slot(call.principal):
-            async with self.sessions.open_session(call.principal, request) as session:
-                watch = self.failures.watch_turn(call, session.id, session.agent.tools)
-                turn = self._begin_turn(session, request)
-                try:
-                    result = await turn.run_to_end(watch.note_event)
-                except asyncio.CancelledError:
-                    lost = TurnResult("interrupted", effects=True)
-                    watch.note_end(lost, disconnected=not self.slots.closed)
-                    raise
-                watch.note_end(result)
+        async with (
+            self.slots.reserve_slot(call.principal),
+            self.sessions.open_session(call.principal, request) as session,
+        ):
+            watch = self.failures.watch_turn(call, session.id, session.agent.tools)
+            turn = self._begin_turn(session, request)
+            try:
+                result = await turn.run_to_end(watch.note_event)
+            except asyncio.CancelledError:
+                lost = TurnResult("interrupted", effects=True)
+                watch.note_end(lost, disconnected=not self.slots.closed)
+                raise
+            watch.note_end(result)
         self.metrics.count_turn(result)
         self._note_answer(call, request, session.id, result)
         text = choose_text_filter(self._settings.images, session.transcript.taint)(result.text)
@@ -170,7 +176,7 @@ class TurnRunner:
     async def _open_turn(
         self, call: ApiCall, request: TurnRequest, encoder: StreamEncoder, stack: AsyncExitStack
     ) -> "_StreamedTurn":
-        stack.enter_context(self.slots.reserve_slot(call.principal))
+        await stack.enter_async_context(self.slots.reserve_slot(call.principal))
         opening = self.sessions.open_session(call.principal, request)
         session = await stack.enter_async_context(opening)
         watch = self.failures.watch_turn(call, session.id, session.agent.tools)

@@ -55,6 +55,12 @@ class PostgresConnection:
             self._tenant = tenant
         return self
 
+    @property
+    def tenant(self) -> int:
+        """Whose rows it sees."""
+        assert self._tenant is not None
+        return self._tenant
+
     def forget_tenant(self) -> None:
         """After a rollback it is not known which one the server has in mind."""
         self._tenant = None

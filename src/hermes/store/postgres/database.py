@@ -16,6 +16,7 @@ from hermes.store.postgres.connection import Connect, PostgresConnection, open_c
 from hermes.store.postgres.errors import translate_error
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import check_version
+from hermes.store.tables.tenancy import CURRENT_TENANT
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -269,16 +270,17 @@ class PostgresDatabase:
 
 
 class TenantWriter:
-    """Implements `tables.connection.SqlWriter` for the rows of one tenant."""
+    """Implements `tables.connection.SqlWriter` for the rows of one tenant at a time."""
 
-    def __init__(self, database: PostgresDatabase, tenant: int, lock: str = "") -> None:
-        """`lock`: its jobs exclude those of every other writer with the same lock."""
+    def __init__(self, database: PostgresDatabase, tenant: int | None, lock: str = "") -> None:
+        """`tenant`: None means the current one of each call. `lock`: its jobs exclude those of
+        every other writer with the same lock."""
         self._writer = database.writer
         self._tenant = tenant
         self._lock = lock
 
     def submit(self, run: Callable[[PostgresConnection], T]) -> asyncio.Future[T]:
-        tenant, lock = self._tenant, self._lock
+        tenant, lock = _choose_tenant(self._tenant), self._lock
 
         def run_for_tenant(db: PostgresConnection) -> T:
             db.use_tenant(tenant)
@@ -291,18 +293,22 @@ class TenantWriter:
 
 
 class TenantDatabase:
-    """Implements `tables.connection.SqlDatabase` for the rows of one tenant."""
+    """Implements `tables.connection.SqlDatabase` for the rows of one tenant at a time."""
 
-    def __init__(self, database: PostgresDatabase, tenant: int, lock: str = "") -> None:
+    def __init__(self, database: PostgresDatabase, tenant: int | None, lock: str = "") -> None:
         self.writer = TenantWriter(database, tenant, lock)
         self.process = database.lease
-        self.tenant = tenant
+        self._tenant = tenant
         self._database = database
 
     async def read(self, run: Callable[[PostgresConnection], T]) -> T:
-        tenant = self.tenant
+        tenant = _choose_tenant(self._tenant)
         return await self._database.read(lambda db: run(db.use_tenant(tenant)))
 
     def make_exclusive(self, lock: str) -> TenantDatabase:
         """The same, for a table whose changes must not meet."""
-        return TenantDatabase(self._database, self.tenant, lock)
+        return TenantDatabase(self._database, self._tenant, lock)
+
+
+def _choose_tenant(tenant: int | None) -> int:
+    return CURRENT_TENANT.get() if tenant is None else tenant

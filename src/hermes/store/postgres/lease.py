@@ -65,6 +65,23 @@ class NodeLease:
         row = self.run_query(lambda db: db.execute(sql, (name,)).fetchone())
         return bool(row and row[0])
 
+    def confirm_death(self, name: str) -> bool:
+        """Whether the owner cannot write any more: it is gone, or from now on held for dead."""
+        if name in ("", self.name):
+            return True
+        condemn = (
+            "UPDATE public.nodes SET condemned = true"
+            " WHERE owner = %s AND NOT public.is_alive(owner)"
+        )
+        ask = "SELECT 1 FROM public.nodes WHERE owner = %s AND NOT condemned"
+
+        def look(db: Connection[Any]) -> bool:
+            if self.is_steady:
+                db.execute(condemn, (name,))
+            return db.execute(ask, (name,)).fetchone() is None
+
+        return self.run_query(look)
+
     @property
     def is_late(self) -> bool:
         """Whether the lease may be over: the database has not been reached for so long."""

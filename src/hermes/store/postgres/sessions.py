@@ -57,8 +57,9 @@ class PostgresSessions(SqlSessionList):
         self._ledger = ledger
         self._search = search
         self._clock = clock
-        self._epochs: dict[str, int] = {}
-        """Of the sessions that this process runs; the writer's thread alone changes it."""
+        self._epochs: dict[tuple[int, str], int] = {}
+        """By tenant and id, of the sessions that this process runs; only the writer changes
+        it."""
         self.fenced_writes = 0
 
     async def create(self, meta: SessionMeta) -> None:
@@ -140,7 +141,7 @@ class PostgresSessions(SqlSessionList):
                     db.execute(f"DELETE FROM {table} WHERE session = ?", (n,))
                 db.execute("DELETE FROM sessions WHERE n = ?", (n,))
                 db.execute("DELETE FROM objects WHERE kind = 'handoff' AND id = ?", (part,))
-                self._epochs.pop(part, None)
+                self._epochs.pop((db.tenant, part), None)
             return bool(parts)
 
         return await self._database.writer.submit(delete_conversation)
@@ -185,10 +186,11 @@ class PostgresSessions(SqlSessionList):
         runs it, adds the messages and sets the state."""
         id, process = change.session_id, self._database.process
         me = process.acquire() if change.state == "running" else process.name
-        held = self._epochs.get(id)
+        session = db.tenant, id
+        held = self._epochs.get(session)
         rows = change.rows
         values = (
-            *(self._database.tenant, id, me, held),
+            *(*session, me, held),
             *([m.role for m in rows], [m.kind for m in rows], now, list(bodies)),
             *(change.state, change.taint, change.begins),
         )
@@ -196,13 +198,13 @@ class PostgresSessions(SqlSessionList):
         assert row is not None
         code, first, epoch = row
         if code:
-            self._epochs.pop(id, None)
+            self._epochs.pop(session, None)
             self.fenced_writes += code == "fenced"
             raise _explain_refusal(code, id)
         if epoch is None:
-            self._epochs.pop(id, None)
+            self._epochs.pop(session, None)
         elif change.state == "running" or held is not None:
-            self._epochs[id] = epoch
+            self._epochs[session] = epoch
         return int(first)
 
     async def _write_with_ledger(self, run: Callable[[PostgresConnection], Any]) -> Any:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from hermes.core.errors import StoreError
 from hermes.store.postgres.database import PATIENCE, PostgresDatabase, TenantDatabase
 from hermes.store.postgres.facts import PostgresFactTable
+from hermes.store.postgres.ledger import PostgresLedger
 from hermes.store.postgres.search import PostgresSearch
 from hermes.store.postgres.sessions import PostgresSessions
 from hermes.store.tables.facts import SqlFacts
 from hermes.store.tables.jobs import SqlJobs
-from hermes.store.tables.ledger import SqlLedger
 from hermes.store.tables.mailbox import SqlMailbox, SqlPairings
 from hermes.store.tables.objects import SqlObjects
 
@@ -22,19 +22,19 @@ LEASE_SECONDS = 10.0
 
 
 class PostgresStore:
-    """Implements `core.store.Store` for one tenant. The constructor opens nothing: the first call
-    does."""
+    """Implements `core.store.Store` for one tenant, or for the current one of each call. The
+    constructor opens nothing: the first call does."""
 
     def __init__(
         self,
         database: PostgresDatabase,
         *,
-        tenant: int = 0,
+        tenant: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.database = database
         rows = TenantDatabase(database, tenant)
-        self.ledger = SqlLedger(rows.make_exclusive("ledger"))
+        self.ledger = PostgresLedger(rows)
         self.objects = SqlObjects(rows, clock)
         self.mailbox = SqlMailbox(rows, clock)
         self.pairings = SqlPairings(rows, clock)
@@ -80,7 +80,7 @@ class PostgresMaintenance:
 def open_postgres(
     url: str, *, node: str = "", lease_seconds: float = LEASE_SECONDS, patience: float = PATIENCE
 ) -> PostgresStore:
-    """The store of the operator in a database that `hermes cluster init` has prepared."""
+    """The store of the current tenant in a database that `hermes cluster init` has prepared."""
     name = node or f"{socket.gethostname()}-{os.urandom(3).hex()}"
     return PostgresStore(
         PostgresDatabase(url, node=name, lease_seconds=lease_seconds, patience=patience)

@@ -44,14 +44,14 @@ class SqlLedger:
     def __init__(self, database: SqlDatabase) -> None:
         self._writer = database.writer
         self._process = database.process
-        self._pending: dict[int, PendingEntry] = {}
+        self._entries: dict[int, PendingEntry] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def reserve_call(
         self, caps: Sequence[Cap], decide: Decide
     ) -> tuple[Entry | None, list[CapLevel]]:
         """When cancelled while waiting, whatever is still reserved is released."""
-        job = self._submit(lambda db: _reserve_entry(db, self._process, caps, decide))
+        job = self._submit(lambda db: self._reserve_entry(db, caps, decide))
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -79,7 +79,9 @@ class SqlLedger:
             elif warnings := job.result():
                 tell(warnings)
 
-        self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
+        self._submit(lambda db: self._settle_entry(db, entry, caps)).add_done_callback(
+            report_warnings
+        )
 
     async def sum_calls(self, by: By, since: float, until: float | None = None) -> list[UsageRow]:
         return [row for _, row in await self._sum_span(by, None, since, until)]
@@ -96,7 +98,7 @@ class SqlLedger:
 
         def sum_settled(db: SqlConnection) -> list[tuple[str, UsageRow]]:
             if not db.readonly("main"):
-                _settle_dead_calls(db, self._process)
+                self._settle_dead_calls(db)
             return _sum_calls(db, by, split, span)
 
         return await self._submit(sum_settled)
@@ -122,10 +124,13 @@ class SqlLedger:
             return run, []
         entries = list(self._pending.values())
         self._pending.clear()
-        process = self._process
 
         def write_both(db: C) -> T:
-            _write_entries(db, process, entries)
+            for entry, running in entries:
+                if running:
+                    insert_reservation(db, self._process, entry)
+                else:
+                    self._settle_entry(db, entry)
             return run(db)
 
         return write_both, entries
@@ -141,7 +146,40 @@ class SqlLedger:
             self._timer.cancel()
             self._timer = None
         if self._pending:
-            self._submit(do_nothing).add_done_callback(_log_failure)
+            self._submit(do_nothing).add_done_callback(log_failure)
+
+    @property
+    def _pending(self) -> dict[int, PendingEntry]:
+        """Entries that wait to be written, by call."""
+        return self._entries
+
+    def _reserve_entry(
+        self, db: SqlConnection, caps: Sequence[Cap], decide: Decide
+    ) -> tuple[Entry | None, list[CapLevel]]:
+        """Calls of other processes count too: the transaction is an immediate one."""
+        self._settle_dead_calls(db)
+        levels = _read_levels(db, caps)
+        entry = decide(levels)
+        if entry is not None:
+            insert_reservation(db, self._process, entry)
+        return entry, levels
+
+    def _settle_entry(
+        self, db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()
+    ) -> list[CapWarning]:
+        """Record how a call ended; a second time changes nothing."""
+        _delete_reservation(db, entry)
+        return add_spent(db, entry, caps) if insert_line(db, entry) else []
+
+    def _settle_dead_calls(self, db: SqlConnection) -> None:
+        """Calls of processes that are gone count with the most they may have cost."""
+        rows: list[Any] = db.execute(
+            "SELECT owner, entry FROM reservations WHERE owner <> ?", (self._process.name,)
+        ).fetchall()
+        is_alive = cache(self._process.is_alive)
+        for holder, body in rows:
+            if not is_alive(holder):
+                self._settle_entry(db, estimate_lost_call(body))
 
     def _add_pending(self, entry: Entry, *, running: bool) -> None:
         self._pending[entry.id] = entry, running
@@ -167,30 +205,28 @@ class SqlLedger:
     ) -> None:
         entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
         if entry is not None:
-            self._submit(lambda db: _delete_reservation(db, entry)).add_done_callback(_log_failure)
+            self._submit(lambda db: self._undo_reservation(db, entry)).add_done_callback(
+                log_failure
+            )
+
+    def _undo_reservation(self, db: SqlConnection, entry: Entry) -> None:
+        _delete_reservation(db, entry)
 
 
-def _log_failure(job: asyncio.Future[Any]) -> None:
+def log_failure(job: asyncio.Future[Any]) -> None:
     if not job.cancelled() and (error := job.exception()) is not None:
         log.warning("the ledger could not be written: %s", error)
 
 
-_entry_decoder = msgspec.json.Decoder(Entry)
+entry_decoder = msgspec.json.Decoder(Entry)
 
 
-def _reserve_entry(
-    db: SqlConnection, process: Processes, caps: Sequence[Cap], decide: Decide
-) -> tuple[Entry | None, list[CapLevel]]:
-    """Calls of other processes count too: the transaction is an immediate one."""
-    _settle_dead_calls(db, process)
-    levels = _read_levels(db, caps)
-    entry = decide(levels)
-    if entry is not None:
-        _insert_reservation(db, process, entry)
-    return entry, levels
+def estimate_lost_call(body: bytes) -> Entry:
+    """A reservation as the call that its process did not come to settle."""
+    return structs.replace(entry_decoder.decode(body), estimated=True, outcome="killed")
 
 
-def _insert_reservation(db: SqlConnection, process: Processes, entry: Entry) -> None:
+def insert_reservation(db: SqlConnection, process: Processes, entry: Entry) -> None:
     db.execute(
         "INSERT INTO reservations (id, owner, entry) VALUES (?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, entry = excluded.entry",
@@ -205,7 +241,7 @@ def _delete_reservation(db: SqlConnection, entry: Entry) -> None:
 def _read_levels(db: SqlConnection, caps: Sequence[Cap]) -> list[CapLevel]:
     running: dict[str, tuple[float, int]] = {}
     for (body,) in db.execute("SELECT entry FROM reservations"):
-        entry = _entry_decoder.decode(body)
+        entry = entry_decoder.decode(body)
         for scope in entry.scopes:
             usd, tokens = running.get(scope, (0.0, 0))
             running[scope] = usd + (entry.cost or 0.0), tokens + entry.tokens
@@ -224,9 +260,8 @@ def _read_spent(db: SqlConnection, scope: str) -> tuple[float, float]:
     return found[0] if found else (0.0, 0)
 
 
-def _settle_entry(db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()) -> list[CapWarning]:
-    """Record how a call ended; a second time changes nothing."""
-    _delete_reservation(db, entry)
+def insert_line(db: SqlConnection, entry: Entry) -> bool:
+    """Add a line to the ledger; False: it is there already."""
     account = entry.account
     who = (account.session, account.user, account.job, account.purpose)
     tokens = (entry.input, entry.output, entry.cache_read, entry.cache_write, entry.reasoning)
@@ -243,8 +278,11 @@ def _settle_entry(db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()) -> 
             replace_invalid(" ".join(entry.tools)),
         ),
     )
-    if not db.changes():
-        return []
+    return bool(db.changes())
+
+
+def add_spent(db: SqlConnection, entry: Entry, caps: Sequence[Cap]) -> list[CapWarning]:
+    """Add a call to what was spent in its scopes; the marks of caps that were passed by it."""
     for scope in entry.scopes:
         db.execute(
             "INSERT INTO spent (scope, usd, tokens) VALUES (?, ?, ?) ON CONFLICT (scope)"
@@ -269,26 +307,6 @@ def _record_warning(db: SqlConnection, cap: Cap) -> CapWarning | None:
             if db.changes():
                 found = CapWarning(cap, percent, spent)
     return found
-
-
-def _settle_dead_calls(db: SqlConnection, process: Processes) -> None:
-    """Calls of processes that are gone count with the most they may have cost."""
-    rows: list[Any] = db.execute(
-        "SELECT owner, entry FROM reservations WHERE owner <> ?", (process.name,)
-    ).fetchall()
-    is_alive = cache(process.is_alive)
-    for holder, body in rows:
-        if not is_alive(holder):
-            lost = structs.replace(_entry_decoder.decode(body), estimated=True, outcome="killed")
-            _settle_entry(db, lost)
-
-
-def _write_entries(db: SqlConnection, process: Processes, entries: Iterable[PendingEntry]) -> None:
-    for entry, running in entries:
-        if running:
-            _insert_reservation(db, process, entry)
-        else:
-            _settle_entry(db, entry)
 
 
 _SUMS = (

@@ -308,7 +308,7 @@ class Screen:
             self.refresh()
 
     def flush(self) -> None:
-        """Writes everything that is queued, at the end."""
+        """Writes everything that is queued: at the end, and before another program writes."""
         while self._pending:
             self.output.write_raw(self._take_batch())
         self.output.in_frame = False

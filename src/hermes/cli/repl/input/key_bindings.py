@@ -11,12 +11,13 @@ from prompt_toolkit.filters import (
     emacs_insert_mode,
     is_searching,
     vi_insert_mode,
-    vi_navigation_mode,
+    vi_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from hermes.cli.repl.input.editor import PromptEditor
+from hermes.cli.repl.input.vi_keys import bind_vi_keys
 from hermes.cli.repl.state import ScreenState
 
 
@@ -64,6 +65,7 @@ def bind_keys(
         event.current_buffer.insert_text(event.data)
         actions.press_answer_key(event.data)
 
+    bind_vi_keys(keys, state, ~picking & ~is_searching, asking, press_answer_key)
     for key, show in (("c-o", views.expand_output), ("c-t", views.open_transcript)):
         keys.add(key, filter=~picking & ~is_searching)(lambda event, show=show: show())
 
@@ -81,9 +83,14 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
         if _accept_completion(buffer):
             return
         actions.send_or_answer()
+        event.app.vi_state.reset()
 
-    for line_break in (("escape", "enter"), ("c-j",)):
-        keys.add(*line_break, filter=active)(lambda event: event.current_buffer.insert_text("\n"))
+    def break_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    keys.add("c-j", filter=active)(break_line)
+    # With vi keys it would be Esc and Enter, which sends.
+    keys.add("escape", "enter", filter=active & ~vi_mode)(break_line)
 
     @keys.add("tab", filter=active)
     def press_tab(event: KeyPressEvent) -> None:
@@ -178,7 +185,6 @@ def _bind_editing(
 
     keys.add("c-v", filter=active)(lambda event: actions.paste_image())
 
-    @keys.add("v", filter=active & vi_navigation_mode)
     @keys.add("c-x", "c-e", filter=active)
     def open_editor(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()
@@ -197,10 +203,13 @@ def _bind_editing(
 
 
 def _chip_before_cursor(editor: PromptEditor) -> str | None:
+    """The chip to the left of the cursor, with the space that was put behind it."""
     before = get_app().current_buffer.document.text_before_cursor
-    if not before.endswith("]"):
+    text = before.removesuffix(" ")
+    if not text.endswith("]"):
         return None
-    return next((chip for chip in editor.chips.chip_names if before.endswith(chip)), None)
+    found = next((chip for chip in editor.chips.chip_names if text.endswith(chip)), None)
+    return found and found + before[len(text) :]
 
 
 def _bind_picking(

@@ -1,29 +1,15 @@
-/** What completes in the composer: slash commands, their choices, and files of the conversation. */
+/** What completes in the composer: slash commands, their choices, and files of the workspace. */
 import { get } from "./data.js";
 import { listActions } from "./actions.js";
 import { html } from "./ui.js";
 import { T } from "./text.js";
 
-const PATH_KEYS = ["path", "file", "file_path", "target"];
 const MOST = 8;
 
-/** Paths that the tool calls of a conversation name, the newest first. */
-function listMentioned(conv) {
-  const found = new Set();
-  for (const seq of [...conv.messages.keys()].sort((a, b) => b - a))
-    for (const part of conv.messages.get(seq).content) if (part.type === "tool_call") {
-      let args = {};
-      try { args = JSON.parse(part.arguments); } catch { /* not written to its end */ }
-      for (const key of PATH_KEYS) if (args && typeof args[key] === "string" && args[key]) found.add(args[key]);
-    }
-  return [...found];
-}
-
-/** The files that can be named in a conversation. */
-export async function listFiles(conv) {
-  const changes = await get(`api/sessions/${conv.id}/changes`).catch(() => ({ files: [] }));
-  const paths = (changes.files || changes.data || []).map(file => file.path);
-  return [...new Set([...paths, ...listMentioned(conv)])];
+/** The files whose path contains the words, of the conversation's folder or of that where new ones begin. */
+export async function listFiles(conv, words) {
+  const found = await get(`api/files?q=${encodeURIComponent(words)}${conv ? `&session=${conv.id}` : ""}`);
+  return found.data.map(file => file.path);
 }
 
 /**
@@ -46,7 +32,7 @@ export function findCompletions(text, caret, conv, files) {
   if (file) {
     const words = file[1].toLowerCase();
     const rows = files.filter(path => path.toLowerCase().includes(words) && path.toLowerCase() !== words).slice(0, MOST)
-      .map(path => ({ text: `@${path} `, label: `@${path}`, hint: "" }));
+      .map(path => ({ text: /\s/.test(path) ? `@"${path}" ` : `@${path} `, label: `@${path}`, hint: "" }));
     return { start: before.length - file[1].length - 1, rows };
   }
   return { start: caret, rows: [] };

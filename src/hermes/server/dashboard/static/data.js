@@ -4,6 +4,7 @@ import { announce } from "./ui.js";
 import { T } from "./text.js";
 
 const TOKEN = "hermes-page";
+const RETRY = 1000;
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
   sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
 const listeners = new Map();
@@ -147,8 +148,9 @@ export async function openConversation(id) {
   const conv = conversation(id);
   if (conv.loaded) return conv;
   try {
-    const meta = state.sessions.get(id) || await get(`api/sessions/${id}`);
+    const meta = await get(`api/sessions/${id}`);
     state.sessions.set(id, meta);
+    conv.effort = meta.effort;
     conv.total = Math.max(conv.total, meta.message_count);
     const first = Math.max(0, Math.floor((conv.total - 1) / GROUP) - 1) * GROUP;
     const page = await get(`api/sessions/${id}/messages?after=${first - 1}&limit=${2 * GROUP}`);
@@ -224,6 +226,9 @@ const CHANGES = {
   },
 };
 
+/** Functions that take each record of the log as it is written. */
+export const logReaders = new Set();
+
 /** Events that say that a page has something else to show. */
 const NEWS = new Set(["platform", "budget", "config", "job"]);
 
@@ -233,6 +238,7 @@ export function applyEvent(name, data) {
     state.updated = Boolean(state.assets) && state.assets !== data.assets;
     state.assets = state.assets || data.assets;
     changed("app");
+    changed("hello");
   } else if (name === "session") {
     state.sessions.set(data.session.id, data.session);
     const conv = state.conversations.get(data.session.id);
@@ -241,6 +247,8 @@ export function applyEvent(name, data) {
   } else if (name === "session.deleted") {
     state.sessions.delete(data.session);
     changed("sessions");
+  } else if (name === "log") {
+    for (const take of logReaders) take(data);
   } else if (NEWS.has(name)) {
     changed(name);
   } else if (CHANGES[name]) {
@@ -261,7 +269,10 @@ export async function send(conv, item) {
     // Otherwise the feed was faster, or the turn of a repeated send may be over.
     if (item.busy !== "steer" && !item.again && conv.settled === before) conv.live.busy = true;
   } catch (error) {
-    if (error.status === 0 || error.status === 503) { item.waits = item.again = true; } else {
+    if (error.status === 0 || error.status === 503) {
+      item.waits = item.again = true;
+      if (state.connection === "live") setTimeout(sendWaiting, RETRY); // otherwise the feed tells when to
+    } else {
       conv.unsent = conv.unsent.filter(other => other !== item);
       changed(conv.id);
       throw error;

@@ -6,9 +6,11 @@ import { T } from "./text.js";
 const SILENCE = 40000;
 const ASLEEP = 300000;
 const tab = Math.random().toString(36).slice(2);
-const channel = "BroadcastChannel" in window ? new BroadcastChannel(`hermes-feed-${location.pathname}`) : null;
+const NAME = `hermes-feed${location.pathname === "/" ? "" : location.pathname}`; // another path: another server
+const channel = "BroadcastChannel" in window ? new BroadcastChannel(NAME) : null;
 const wants = new Map();
 let watched = [];
+let logLevel = "";
 let leading = false;
 let stop = null;
 let delay = 500;
@@ -22,12 +24,18 @@ export function watch(ids) {
   tell();
 }
 
+/** Asks for records of the log from this level on, in this tab; empty: for none. */
+export function followLog(level) {
+  logLevel = level;
+  tell();
+}
+
 function ownWants() {
   return Object.fromEntries(watched.map(id => [id, conversation(id).last]));
 }
 
 function tell() {
-  wants.set(tab, { watch: ownWants(), asleep });
+  wants.set(tab, { watch: ownWants(), logs: logLevel, asleep });
   if (leading) restart();
   else channel && channel.postMessage({ type: "want", tab, want: wants.get(tab) });
 }
@@ -38,6 +46,12 @@ function unionOfWants() {
     for (const [id, seq] of Object.entries(want.watch))
       found.set(id, Math.min(found.has(id) ? found.get(id) : Infinity, seq));
   return [...found].slice(0, 20).map(([id, seq]) => `${id}:${Number.isFinite(seq) ? seq : -1}`).join(",");
+}
+
+/** The lowest level that a tab wants; each shows what it asked for. */
+function lowestLevel() {
+  const found = T.levels.find(level => [...wants.values()].some(want => want.logs === level));
+  return found ? `&logs=${found}` : "";
 }
 
 function setConnection(kind, retryAt = 0) {
@@ -74,7 +88,7 @@ async function readStream(controller) {
   const alive = () => { clearTimeout(timer); timer = setTimeout(() => controller.abort(), SILENCE); };
   alive();
   try {
-    const response = await fetch(`api/events?watch=${encodeURIComponent(unionOfWants())}`,
+    const response = await fetch(`api/events?watch=${encodeURIComponent(unionOfWants())}${lowestLevel()}`,
       { headers: pageHeaders(), signal: controller.signal });
     if (response.status === 401) { state.user = null; changed("app"); return "signed out"; }
     if (response.status === 404 || response.status === 400) return "refused";
@@ -119,7 +133,7 @@ export function restart() {
 
 function lead() {
   leading = true;
-  wants.set(tab, { watch: ownWants(), asleep });
+  wants.set(tab, { watch: ownWants(), logs: logLevel, asleep });
   if (channel) channel.postMessage({ type: "who" });
   restart();
   return new Promise(() => {}); // until the tab is closed
@@ -149,7 +163,7 @@ function wake() {
 
 export function startFeed() {
   if (channel) channel.onmessage = hear;
-  if (navigator.locks && channel) navigator.locks.request(`hermes-feed-${location.pathname}`, lead);
+  if (navigator.locks && channel) navigator.locks.request(NAME, lead);
   else lead();
   addEventListener("online", wake);
   addEventListener("pageshow", wake);

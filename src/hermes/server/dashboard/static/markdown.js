@@ -89,8 +89,9 @@ export function Code({ text, language, open }) {
   const [, render] = useState(0);
   const [copied, setCopied] = useState(false);
   const wanted = language && !open && text.length < LONGEST_HIGHLIGHTED;
+  const isPlain = !highlighter; // it may be there by the time the effect runs
   useEffect(() => {
-    if (wanted && !highlighter) loadHighlighter().then(() => render(1), () => {});
+    if (wanted && isPlain) loadHighlighter().then(() => render(1), () => {});
   }, [wanted]);
   let inside = text;
   if (wanted && highlighter && highlighter.getLanguage(language)) {

@@ -1,9 +1,11 @@
 /** The page Health: the doctor with its repairs, and the log as it is written. */
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
-import { get, post, toast } from "./data.js";
+import { get, logReaders, post, toast, useNews } from "./data.js";
+import { followLog } from "./feed.js";
 import { html, Pending, revealed, State, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
+const MOST = 500;
 const KINDS = { ok: "done", note: "warn", failed: "failed" };
 
 function CheckRow({ check, again }) {
@@ -40,17 +42,37 @@ function Records({ rows }) {
     <p class="dim small" role="status">${held ? html`${T.logHeld} <button class="quiet" onClick=${() => setHeld(false)}>${T.latest}</button>` : T.logFollows}</p>`;
 }
 
+const nameRecord = record => `${record.time} ${record.message}`;
+
+/** The loaded records and those that came since, each once. */
+function joinRecords(loaded, live) {
+  const known = new Set(loaded.map(nameRecord));
+  return [...loaded, ...live.filter(record => !known.has(nameRecord(record)))].slice(-MOST);
+}
+
+/** What is logged while the page is open. */
+function useRecords(level, words) {
+  const [rows, setRows] = useState([]);
+  useEffect(() => { followLog(level); return () => followLog(""); }, [level]);
+  useEffect(() => {
+    setRows([]);
+    const fits = record => T.levels.indexOf(record.level) >= T.levels.indexOf(level) || !T.levels.includes(record.level);
+    const take = record => { if (fits(record) && String(record.message).toLowerCase().includes(words.toLowerCase())) setRows(before => [...before, record].slice(-MOST)); };
+    logReaders.add(take);
+    return () => logReaders.delete(take);
+  }, [level, words]);
+  return rows;
+}
+
 function Log() {
   const [level, setLevel] = useState("info");
   const [words, setWords] = useState("");
   const found = useRequest(() => get(`api/logs?level=${level}&q=${encodeURIComponent(words)}`), [level, words]);
-  useEffect(() => {
-    const timer = setInterval(found.again, 2000);
-    return () => clearInterval(timer);
-  }, []);
+  useNews("hello", found.again); // what was written while nobody listened
+  const live = useRecords(level, words);
   return html`<section class="card" aria-label=${T.logs}><h2>${T.logs}</h2><div class="row wrap"><label>${T.level} <select value=${level} onChange=${event => setLevel(event.target.value)}>${T.levels.map(name => html`<option value=${name}>${name}</option>`)}</select></label>
     <input type="search" aria-label=${T.filter} placeholder=${T.filter} value=${words} onInput=${event => setWords(event.target.value)} /></div>
-    <${Pending} of=${found}>${found.data && html`<${Records} rows=${found.data.data} />`}<//></section>`;
+    <${Pending} of=${found}>${found.data && html`<${Records} rows=${joinRecords(found.data.data, live)} />`}<//></section>`;
 }
 
 export function Page() {

@@ -1,5 +1,5 @@
 /** Parts of the page Settings that are no keys of config.yaml: models, keys, rules, browsers, versions. */
-import { useState } from "./vendor-preact-hooks.js";
+import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { get, post, request, toast } from "./data.js";
 import { count, duration, html, money, Pending, revealed, State, timeAgo, useRequest } from "./ui.js";
 import { T } from "./text.js";
@@ -21,9 +21,38 @@ function Trial({ trial }) {
     ${" "}${failure || `${T.works}${trial.seconds ? `, ${duration(trial.seconds)}` : ""}${trial.cost_usd ? `, ${money(trial.cost_usd)}` : ""}`}</p>`;
 }
 
-function Embedded({ rows }) {
+/** The downloads of models by name, asked for again while one runs. */
+function useDownloads(onDone) {
+  const found = useRequest(() => get("api/models/pull"), []);
+  const rows = found.data ? found.data.data : [];
+  const running = rows.some(row => row.state === "running");
+  const wasRunning = useRef(false);
+  useEffect(() => {
+    if (!running) { if (wasRunning.current) onDone(); wasRunning.current = false; return undefined; }
+    wasRunning.current = true;
+    const timer = setInterval(found.again, 1000);
+    return () => clearInterval(timer);
+  }, [running]);
+  return { again: found.again, rows: new Map(rows.map(row => [row.name, row])) };
+}
+
+const megabytes = bytes => T.megabytes(Math.round(bytes / 1e6));
+
+function LocalModel({ row, download, pull }) {
+  const name = row.title || row.name;
+  if (download && download.state === "running") return html`<li><div class="row"><span class="ellipsis">${name}</span><span class="space"></span><span class="dim">${megabytes(download.done)} ${T.of} ${megabytes(download.total)}</span></div>
+    <progress class="bar" max=${download.total} value=${download.done} aria-label=${`${T.downloading}: ${name}`}></progress>${download.note && html`<p class="dim">${download.note}</p>`}</li>`;
+  return html`<li><div class="row"><span class="ellipsis">${name}</span><span class="space"></span><span class="dim">${row.downloaded ? T.downloaded : megabytes(row.bytes)}</span>
+    ${!row.downloaded && html`<button class="quiet" aria-label=${`${T.download}: ${name}`} onClick=${() => pull(row.name)}>${T.download}</button>`}</div>
+    ${download && download.error && html`<p class="bad" role="alert">${download.error}</p>`}</li>`;
+}
+
+function Embedded({ rows, again }) {
+  const downloads = useDownloads(again);
   if (!rows || !rows.length) return null;
-  return html`<div class="field"><div><h3>${T.localModels}</h3><p>${T.localHelp}</p></div><ul>${rows.map(row => html`<li class="fact"><span class="ellipsis">${row.title || row.name}</span><span class="dim">${row.downloaded ? T.downloaded : T.megabytes(Math.round(row.bytes / 1e6))}</span></li>`)}</ul></div>`;
+  const pull = name => post("api/models/pull", { name }).then(downloads.again, fail);
+  return html`<div class="field"><div><h3>${T.localModels}</h3><p>${T.localHelp}</p></div><ul>${rows.map(row =>
+    html`<${LocalModel} key=${row.name} row=${row} download=${downloads.rows.get(row.name)} pull=${pull} />`)}</ul></div>`;
 }
 
 function Chooser({ rows, again }) {
@@ -48,7 +77,7 @@ export function Models() {
       ${model.fallbacks.map(row => html`<p>${T.fallback}: ${row.entry}${row.usable ? "" : ` (${T.notUsable})`}</p>`)}
       ${Object.entries(model.auxiliary).map(([job, name]) => html`<p>${job}: ${name}</p>`)}</div>
     <div><button onClick=${run} disabled=${trial && trial.runs}>${T.test}</button><${Trial} trial=${trial} /></div></div>
-    <${Chooser} rows=${found.data.data} again=${found.again} /><${Embedded} rows=${found.data.embedded} />`}<//>`;
+    <${Chooser} rows=${found.data.data} again=${found.again} /><${Embedded} rows=${found.data.embedded} again=${found.again} />`}<//>`;
 }
 
 function Key({ row, again }) {

@@ -59,6 +59,11 @@ function Question({ conv, asked }) {
       <button class="primary">${T.answer}</button><button type="button" onClick=${() => answer(null)}>${T.decline}</button></form></section>`;
 }
 
+/** Guidance that the running turn has not read yet. */
+function Steered({ turn }) {
+  return html`<div class="queued row"><span class="chip">${T.steered}</span><span class="ellipsis">${turn.text}</span></div>`;
+}
+
 function Queued({ conv, turn }) {
   const [text, setText] = useState(null);
   const path = `api/sessions/${conv.id}/turns/${turn.id}`;
@@ -104,7 +109,13 @@ function useCompletions(text, conv, area) {
   const isWanted = /^\/|(^|\s)@\S*$/.test(text) && closed !== text;
   useEffect(() => { if (isWanted && !module) import("./completion.js").then(setModule, () => {}); }, [isWanted]);
   const asksForFiles = isWanted && text.includes("@");
-  useEffect(() => { if (module && asksForFiles && conv) module.listFiles(conv).then(setFiles, () => {}); }, [module, asksForFiles, conv && conv.total]);
+  const wanted = asksForFiles ? (/(?:^|\s)@(\S*)$/.exec(text) || [])[1] : undefined;
+  useEffect(() => {
+    if (!module || wanted === undefined) return undefined;
+    let current = true;
+    module.listFiles(conv, wanted).then(found => current && setFiles(found), () => {});
+    return () => { current = false; };
+  }, [module, wanted, conv && conv.total]);
   useEffect(() => { setChosen(0); }, [text]);
   const caret = area.current ? area.current.selectionStart : text.length;
   const found = isWanted && module ? module.findCompletions(text, caret, conv, files) : { start: 0, rows: [] };
@@ -225,6 +236,7 @@ function Header({ conv, onPanel, panelOpen }) {
 }
 
 function Notes({ conv }) {
+  useTopic("sessions"); // they say what became of a turn
   const session = state.sessions.get(conv.id);
   const { live, ended, notice } = conv;
   const isElsewhere = session && session.state === "running" && !session.busy && !live.busy;
@@ -246,6 +258,7 @@ function useModule(isWanted, load) {
 function Foot({ conv, id }) {
   return html`<div class="foot">${conv && conv.live.approvals.map(asked => html`<${Approval} key=${asked.id} conv=${conv} asked=${asked} />`)}
     ${conv && conv.live.questions.map(asked => html`<${Question} key=${asked.id} conv=${conv} asked=${asked} />`)}
+    ${conv && conv.live.turns.filter(t => t.state === "steered").map(turn => html`<${Steered} key=${turn.id} turn=${turn} />`)}
     ${conv && conv.live.turns.filter(t => t.state === "queued").map(turn => html`<${Queued} key=${turn.id} conv=${conv} turn=${turn} />`)}
     <${Composer} key="composer" id=${id} conv=${conv} /></div>`;
 }

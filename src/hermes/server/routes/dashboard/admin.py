@@ -21,8 +21,6 @@ from hermes.version import VERSION
 
 _DAY = 86_400.0
 _MAX_FAILED = 10
-_MAX_RECORDS = 500
-_LOWEST_LEVEL = "info"
 
 
 class ChangeConfigBody(Struct):
@@ -69,7 +67,9 @@ async def get_overview(call: ApiCall, services: RouteServices) -> web.StreamResp
 def _open_editor(services: RouteServices) -> ConfigEditor:
     runtime = services.runtime
     setup = runtime.setup
-    return ConfigEditor(setup.home, runtime.store.objects, services.turns.redact, setup.config)
+    return ConfigEditor(
+        setup.home, runtime.store.objects, services.turns.redact, setup.config, setup.secrets
+    )
 
 
 async def get_config(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from hermes.app.control import mcp_registry, plugin_registry
-from hermes.app.control.bundle_source import describe_bundle, fetch_bundle, install_bundle
+from hermes.app.control.bundle_source import review_bundle
 from hermes.app.control.messengers import Messengers
 from hermes.config.load import reload_setup
 from hermes.core.errors import ConfigError, HermesError
@@ -177,9 +177,11 @@ async def change_plugin(call: ApiCall, services: RouteServices) -> web.StreamRes
 async def _run_plugin_verb(body: PluginBody, services: RouteServices) -> dict[str, Any]:
     setup = await asyncio.to_thread(reload_setup, services.runtime.setup)
     installer = plugin_registry.open_plugin_installer(setup)
-    source, name = body.source, body.name or ""
+    name = body.name or ""
     if body.verb != "install" and not name:
         raise bad_request(f"{body.verb} needs name.", "name")
+    if body.verb == "install" and not body.source:
+        raise bad_request("install needs source.", "source")
     match body.verb:
         case "remove":
             await asyncio.to_thread(plugin_registry.remove_plugin, setup, name)
@@ -190,21 +192,9 @@ async def _run_plugin_verb(body: PluginBody, services: RouteServices) -> dict[st
             return {
                 "lines": [f"{name} is {'on from the next start' if verb == 'enable' else 'off'}"]
             }
-        case "update":
-            record = installer.read_records().get(name)
-            if record is None:
-                raise ConfigError(f"{name} was not installed from elsewhere.")
-            source = record.source
-        case _:
-            pass
-    if not source:
-        raise bad_request("install needs source.", "source")
-    fetched = await fetch_bundle(setup, installer, source)
-    if not body.confirm:
-        shown = await asyncio.to_thread(describe_bundle, installer, fetched)
-        return {"lines": [], "preview": shown}
-    line = await asyncio.to_thread(install_bundle, installer, fetched, body.confirm)
-    return {"lines": [line]}
+        case verb:
+            source = body.source if verb == "install" else ""
+            return await review_bundle(setup, installer, source, name, body.confirm)
 
 
 _get = partial(Route, "GET", scope="admin")

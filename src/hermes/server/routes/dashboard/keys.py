@@ -6,9 +6,10 @@ import asyncio
 from functools import partial
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from hermes.app.control.model_description import describe_model, describe_trial
+from hermes.app.control.model_download import ModelDownload
 from hermes.app.control.model_probe import examine_model
 from hermes.app.control.model_selection import (
     describe_missing,
@@ -25,12 +26,12 @@ from hermes.llm.endpoints.embedded import find_missing_model, find_model_file
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
-from hermes.llm.local.models import MODELS
+from hermes.llm.local.models import MODELS, find_model
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError
 from hermes.server.http.response_schemas import ActionAnswer, ObjectList
-from hermes.server.route import Route, RouteServices
+from hermes.server.route import Route, RouteServices, require_dashboard
 
 _LIST_SECONDS = 20.0
 _TEST_SECONDS = 120.0
@@ -49,6 +50,10 @@ class KeyTrial(Struct):
 class ModelBody(Struct):
     model: Annotated[str, Meta(max_length=300)] = ""
     """As provider:model; empty: the one that answers now."""
+
+
+class PullBody(Struct):
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 async def list_keys(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -162,6 +167,23 @@ async def try_model(call: ApiCall, services: RouteServices) -> web.StreamRespons
     return json_response(found)
 
 
+async def list_downloads(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List the downloads of models to this machine, and how far they are."""
+    rows = [to_builtins(row) for row in require_dashboard(services).downloads.latest]
+    return json_response(ObjectList("list", rows))
+
+
+async def pull_model(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Download a model to this machine; the download goes on when the page is closed."""
+    wanted = call.decode_body(PullBody).name
+    model = find_model(wanted)
+    if model is None:
+        names = ", ".join(model.name for model in MODELS)
+        text = f"There is no model {wanted!r} to download. Choose one of {names}."
+        raise ApiError(422, text, param="name", code="invalid")
+    return json_response(require_dashboard(services).downloads.start_download(model), 202)
+
+
 async def choose_default(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Use another model for new sessions, from the next start on."""
     body, setup = call.decode_body(ModelBody), await _reload(services)
@@ -180,6 +202,7 @@ async def choose_default(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 _KEY, _MODELS = "/api/keys/{name}", "/api/models"
+_PULL = f"{_MODELS}/pull"
 _route = partial(Route, scope="admin", errors=(422,))
 ROUTES = (
     _route("GET", "/api/keys", list_keys, "keys", ObjectList),
@@ -188,5 +211,7 @@ ROUTES = (
     _route("POST", f"{_KEY}/test", try_stored_key, "key_test", KeyTrial),
     _route("GET", _MODELS, get_models, "model_choices"),
     _route("POST", f"{_MODELS}/test", try_model, "model_test", body=ModelBody, body_optional=True),
+    _route("GET", _PULL, list_downloads, "model_downloads", ObjectList),
+    _route("POST", _PULL, pull_model, "model_pull", ModelDownload, PullBody, status=202),
     _route("POST", f"{_MODELS}/set", choose_default, "model_set", ActionAnswer, ModelBody),
 )

@@ -37,7 +37,7 @@ _MAX_SENT = 2000
 
 
 class TurnBody(Struct):
-    client_id: Annotated[str, Meta(min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+    client_id: Annotated[str, Meta(min_length=1, max_length=128, pattern="^[!-~]+$")]
     content: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
     uploads: Annotated[list[str], Meta(max_length=MAX_PER_TURN)] = []
     busy: Literal["queue", "steer", "interrupt"] = "queue"
@@ -192,7 +192,7 @@ async def _build_message(content: str, files: list[Upload], meta: SessionMeta) -
             await asyncio.to_thread(_move_file, upload.file, target)
             lines.append(f"[Attached file {replace_invalid(upload.name)!r}: {target}]")
     text = "\n\n".join(filter(None, (content, "\n".join(lines))))
-    return user_message(text, *media)
+    return clean_message(user_message(text, *media))
 
 
 def _safe_suffix(name: str) -> str:

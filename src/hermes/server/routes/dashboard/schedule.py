@@ -25,6 +25,15 @@ class JobBody(Struct):
     dry_run: bool = False
 
 
+class JobEditBody(Struct):
+    """What of a job becomes different; what is absent stays."""
+
+    schedule: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    prompt: Annotated[str, Meta(min_length=1, max_length=20_000)] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    dry_run: bool = False
+
+
 class JobActionBody(Struct):
     action: Literal["pause", "resume", "run"]
 
@@ -68,6 +77,21 @@ async def change_job(call: ApiCall, services: RouteServices) -> web.StreamRespon
     return json_response(describe_next(editor, job))
 
 
+async def edit_job(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Change when a job runs, what it does or its name; with dry_run only say when it would run."""
+    body, editor = call.decode_body(JobEditBody), _open_editor(services)
+    job = await _find_job(call, editor)
+    wishes = JobWishes(schedule=body.schedule, prompt=body.prompt, name=body.name)
+    try:
+        if body.dry_run:
+            job = editor.apply_wishes(job, wishes)
+        else:
+            job = await editor.edit_job(job, wishes)
+    except ConfigError as error:
+        raise ApiError(422, str(error), param="schedule", code="invalid") from None
+    return json_response(describe_next(editor, job))
+
+
 async def _run_job(services: RouteServices, job: ScheduledJob) -> None:
     await services.runtime.scheduled_prompts.create_scheduler().run_now(job)
 
@@ -94,5 +118,6 @@ ROUTES = (
     Route("GET", _ALL, list_jobs, "jobs", ObjectList, scope="admin"),
     _post(_ALL, add_job, "job_add", body=JobBody, status=201, errors=(422,)),
     _post(_ONE, change_job, "job_change", body=JobActionBody, errors=(404,)),
+    Route("PATCH", _ONE, edit_job, "job_edit", body=JobEditBody, scope="admin", errors=(404, 422)),
     Route("DELETE", _ONE, remove_job, "job_remove", DeletedObject, scope="admin", errors=(404,)),
 )

@@ -6,6 +6,7 @@ import asyncio
 import re
 import secrets
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,10 +44,13 @@ from hermes.server.session_access import (
 )
 from hermes.tools._files.boundary import may_read
 from hermes.tools._files.paths import check_access, open_file, resolve_path
+from hermes.tools._files.walk import walk_files
 from hermes.tools.registry import select_tools
 
 _SURFACE = "web"
 _MAX_TURNS = 200
+_MAX_FILES = 50
+_MAX_WALKED = 20_000
 _FILE_START = re.compile(r"^diff --git ", re.MULTILINE)
 _FILE_NAME = re.compile(r'"?a/(.+?)"? "?b/')
 
@@ -203,6 +207,33 @@ async def get_file(call: ApiCall, services: RouteServices) -> web.StreamResponse
     return web.Response(body=data, content_type="application/octet-stream", headers=headers)
 
 
+async def list_files(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """List files of a session's folder whose path contains a text, those nearest to it first;
+    without a session, of the folder where new ones begin."""
+    query, runtime = call.request.query, services.runtime
+    _require_reading(call, services)
+    if wanted := query.get("session", ""):
+        meta = await find_current(call, services, wanted)
+        workspace = await _build_workspace(services, meta)
+    else:
+        folder, home = runtime.working_folder, runtime.setup.home
+        workspace = Workspace(folder, home, home, sandbox=runtime.setup.config.sandbox.mode)
+    words = query.get("q", "")[:200].casefold()
+    rows = await asyncio.to_thread(_find_files, workspace, words)
+    return json_response(ObjectList("list", [{"path": path} for path in rows]))
+
+
+def _find_files(workspace: Workspace, words: str) -> list[str]:
+    names = islice(walk_files(workspace.cwd, workspace), _MAX_WALKED)
+    found = [name for name in names if words in name.casefold()]
+    return sorted(found, key=lambda name: _rank_file(name.casefold(), words))[:_MAX_FILES]
+
+
+def _rank_file(name: str, words: str) -> tuple[bool, bool, int, str]:
+    base = name.rpartition("/")[2]
+    return not name.startswith(words), not base.startswith(words), name.count("/"), name
+
+
 async def _build_workspace(services: RouteServices, meta: SessionMeta) -> Workspace:
     runtime = services.runtime
     live = require_dashboard(services).live.find_session(meta.id)
@@ -282,6 +313,7 @@ ROUTES = (
     _get(
         f"{_ONE}/file", get_file, "session_file", media="application/octet-stream", query=("path",)
     ),
+    _get("/api/files", list_files, "files", ObjectList, query=("session", "q")),
     _get(f"{_ONE}/checkpoints", list_saved_states, "checkpoints", ObjectList),
     _post(f"{_ONE}/checkpoints/{{checkpoint}}/restore", restore_saved_state, "checkpoint_restore"),
     _get(f"{_ONE}/trace", get_trace, "session_trace"),

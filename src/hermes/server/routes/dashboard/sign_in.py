@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hermes.server.dashboard.dashboard import PAGE_HEADERS, Dashboard
+from hermes.server.dashboard.dashboard import PAGE_HEADERS
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -65,63 +66,66 @@ async def sign_in(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     if bool(body.code) == bool(body.key):
         raise bad_request("Send a code or a key.", "code")
     request = call.request
+    is_secure = dashboard.is_secure(request)
     cookie, page_token, principal, expires = await dashboard.sign_in.sign_in(
         body.code,
         body.key,
         address=request.remote or "",
         agent=request.headers.get("User-Agent", ""),
+        is_secure=is_secure,
     )
     scopes = sorted(principal.scopes)
     answer = WebSession(principal.name, list(scopes), expires, page_token)
     response = json_response(answer, headers=_NO_STORE)
-    _set_cookie(response, dashboard, request, cookie, dashboard.sign_in.max_age)
+    _set_cookie(response, dashboard.cookie_name, cookie, dashboard.sign_in.max_age, is_secure)
     return response
 
 
 def _set_cookie(
-    response: web.Response,
-    dashboard: Dashboard,
-    request: web.BaseRequest,
-    value: str,
-    max_age: int,
+    response: web.Response, name: str, value: str, max_age: int, is_secure: bool
 ) -> None:
     response.set_cookie(
-        dashboard.cookie_name,
+        name,
         value,
         max_age=max_age,
         path="/",
         httponly=True,
         samesite="Strict",
-        secure=dashboard.is_secure(request),
+        secure=is_secure,
     )
 
 
 async def get_web_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Get who is signed in; nobody is no error."""
-    dashboard = require_dashboard(services)
-    answer = WebSession(None, [], None)
+    """Get who is signed in; nobody is no error. The cookie then lasts as long as the session."""
+    dashboard, request = require_dashboard(services), call.request
     try:
-        principal, expires = await dashboard.identify(call.request)
-        answer = WebSession(principal.name, list(sorted(principal.scopes)), expires)
+        visit = await dashboard.identify(request)
     except ApiError as error:
         if error.status != 401:
             raise
-    return json_response(answer, headers=_NO_STORE)
+        return json_response(WebSession(None, [], None), headers=_NO_STORE)
+    principal = visit.principal
+    answer = WebSession(principal.name, list(sorted(principal.scopes)), visit.expires)
+    response = json_response(answer, headers=_NO_STORE)
+    name, left = dashboard.cookie_name, int(visit.expires - time.time())
+    _set_cookie(response, name, request.cookies[name], left, visit.is_secure)
+    return response
 
 
 async def sign_out(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Sign this browser out."""
     dashboard = require_dashboard(services)
-    await dashboard.sign_in.end_session(call.request.cookies.get(dashboard.cookie_name, ""))
+    name, is_secure = dashboard.cookie_name, dashboard.is_secure(call.request)
+    await dashboard.sign_in.end_session(call.request.cookies.get(name, ""))
     response = json_response(SignOutAnswer(1), headers=_NO_STORE)
-    _set_cookie(response, dashboard, call.request, "", 0)
+    _set_cookie(response, name, "", 0, is_secure)
     return response
 
 
 async def create_ticket(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get an address for one download, good once and for 30 seconds."""
     body = call.decode_body(TicketRequest)
-    token = require_dashboard(services).issue_ticket(body.path.partition("?")[0], call.principal)
+    token = require_dashboard(services).issue_ticket(body.path, call.principal)
     mark = "&" if "?" in body.path else "?"
     href = f"{body.path.removeprefix('/')}{mark}ticket={token}"
     return json_response(TicketAnswer(href))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from hermes.app.control import skill_registry
-from hermes.app.control.bundle_source import describe_bundle, fetch_bundle, install_bundle
+from hermes.app.control.bundle_source import describe_bundle, review_bundle
 from hermes.config.load import Setup, reload_setup
 from hermes.core.errors import ConfigError
 from hermes.core.untrusted_text import reveal_hidden
@@ -20,7 +20,6 @@ from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.response_schemas import ObjectList
 from hermes.server.route import Route, RouteServices
 from hermes.skills.bundle import SkillBundle, read_folder
-from hermes.skills.installer import SkillInstaller
 from hermes.skills.proposals import SkillProposals, show_change
 
 _MAX_SHOWN = 200_000
@@ -88,6 +87,8 @@ async def change_skill(call: ApiCall, services: RouteServices) -> web.StreamResp
     body = call.decode_body(SkillBody)
     if body.verb != "install" and not body.name:
         raise bad_request(f"{body.verb} needs name.", "name")
+    if body.verb == "install" and not body.source:
+        raise bad_request("install needs source.", "source")
     setup = await asyncio.to_thread(reload_setup, services.runtime.setup)
     try:
         return json_response(await _run_verb(body, services, setup))
@@ -114,25 +115,9 @@ async def _run_verb(body: SkillBody, services: RouteServices, setup: Setup) -> d
             proposals = SkillProposals(runtime.store.objects, installer)
             await skill_registry.decide_proposal(proposals, name, approved=verb == "approve")
             return {"lines": [f"{'approved' if verb == 'approve' else 'rejected'} {name}"]}
-        case _:
-            return await _place_skill(body, setup, installer)
-
-
-async def _place_skill(body: SkillBody, setup: Setup, installer: SkillInstaller) -> dict[str, Any]:
-    source = body.source
-    if body.verb == "update":
-        record = installer.read_records().get(body.name or "")
-        if record is None:
-            raise ConfigError(f"{body.name} was not installed from elsewhere.")
-        source = record.source
-    if not source:
-        raise bad_request("install needs source.", "source")
-    fetched = await fetch_bundle(setup, installer, source)
-    if not body.confirm:
-        shown = await asyncio.to_thread(describe_bundle, installer, fetched)
-        return {"lines": [], "preview": shown}
-    line = await asyncio.to_thread(install_bundle, installer, fetched, body.confirm)
-    return {"lines": [line]}
+        case verb:
+            source = body.source if verb == "install" else ""
+            return await review_bundle(setup, installer, source, name, body.confirm)
 
 
 _ALL = "/api/skills"

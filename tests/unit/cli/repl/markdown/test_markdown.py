@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes.cli.repl.markdown.blocks import Markdown
 from hermes.cli.repl.markdown.highlight import Highlighter
 from hermes.cli.repl.markdown.inline import parse_inline
-from hermes.cli.repl.markdown.styled_text import cell_width, fit_text, paint_line, wrap_line
+from hermes.cli.repl.markdown.styled_text import Style, cell_width, fit_text, paint_line, wrap_line
 from hermes.cli.repl.markdown.table import share_width
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -197,7 +197,26 @@ def test_inline(text: str, shown: str) -> None:
     assert "".join(piece for _, piece in parse_inline(text)) == shown
 
 
-@pytest.mark.parametrize("text", ["**a " * 4000, "[x](" * 4000, "`" * 15000])
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("see https://a.b/c.", "https://a.b/c"),
+        ("(see https://a.b/c_(d)_e)", "https://a.b/c_(d)_e"),
+        ("**https://a.b/c?d=e&f**, then", "https://a.b/c?d=e&f"),
+        ("`https://a.b/c`", None),
+        ("xhttps://a.b/c", None),
+        ("[https://a.b/c](https://d.e)", "https://a.b/c"),
+        ('"https://a.b/c">', "https://a.b/c"),
+    ],
+)
+def test_an_address_in_the_text_is_a_link(text: str, address: str | None) -> None:
+    links = [piece for style, piece in parse_inline(text) if Style.LINK in style]
+    assert links == ([address] if address else [])
+
+
+@pytest.mark.parametrize(
+    "text", ["**a " * 4000, "[x](" * 4000, "`" * 15000, "https://a" + ")" * 15000]
+)
 def test_marks_without_end_do_not_hold_it_up(text: str) -> None:
     """That it comes back before the suite's time is over is the test."""
     assert "".join(piece for _, piece in parse_inline(text)) == text

@@ -1,0 +1,64 @@
+"""What a server does as a node of a cluster, beside answering requests."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes.app.knowledge.titles import SpawnTask
+from hermes.server.nodes.run_orders import RunOrders
+from hermes.server.nodes.run_recovery import RunRecovery
+from hermes.server.nodes.run_worker import RunWorker
+from hermes.server.turns.runs import RunRegistry
+from hermes.server.turns.slots import TurnSlots
+
+if TYPE_CHECKING:
+    from hermes.app.cluster.node import ClusterNode
+
+LAST_SECONDS = 5.0
+"""How long the worker has to give back what it claimed."""
+
+
+class NodeWork:
+    """The worker of this node, and what it exchanges with the others."""
+
+    def __init__(
+        self, node: "ClusterNode", runs: RunRegistry, recovery: RunRecovery, slots: TurnSlots
+    ) -> None:
+        self._node = node
+        self._runs = runs
+        runs.join_nodes(node.inbox, node.notices)
+        self.orders = RunOrders(node.store.objects, runs, node.notices)
+        self._worker = RunWorker(node, runs, recovery, slots, self.orders)
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def is_worker(self) -> bool:
+        return "worker" in self._node.roles
+
+    def list_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        """What goes on as long as the node lives, by name."""
+        found = [
+            ("notices", self._node.notices.exchange_notices()),
+            ("orders", self.orders.serve_orders()),
+        ]
+        if self.is_worker:
+            found.append(("dead nodes", self._node.bury_dead()))
+        return found
+
+    def begin_worker(
+        self, spawn: SpawnTask, queues: Sequence[str] = (), *, until_idle: bool = False
+    ) -> asyncio.Task[None]:
+        work = self._node.work(self._worker.answer_wake, queues=queues, until_idle=until_idle)
+        self._working = spawn(work, "worker")
+        return self._working
+
+    async def hand_over(self) -> None:
+        """Take no more wakes, and let other nodes continue after the steps that run now."""
+        self._node.engine.drain()
+        for run in list(self._runs.active.values()):
+            run.hand_over()
+        await self._worker.release_parked()
+
+    async def wait_for_worker(self) -> None:
+        if self._working is not None:
+            await asyncio.wait({self._working}, timeout=LAST_SECONDS)

@@ -1,0 +1,286 @@
+"""The engine of a cluster: jobs that wake sessions, each claimed by one worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import psycopg
+from msgspec import Struct
+from procrastinate import App, JobContext, PsycopgConnector, SyncPsycopgConnector, exceptions
+from procrastinate.jobs import Job, Status
+from procrastinate.worker import Worker
+from psycopg_pool import AsyncConnectionPool
+
+if TYPE_CHECKING:
+    from procrastinate.connector import Notify
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+TURNS = "turns"
+"""The queue of every worker."""
+_TASK = "wake"
+_OPTIONS = "-c search_path=public -c synchronous_commit=off -c application_name=hermes-engine"
+_RETRY_SECONDS = 0.2
+_AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
+_POLL_SECONDS = 5.0
+_NEWS = json.dumps({"type": "job_inserted", "job_id": 0})
+
+
+class Wake(Struct, frozen=True):
+    """Says that something waits for a session; what it is stands in its inbox."""
+
+    tenant: int
+    session: str
+    queue: str = TURNS
+    priority: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.tenant}/{self.session}"
+
+
+Answer = Callable[[Wake], Awaitable[None]]
+
+
+class WakeEngine(Protocol):
+    """At most one wake of a session is worked on, and at most one waits."""
+
+    def defer(self, db: psycopg.Connection[Any], wake: Wake) -> None:
+        """Add a wake in the transaction of this connection; one that waits already suffices."""
+
+    async def run(
+        self, answer: Answer, *, queues: Sequence[str], turns: int, until_idle: bool = False
+    ) -> None:
+        """Hand wakes of these queues to `answer`, so many at a time, until `drain` is called or,
+        with `until_idle`, none is left."""
+
+    async def cancel(self, wake: Wake) -> None:
+        """Remove the wake of this session if it waits."""
+
+    async def reap(self) -> int:
+        """Let others have the wakes of dead workers; how many there were."""
+
+    def drain(self) -> None:
+        """Take no more wakes."""
+
+
+def node_queue(node: str) -> str:
+    """The queue of one node, for sessions whose files are there."""
+    return f"node:{node}"
+
+
+def create_engine_tables(db: psycopg.Connection[Any]) -> None:
+    sql = resources.files("procrastinate.sql").joinpath("schema.sql").read_text()
+    db.execute(sql.encode())
+
+
+class ProcrastinateEngine:
+    """Implements `WakeEngine`. A worker that lost its connection goes on with another one; a wake
+    that it claimed without knowing is found by `reap`."""
+
+    def __init__(self, url: str, lease_seconds: float) -> None:
+        self._connector = _PatientConnector(url)
+        self._app = App(connector=self._connector)
+        self._app.task(name=_TASK, pass_context=True)(self._run_wake)
+        self._lease = lease_seconds
+        self._worker: Worker | None = None
+        self._answer: Answer | None = None
+        self._running: set[int] = set()
+        self._suspects: set[int] = set()
+        """Claimed by this worker and not run by it when last looked at."""
+        self.draining = False
+
+    def defer(self, db: psycopg.Connection[Any], wake: Wake) -> None:
+        defer_wake(db, wake)
+
+    async def run(
+        self, answer: Answer, *, queues: Sequence[str], turns: int, until_idle: bool = False
+    ) -> None:
+        self._answer = answer
+        async with self._app.open_async():
+            self._worker = Worker(
+                self._app,
+                queues=list(queues),
+                concurrency=turns,
+                wait=not until_idle,
+                fetch_job_polling_interval=_POLL_SECONDS,
+                delete_jobs="always",
+                install_signal_handlers=False,
+                update_heartbeat_interval=self._lease / 5,
+                stalled_worker_timeout=self._lease,
+            )
+            if self.draining:
+                return
+            self._connector.queues = tuple(queues)
+            await self._worker.run()  # type: ignore[no-untyped-call]
+
+    async def _run_wake(self, context: JobContext, tenant: int, session: str) -> None:
+        assert context.job.id is not None and self._answer is not None
+        wake = Wake(tenant, session, context.job.queue, context.job.priority)
+        self._running.add(context.job.id)
+        try:
+            while True:
+                if await self._try_answer(self._answer, wake):
+                    return
+                await asyncio.sleep(1.0)
+        finally:
+            self._running.discard(context.job.id)
+
+    async def _try_answer(self, answer: Answer, wake: Wake) -> bool:
+        try:
+            await answer(wake)
+        except Exception:
+            log.exception("session %s could not be woken", wake.session)
+            return self.draining
+        return True
+
+    async def cancel(self, wake: Wake) -> None:
+        manager = self._app.job_manager
+        for job in await manager.list_jobs_async(
+            status=Status.TODO.value, queueing_lock=wake.key, task=_TASK
+        ):
+            if job.id is not None:
+                await manager.cancel_job_by_id_async(job.id, delete_job=True)
+
+    async def reap(self) -> int:
+        if self._worker is None:
+            return 0
+        manager = self._app.job_manager
+        stalled = [*await manager.get_stalled_jobs(seconds_since_heartbeat=self._lease)]
+        stalled += await self._find_lost_claims()
+        for job in stalled:
+            await self._release_job(job)
+        moved = await self._connector.execute_query_all_async(_MOVE)
+        if stalled or moved:
+            await self._connector.tell_workers((TURNS, *(job.queue for job in stalled)))
+        return len(stalled)
+
+    async def _find_lost_claims(self) -> list[Job]:
+        """Wakes that this worker claimed when it lost its connection, or could not finish."""
+        worker = self._worker.worker_id if self._worker is not None else None
+        if worker is None:
+            return []
+        rows = await self._app.job_manager.list_jobs_async(
+            status=Status.DOING.value, worker_id=worker
+        )
+        lost = [job for job in rows if job.id is not None and job.id not in self._running]
+        before, self._suspects = self._suspects, {job.id for job in lost if job.id is not None}
+        return [job for job in lost if job.id in before]
+
+    async def _release_job(self, job: Job) -> None:
+        """A job whose sibling waits already cannot wait too: the sibling wakes the session."""
+        manager = self._app.job_manager
+        try:
+            try:
+                await manager.retry_job(job, retry_at=_AT_ONCE)
+            except exceptions.UniqueViolation:
+                await manager.finish_job(job, Status.FAILED, delete_job=True)
+        except exceptions.ConnectorException as error:
+            log.info("job %s is not stalled any more: %s", job.id, error.__cause__)
+
+    def drain(self) -> None:
+        self.draining = self._connector.tells_others = True
+        if self._worker is not None:
+            self._worker.stop()  # type: ignore[no-untyped-call]
+
+
+def defer_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
+    """Add a wake in the transaction of this connection; one that waits already suffices."""
+    try:
+        with db.transaction():
+            _DEFERRER.configure_task(
+                _TASK,
+                lock=wake.key,
+                queueing_lock=wake.key,
+                queue=wake.queue,
+                priority=wake.priority,
+                connection=db,
+            ).defer(tenant=wake.tenant, session=wake.session)
+    except exceptions.AlreadyEnqueued:
+        pass
+    except exceptions.ConnectorException as error:
+        raise error.__cause__ or error from None
+
+
+class _PatientConnector(PsycopgConnector):
+    """Tries again while the database is away. After a job has ended its worker looks for the next:
+    the one with the same lock may be free now."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            pool_factory=_make_pool,
+            conninfo=url,
+            kwargs={"options": _OPTIONS, "connect_timeout": 5},
+            min_size=1,
+            max_size=2,
+            timeout=5,
+        )
+        self.queues: tuple[str, ...] = ()
+        self.tells_others = False
+        self._tell_worker: Notify | None = None
+
+    async def execute_query_async(self, query: Any, **arguments: Any) -> None:
+        await _retry_while_away(
+            lambda: PsycopgConnector.execute_query_async(self, query, **arguments)
+        )
+        if "procrastinate_finish_job" not in query:
+            return
+        if self.tells_others:
+            await self.tell_workers((TURNS,))
+        elif self._tell_worker is not None:
+            await self._tell_worker(channel="", payload=_NEWS)
+
+    async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
+        run = PsycopgConnector.execute_query_one_async
+        return await _retry_while_away(lambda: run(self, query, **arguments))
+
+    async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
+        run = PsycopgConnector.execute_query_all_async
+        return await _retry_while_away(lambda: run(self, query, **arguments))
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        self._tell_worker = on_notification
+        names = list(channels)
+
+        async def listen() -> None:
+            await PsycopgConnector.listen_notify(self, on_notification, names)
+
+        await _retry_while_away(listen)
+
+    async def tell_workers(self, queues: Iterable[str]) -> None:
+        for queue in set(queues):
+            channel = f"procrastinate_queue_v1#{queue}"
+            await self.execute_query_all_async(
+                "SELECT pg_notify(%(channel)s, %(payload)s)", channel=channel, payload=_NEWS
+            )
+
+
+def _make_pool(**options: Any) -> AsyncConnectionPool[Any]:
+    options["check"] = None  # a broken connection is noticed when it is used
+    return AsyncConnectionPool(**options)
+
+
+async def _retry_while_away(run: Callable[[], Awaitable[T]]) -> T:
+    while True:
+        try:
+            return await run()
+        except exceptions.ConnectorException as error:
+            if not isinstance(error.__cause__, psycopg.OperationalError):
+                raise
+        except psycopg.OperationalError:
+            pass
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+_DEFERRER = App(connector=SyncPsycopgConnector())
+_MOVE = (
+    "UPDATE procrastinate_jobs SET queue_name = 'turns' WHERE status = 'todo'"
+    " AND queue_name LIKE 'node:%%' AND NOT EXISTS (SELECT 1 FROM nodes n"
+    " WHERE 'node:' || n.name = queue_name AND NOT n.draining AND is_alive(n.owner)) RETURNING id"
+)

@@ -1,0 +1,187 @@
+"""What waits for sessions; adding something wakes the session in the same transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hermes.core.errors import StoreError
+from hermes.store.postgres.connection import PostgresConnection
+from hermes.store.postgres.database import TenantDatabase
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from hermes.store.postgres.engine import Wake
+
+Defer = Callable[["Connection[Any]", "Wake"], None]
+
+
+class InboxRow(Struct, frozen=True):
+    id: int
+    kind: str
+    ref: str
+    """What is meant: the id of a run."""
+    owner: str
+    """The name of the principal."""
+    began: bool
+
+
+class PostgresInbox:
+    """Rows of one tenant."""
+
+    def __init__(
+        self, database: TenantDatabase, defer: Defer, *, limit: int, stays_at_node: bool
+    ) -> None:
+        """`limit`: of what waits for one session. `stays_at_node`: a session goes back to the node
+        that has its files."""
+        self._database = database
+        self._defer = defer
+        self._limit = limit
+        self._stays_at_node = stays_at_node
+
+    async def add(  # noqa: PLR0913 - a keyword per column
+        self,
+        session: str,
+        kind: str,
+        ref: str,
+        *,
+        owner: str,
+        body: bytes,
+        priority: int = 0,
+        at_most: int | None = None,
+    ) -> bool:
+        """Store the object of this kind and id, and what waits; False when it is known already.
+        `at_most`: turns of the tenant at a time; more wait until one of them ends."""
+        now = time.time()
+
+        def insert_row(db: PostgresConnection) -> bool:
+            wakes = at_most is None or at_most > _count_woken(db)
+            added = db.execute(
+                "INSERT INTO session_inbox (session, kind, ref, owner, priority, woken)"
+                " VALUES (?, ?, ?, ?, ?, ?::int = 1) ON CONFLICT DO NOTHING RETURNING id",
+                (session, kind, ref, owner, priority, wakes),
+            ).get
+            if added is None:
+                return False
+            waiting = db.execute(
+                "SELECT count(*) FROM session_inbox WHERE session = ? AND NOT began", (session,)
+            ).get
+            if waiting > self._limit:
+                raise inbox_full_error(session, self._limit)
+            db.execute(
+                "INSERT INTO objects (kind, id, owner, created, used, body)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (kind, ref, owner, now, now, body),
+            )
+            if wakes:
+                self.wake_inside(db, session, priority)
+            return True
+
+        return await self._database.writer.submit(insert_row)
+
+    async def wake(self, session: str) -> None:
+        """Wake the session for what waits."""
+        await self._database.writer.submit(lambda db: self.wake_inside(db, session, anywhere=True))
+
+    def wake_inside(
+        self, db: PostgresConnection, session: str, priority: int = 0, *, anywhere: bool = False
+    ) -> None:
+        """Wake the session in the transaction of this connection."""
+        from hermes.store.postgres.engine import TURNS, Wake
+
+        queue = TURNS
+        if self._stays_at_node and not anywhere:
+            queue = db.execute(_FIND_HOME, (session,)).get or TURNS
+        self._defer(db.db, Wake(db.tenant, session, queue, priority))
+
+    async def begin(self, session: str, row: InboxRow, node: str) -> None:
+        """Note that this row waits no more, and where the session is run."""
+
+        def mark_begun(db: PostgresConnection) -> None:
+            sql = "UPDATE session_inbox SET began = true WHERE session = ? AND id = ?"
+            db.execute(sql, (session, row.id))
+            db.execute(
+                "INSERT INTO session_homes (session, node) VALUES (?, ?)"
+                " ON CONFLICT (session) DO UPDATE SET node = excluded.node",
+                (session, node),
+            )
+
+        await self._database.writer.submit(mark_begun)
+
+    async def list_rows(self, session: str) -> list[InboxRow]:
+        """The oldest first."""
+        sql = "SELECT id, kind, ref, owner, began FROM session_inbox WHERE session = ? ORDER BY id"
+        return await self._database.read(
+            lambda db: [InboxRow(*row) for row in db.execute(sql, (session,))]
+        )
+
+    async def remove(self, session: str, row_id: int, *, unless_begun: bool = False) -> bool:
+        sql = "DELETE FROM session_inbox WHERE session = ? AND id = ?"
+        sql += " AND NOT began" if unless_begun else ""
+
+        def delete_row(db: PostgresConnection) -> bool:
+            db.execute(sql, (session, row_id))
+            return bool(db.changes())
+
+        return await self._database.writer.submit(delete_row)
+
+    async def trim_objects(self, kind: str, keep_latest: int, *, owner: str) -> None:
+        """Delete all but the most recently used objects, and none that waits."""
+
+        def delete_old(db: PostgresConnection) -> None:
+            db.execute(
+                "DELETE FROM objects WHERE kind = ?1 AND owner = ?2 AND id IN (SELECT id"
+                " FROM objects WHERE kind = ?1 AND owner = ?2 ORDER BY used DESC OFFSET ?3)"
+                " AND NOT EXISTS (SELECT 1 FROM session_inbox i WHERE i.kind = ?1"
+                " AND i.ref = objects.id)",
+                (kind, owner, keep_latest),
+            )
+
+        await self._database.writer.submit(delete_old)
+
+    async def is_run_elsewhere(self, session: str) -> bool:
+        """Whether another living node runs the session now."""
+        sql = (
+            "SELECT 1 FROM sessions WHERE id = ? AND state = 'running' AND owner <> ?"
+            " AND public.is_alive(owner)"
+        )
+        values = (session, self._database.process.name)
+        return await self._database.read(lambda db: db.execute(sql, values).get is not None)
+
+
+def _count_woken(db: PostgresConnection) -> int:
+    return int(db.execute("SELECT count(*) FROM session_inbox WHERE woken").get)
+
+
+def renew_wakes(db: Connection[Any], defer: Defer) -> int:
+    """Wake the sessions for which something waits and that nobody wakes: the node that held them
+    back has died, or the tables of the engine were lost. How many there are."""
+    from hermes.store.postgres.engine import Wake
+
+    rows = db.execute(
+        "SELECT DISTINCT tenant, session FROM public.session_inbox i WHERE NOT EXISTS (SELECT 1"
+        " FROM public.procrastinate_jobs j WHERE j.lock = i.tenant || '/' || i.session"
+        " AND j.status IN ('todo', 'doing'))"
+    ).fetchall()
+    with db.transaction():
+        for tenant, session in rows:
+            defer(db, Wake(tenant, session))
+    return len(rows)
+
+
+def inbox_full_error(session: str, limit: int) -> StoreError:
+    return StoreError(
+        f"{limit} messages wait for session {session} already. This one was not accepted; nothing "
+        "was lost. Send it again when some of them have been answered.",
+        "inbox_full",
+    )
+
+
+_FIND_HOME = (
+    "SELECT 'node:' || h.node FROM session_homes h JOIN public.nodes n ON n.name = h.node"
+    " WHERE h.session = ? AND NOT n.draining AND public.is_alive(n.owner)"
+)

@@ -1,0 +1,223 @@
+"""The ledger of a cluster: nodes take slices of a cap and give back what they do not use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hermes.core.ledger import Cap, CapLevel, CapWarning, Decide, Entry
+from hermes.store.db_thread import do_nothing
+from hermes.store.postgres.connection import PostgresConnection
+from hermes.store.postgres.database import TenantDatabase
+from hermes.store.tables.connection import SqlConnection
+from hermes.store.tables.ledger import (
+    PendingEntry,
+    SqlLedger,
+    add_spent,
+    estimate_lost_call,
+    insert_line,
+    insert_reservation,
+    log_failure,
+)
+from hermes.store.tables.tenancy import CURRENT_TENANT, OPERATOR, enter_tenant
+
+SLICE_SHARE = 0.01
+"""The part of what is left of a cap that a node takes at once."""
+_ATTEMPTS = 20
+_LOOK_SECONDS = 1.0
+_ROUNDING = 1e-9
+TOKENS = "tokens"
+"""The bucket of `tokens_per_minute`."""
+_COLUMNS = {"usd": ("usd", "reserved_usd"), "tokens": ("tokens", "reserved_tokens")}
+_asks_decoder = msgspec.json.Decoder(list[tuple[str, str, float]])
+
+
+class PostgresLedger(SqlLedger):
+    """Implements `core.ledger.Ledger` for the current tenant. A cap is one row, which admits a
+    slice only where `spent + reserved + ask <= limit`; a call within the slice of its node does
+    not touch it. What a node holds and uses is in the database alone: a transaction that is
+    repeated or lost changes both or nothing."""
+
+    def __init__(self, database: TenantDatabase) -> None:
+        super().__init__(database)
+        self._by_tenant: dict[int, dict[int, PendingEntry]] = {}
+        self._looked: dict[int, float] = {}
+        """When calls of the dead were last looked for."""
+
+    @property
+    def _pending(self) -> dict[int, PendingEntry]:
+        return self._by_tenant.setdefault(CURRENT_TENANT.get(), {})
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for tenant in [tenant for tenant, entries in self._by_tenant.items() if entries]:
+            with enter_tenant(tenant):
+                self._submit(do_nothing).add_done_callback(log_failure)
+
+    def _reserve_entry(
+        self, db: SqlConnection, caps: Sequence[Cap], decide: Decide
+    ) -> tuple[Entry | None, list[CapLevel]]:
+        tenant, now = _find_tenant(db), time.monotonic()
+        if now - self._looked.get(tenant, -_LOOK_SECONDS) >= _LOOK_SECONDS:
+            self._looked[tenant] = now
+            self._settle_dead_calls(db)
+        owner = self._process.acquire()
+        levels: list[CapLevel] = []
+        for _ in range(_ATTEMPTS):
+            levels, free = _read_levels(db, owner, caps)
+            entry = decide(levels)
+            if entry is None:
+                break
+            asks = [(cap, _measure_entry(entry, cap.unit)) for cap in caps]
+            missing = [
+                (level, ask - room)
+                for level, (_, ask), room in zip(levels, asks, free, strict=True)
+                if ask > room
+            ]
+            if not all(_take_slice(db, owner, level, ask) for level, ask in missing):
+                continue
+            for cap, ask in asks:
+                _use_slice(db, owner, cap, ask)
+            insert_reservation(db, self._process, entry)
+            body = msgspec.json.encode([(cap.scope, cap.unit, ask) for cap, ask in asks]).decode()
+            db.execute("UPDATE reservations SET asks = ? WHERE id = ?", (body, entry.id))
+            return entry, levels
+        return None, levels
+
+    def _settle_entry(
+        self, db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()
+    ) -> list[CapWarning]:
+        _delete_reservation(db, entry, spent=entry)
+        if not insert_line(db, entry):
+            return []
+        if (tenant := _find_tenant(db)) != OPERATOR:
+            sql = "UPDATE public.limits SET amount = amount - ? WHERE tenant = ? AND name = ?"
+            db.execute(sql, (entry.tokens, tenant, TOKENS))
+        return add_spent(db, entry, caps)
+
+    def _undo_reservation(self, db: SqlConnection, entry: Entry) -> None:
+        _delete_reservation(db, entry, spent=None)
+
+    def _settle_dead_calls(self, db: SqlConnection) -> None:
+        rows: list[Any] = db.execute(
+            "SELECT entry FROM reservations WHERE owner <> ? AND NOT public.is_alive(owner)",
+            (self._process.name,),
+        ).fetchall()
+        for (body,) in rows:
+            self._settle_entry(db, estimate_lost_call(body))
+        gone: list[Any] = db.execute(
+            "DELETE FROM slices WHERE owner <> ? AND NOT public.is_alive(owner)"
+            " RETURNING scope, unit, amount",
+            (self._process.name,),
+        ).fetchall()
+        for scope, unit, amount in gone:
+            _return_amount(db, scope, unit, amount)
+
+
+def _find_tenant(db: SqlConnection) -> int:
+    assert isinstance(db, PostgresConnection)
+    return db.tenant
+
+
+def _measure_entry(entry: Entry, unit: str) -> float:
+    return (entry.cost or 0.0) if unit == "usd" else float(entry.tokens)
+
+
+def _read_levels(
+    db: SqlConnection, owner: str, caps: Sequence[Cap]
+) -> tuple[list[CapLevel], list[float]]:
+    """The levels of the caps, and how much of each this node holds and does not use."""
+    levels, free = [], []
+    for cap in caps:
+        spent, reserved = _COLUMNS[cap.unit]
+        row = db.execute(
+            f"SELECT {spent}, {reserved} FROM spent WHERE scope = ?", (cap.scope,)
+        ).fetchone()
+        used, taken = row or (0.0, 0.0)
+        own = db.execute(
+            "SELECT amount - used FROM slices WHERE scope = ? AND unit = ? AND owner = ?",
+            (cap.scope, cap.unit, owner),
+        ).fetchone()
+        room = own[0] if own else 0.0
+        levels.append(CapLevel(cap, used, taken - room))
+        free.append(room)
+    return levels, free
+
+
+def _take_slice(db: SqlConnection, owner: str, level: CapLevel, missing: float) -> bool:
+    """Reserve what is missing for a call, and some more if there is; False: other nodes were
+    faster. Of a cap that is nearly used up the rest has to do: what a call likely needs fits."""
+    cap = level.cap
+    spent, reserved = _COLUMNS[cap.unit]
+    db.execute(
+        "INSERT INTO spent (scope, usd, tokens) VALUES (?, 0, 0) ON CONFLICT DO NOTHING",
+        (cap.scope,),
+    )
+    rest = max(0.0, level.remaining)
+    ask = min(rest, max(missing, rest * SLICE_SHARE))
+    db.execute(
+        f"UPDATE spent SET {reserved} = {reserved} + ?1::float8"
+        f" WHERE scope = ?2 AND {spent} + {reserved} + ?1::float8 <= ?3::float8 + {_ROUNDING}",
+        (ask, cap.scope, cap.limit),
+    )
+    if not db.changes():
+        return False
+    _add_to_slice(db, owner, (cap.scope, cap.unit), ask)
+    return True
+
+
+def _add_to_slice(
+    db: SqlConnection, owner: str, key: tuple[str, str], amount: float, used: float = 0.0
+) -> None:
+    db.execute(
+        "INSERT INTO slices AS s (scope, unit, owner, amount, used) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (scope, unit, owner) DO UPDATE SET amount = s.amount + excluded.amount,"
+        " used = s.used + excluded.used",
+        (*key, owner, amount, used),
+    )
+
+
+def _use_slice(db: SqlConnection, owner: str, cap: Cap, ask: float) -> None:
+    _add_to_slice(db, owner, (cap.scope, cap.unit), 0.0, ask)
+
+
+def _delete_reservation(db: SqlConnection, entry: Entry, *, spent: Entry | None) -> None:
+    """Its part of the slices is free again, less what was spent; a slice that nothing uses is given
+    back."""
+    sql = "DELETE FROM reservations WHERE id = ? RETURNING owner, asks"
+    row = db.execute(sql, (entry.id,)).fetchone()
+    if row is None:
+        return
+    owner, asks = row
+    for scope, unit, ask in _asks_decoder.decode(asks) if asks else ():
+        cost = _measure_entry(spent, unit) if spent is not None else 0.0
+        _free_slice(db, (scope, unit, owner), ask, cost)
+
+
+def _free_slice(db: SqlConnection, key: tuple[str, str, str], ask: float, cost: float) -> None:
+    where = "scope = ? AND unit = ? AND owner = ?"
+    row = db.execute(f"SELECT amount, used FROM slices WHERE {where} FOR UPDATE", key).fetchone()
+    if row is None:
+        return
+    amount, used = row
+    left = max(0.0, amount - cost)
+    if used - ask > _ROUNDING:
+        sql = f"UPDATE slices SET amount = ?, used = ? WHERE {where}"
+        db.execute(sql, (left, used - ask, *key))
+    else:
+        db.execute(f"DELETE FROM slices WHERE {where}", key)
+        left = 0.0
+    _return_amount(db, key[0], key[1], amount - left)
+
+
+def _return_amount(db: SqlConnection, scope: str, unit: str, amount: float) -> None:
+    reserved = _COLUMNS[unit][1]
+    db.execute(
+        f"UPDATE spent SET {reserved} = greatest(0, {reserved} - ?) WHERE scope = ?",
+        (amount, scope),
+    )

@@ -1,0 +1,153 @@
+"""What waits for sessions of a cluster: limits, order, workers, hand-over, and no writing with a
+notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.kit import Gate, call, run_hermes, say
+from tests.kit.postgres import create_database
+from tests.kit.server import Provider, Received
+from tests.server.serve_process import ServeProcess
+from tests.server.test_cluster import make_home, read_frames, run_nodes
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def url(postgres_server: str) -> Any:
+    with create_database(postgres_server, tables=False) as made:
+        yield made
+
+
+def last_prompt(request: Received) -> str:
+    return next(m["content"] for m in reversed(request.json["messages"]) if m["role"] == "user")
+
+
+async def start_run(node: ServeProcess, text: str, session: str = "") -> str:
+    body = {"input": text, **({"session_id": session} if session else {})}
+    status, started = await node.call("POST", "/v1/runs", body)
+    assert status == 202, started
+    return str(started["run_id"])
+
+
+async def read_run(node: ServeProcess, run: str) -> list[tuple[str, Any]]:
+    async with asyncio.timeout(90):
+        return read_frames(await node.read(f"/v1/runs/{run}/events"))
+
+
+async def test_messages_of_a_session_are_answered_once_and_in_order(
+    tmp_path: Path, url: str
+) -> None:
+    gate = Gate()
+    seen: list[str] = []
+
+    def answer(request: Received) -> Any:
+        seen.append(last_prompt(request))
+        if seen == ["m0"]:
+            return say("First", " one").hold(gate, n=1)
+        return say(f"Answer to {seen[-1]}.")
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b", inbox=3) as (a, b),
+    ):
+        runs = [await start_run(a, "m0", "talk")]
+        await gate.reached()
+        for number, node in enumerate((b, a, b), 1):
+            runs.append(await start_run(node, f"m{number}", "talk"))
+        status, refused = await a.call("POST", "/v1/runs", {"input": "m4", "session_id": "talk"})
+        assert (status, refused["error"]["code"]) == (429, "inbox_full"), refused
+        # A run that nobody has begun is stopped at once, on any node.
+        status, stopped = await a.call("POST", f"/v1/runs/{runs[3]}/stop")
+        assert (status, stopped["status"]) == (200, "cancelled"), stopped
+        gate.open()
+        ends = [await read_run(b, run) for run in runs]
+        assert [events[-1][0] for events in ends] == [*["run.completed"] * 3, "run.cancelled"]
+        assert seen == ["m0", "m1", "m2"]
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT count(*) FROM session_inbox").fetchone() == (0,)
+
+
+async def test_a_worker_runs_what_waits_and_ends(tmp_path: Path, url: str) -> None:
+    async with (
+        Provider(then=lambda request: say("Worked.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", roles=["api"]) as (a,),
+    ):
+        runs = [await start_run(a, f"m{number}") for number in range(3)]
+        _, state = await a.call("GET", f"/v1/runs/{runs[0]}")
+        assert state["status"] == "queued"
+        home = make_home(tmp_path / "w", provider, url)
+        home.env["API_SERVER_KEY"] = "serve-key-0123456789abcdef0123456789"
+        done = await run_hermes(["worker", "--queues", "turns", "--until-idle"], home)
+        assert done.rc == 0 and "working as w" in done.stderr, done.stderr
+        for run in runs:
+            assert (await read_run(a, run))[-1][1]["output"] == "Worked."
+
+
+async def test_a_node_that_ends_hands_its_runs_over(tmp_path: Path, url: str) -> None:
+    go = tmp_path / "work" / "go"
+
+    def answer(request: Received) -> Any:
+        step = sum(m["role"] == "tool" for m in request.json["messages"])
+        if step == 2:
+            return say("Done.")
+        command = f"echo step{step} >> effects.log; while [ ! -e go ]; do sleep 0.05; done"
+        return call((f"c{step}", "terminal", {"command": command}))
+
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b") as nodes,
+    ):
+        run = await start_run(nodes[0], "Do it.")
+        effects = tmp_path / "work" / "effects.log"
+        async with asyncio.timeout(90):
+            while not effects.exists():
+                await asyncio.sleep(0.02)
+        with psycopg.connect(url) as db:
+            sql = "SELECT split_part(owner, '#', 1) FROM sessions WHERE state = 'running'"
+            (name,) = db.execute(sql).fetchone() or ("",)
+        runner, other = nodes if name == "a" else nodes[::-1]
+        runner.process.send_signal(signal.SIGTERM)
+        await runner.wait_until_closed()
+        go.touch()
+        assert await runner.wait() == 0
+        events = await read_run(other, run)
+        assert events[-1][0] == "run.completed" and events[-1][1]["output"] == "Done."
+        assert [name for name, _ in events if name == "run.resumed"] == []
+        assert effects.read_text().split() == ["step0", "step1"]
+        told = json.dumps(provider.last.json["messages"])
+        assert "died while it ran" not in told
+        with psycopg.connect(url) as db:
+            homes = db.execute("SELECT node FROM session_homes").fetchall()
+        assert homes == [("b" if name == "a" else "a",)]
+
+
+async def test_no_statement_that_writes_notifies(tmp_path: Path, url: str) -> None:
+    """A notice inside a transaction that writes holds a lock of the whole server over its fsync;
+    the engine's own insert is the only one that may."""
+    async with (
+        Provider(then=lambda request: say("Hello.")) as provider,
+        run_nodes(tmp_path, provider, url, "a", "b") as (a, b),
+    ):
+        run = await start_run(a, "Hi")
+        assert (await read_run(b, run))[-1][0] == "run.completed"
+        with psycopg.connect(url) as db:
+            triggers = db.execute(
+                "SELECT c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+                " JOIN pg_proc p ON p.oid = t.tgfoid WHERE NOT t.tgisinternal"
+                " AND p.prosrc ILIKE '%notify%'"
+            ).fetchall()
+            functions = db.execute(
+                "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+                " WHERE n.nspname IN ('public', 'hermes') AND p.prosrc ILIKE '%notify%'"
+            ).fetchall()
+        assert {name for (name,) in triggers} == {"procrastinate_jobs"}
+        assert all(name.startswith("procrastinate_") for (name,) in functions)
