@@ -37,8 +37,6 @@ class Asking:
 class Command:
     arguments: list[str]
     env: dict[str, str]
-    typed: bytes = b""
-    """What is written to its input."""
 
 
 def _prepare_claude(asking: Asking) -> Command:
