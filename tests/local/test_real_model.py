@@ -91,7 +91,9 @@ async def test_the_prompt_is_read_once(runtime: Runtime, home: Home) -> None:
 @pytest.mark.skipif(
     not os.environ.get("HERMES_TEST_MEASURE"), reason="a measurement: make test-local"
 )
-async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
+async def test_how_often_it_is_right(
+    runtime: Runtime, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its first step on requests nobody tuned it for; no command is run: nobody confirms any."""
     wrong = []
     for request, who, pattern in UNSEEN:
@@ -102,13 +104,17 @@ async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
         said = f"{call.name} {call.args}" if call else first.text
         if (call.name if call else "answer") not in who.split("|") or not re.search(pattern, said):
             wrong.append(f"{request} -> {said}")
+    with capsys.disabled():
+        print(f"\n{DEFAULT}: {len(UNSEEN) - len(wrong)} of {len(UNSEEN)} first steps", flush=True)
     assert len(UNSEEN) - len(wrong) >= LEAST, "\n".join(wrong)
 
 
 @pytest.mark.skipif(
     not os.environ.get("HERMES_TEST_MEASURE"), reason="a measurement: make test-local"
 )
-async def test_thirty_first_questions(runtime: Runtime, home: Home) -> None:
+async def test_thirty_first_questions(
+    runtime: Runtime, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = []
     for number, task in enumerate(QUESTIONS):
         folder = home.work / str(number)
@@ -122,4 +128,7 @@ async def test_thirty_first_questions(runtime: Runtime, home: Home) -> None:
             calls = [call.args for message in result.messages for call in message.calls]
             wrong.append(f"{task.request} -> {calls} {result.text[:150]!r}")
             print(wrong[-1], flush=True)
+    score = f"{len(QUESTIONS) - len(wrong)} of {len(QUESTIONS)} first questions"
+    with capsys.disabled():
+        print(f"\n{DEFAULT}: {score}", flush=True)
     assert len(QUESTIONS) - len(wrong) >= LEAST_FIRST, "\n".join(wrong)
