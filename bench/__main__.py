@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import batches, peers, serving, terminal
+from bench import batches, browsing, peers, serving, terminal
 from bench.measure import median, process
 
 GROUPS = (
@@ -31,6 +31,7 @@ GROUPS = (
     "server",
     "gateway",
     "repl",
+    "web",
     "batch",
     "replay",
 )
@@ -137,6 +138,7 @@ ROWS = (
     Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
     Row("gateway", "gateway_new", "  in a new conversation", at_most=10),
     Row("gateway", "gateway_growth", "gateway: 40 new conversations, memory", "MB", at_most=2),
+    Row("gateway", "gateway_evicted", "  1,000, after eviction", "MB", at_most=30),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),
@@ -146,11 +148,30 @@ ROWS = (
     Row("repl", "repl_echo_median", "  median"),
     Row("repl", "repl_line", "terminal: line of a 20,000-line answer, CPU", "µs"),
     Row("repl", "repl_line_growth", "  compared with one of 2,000", "x", at_most=1.3),
+    Row("web", "web_start", "dashboard: start to its page"),
+    Row("web", "web_paint", "dashboard: first paint", faster=1 / 0.35),
+    Row("web", "web_kb", "  first load", "kB", at_most=60),
+    Row("web", "web_requests", "  requests", "n", at_most=14),
+    Row("web", "web_memory", "  memory of its server", "MB"),
+    Row("web", "web_unused_ms", "serve with the dashboard on (floor: off)", of_floor=1.1),
+    Row("web", "web_unused_mb", "  memory", "MB"),
+    Row("web", "web_open_mb", "  with one chat open, more", "MB", at_most=6),
+    Row("web", "web_script", "1,000 deltas at 200/s: script", at_most=350),
+    Row("web", "web_cpu", "  server CPU", at_most=100),
+    Row("web", "web_bytes", "  received", "kB", at_most=70),
+    Row("web", "web_late", "5 s at 1,000 deltas/s: drawn after the last", at_most=500),
+    Row("web", "web_echo", "  key to echo, p95", at_most=100),
+    Row("web", "web_first", "10,000 messages: first ones", at_most=800),
+    Row("web", "web_long_task", "  longest task", at_most=120),
+    Row("web", "web_heap", "  heap after reading all", "MB", at_most=60),
+    Row("web", "web_keys", "  25 keys", at_most=500),
+    Row("web", "web_list", "500 sessions: slowest answer", at_most=100),
     Row("batch", "batch_cpu", "batch: an item of 5 tool steps, CPU", faster=80),
     Row("batch", "batch_rate", "batch: items of one process", "/s", faster=100, more=True),
     Row("batch", "batch_memory", "batch: memory, 64 at a time", "MB", at_most=100),
-    Row("batch", "batch_export", "batch: trajectories written", "/s", at_least=1500, more=True),
+    Row("batch", "batch_export", "batch: trajectories, by CPU", "/s", at_least=1500, more=True),
     Row("batch", "batch_resume", "batch: resume at 99 of 100 thousand", at_most=3000),
+    Row("batch", "batch_resume_cpu", "  CPU until then"),
     Row("replay", "replay_step", "replay: a step, CPU", at_most=3),
     Row("replay", "record_cost", "replay: recording, added to a turn", "%", at_most=5),
     Row("replay", "trace_turn", "trace: a turn of 10 spans, CPU (floor: SDK)", of_floor=0.2),
@@ -413,6 +434,9 @@ class Bench:
                 continue
             if group == "knowledge":
                 self.attempt("ours full home", self.full_home)
+            if group == "web":
+                browsing.measure(self.homes, self.results.add, self.attempt)
+                continue
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):
                 if peer in self.homes and not (peer == "original" and group in NOT_THEIRS):

@@ -513,6 +513,7 @@ async def test_questions_are_not_answered(tmp_path: Path) -> None:
 # -- a restart -------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(os.environ.get(STORE) == "postgres", reason="nodes hand runs over")
 async def test_a_run_interrupted_by_a_restart_has_failed(tmp_path: Path) -> None:
     gate = Gate()
     settings = {"drain_seconds": 0}
@@ -527,6 +528,7 @@ async def test_a_run_interrupted_by_a_restart_has_failed(tmp_path: Path) -> None
             assert followed.events[-1][0] in ("run.failed", "run.cancelled")
 
 
+@pytest.mark.skipif(os.environ.get(STORE) == "postgres", reason="nodes hand runs over")
 async def test_a_stopping_server_ends_its_event_streams(tmp_path: Path) -> None:
     """F97: the last event has a reason and equals the stored one."""
     gate = Gate()

@@ -109,6 +109,7 @@ async def test_nodes_share_what_they_store(tmp_path: Path, url: str) -> None:
         shown = await run_hermes(["cluster", "status"], home)
         assert "a  alive" in shown.stdout and "b  " not in shown.stdout
         assert "0 running, 0 stalled" in shown.stdout
+        assert "queue: 0 waiting" in shown.stdout
 
 
 async def test_a_node_that_does_not_fit_says_why(tmp_path: Path, url: str) -> None:
@@ -161,6 +162,7 @@ async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: s
         assert effects.read_text().split() == ["done"]
         told = json.dumps(provider.requests[-1].json["messages"])
         assert "The node that ran this died while it ran" in told
+        assert "goes on at another node" in told
         _, state = await other.call("GET", path)
         assert state["status"] == "completed"
 

@@ -83,10 +83,11 @@ async def check_run(node: ServeProcess, run: str) -> None:
 
 async def test_runs_survive_the_nodes_they_run_on(tmp_path: Path, postgres_server: str) -> None:
     choose = random.Random(7)
+    shared = f"shared:{tmp_path / 'work'}"
     with create_database(postgres_server, tables=False) as url:
         async with Provider(then=answer) as provider:
             homes = [
-                make_home(tmp_path / name, provider, url, lease_seconds=3)
+                make_home(tmp_path / name, provider, url, lease_seconds=3, workspaces=shared)
                 for name in ("a", "b", "c")
             ]
             assert (await run_hermes(["cluster", "init"], homes[0])).rc == 0

@@ -87,7 +87,9 @@ async def _start_server(
     store: Store
     own: SqliteStore | None = None
     if node is not None:
-        store = node.store
+        from hermes.app.cluster.node import place_workspaces
+
+        store, setup = node.store, place_workspaces(setup)
     else:
         store = own = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
         own.open()  # on its own thread

@@ -415,8 +415,11 @@ class ClusterSection(Section, frozen=True):
     """How long turns wait for a database that is away."""
     inbox: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """How many messages may wait for one session; more are refused."""
-    workspaces: Literal["none"] = "none"
-    """none: the files of a session stay on the node that ran it."""
+    workspaces: Annotated[str, Meta(pattern=r"^(none|shared:/.+)$")] = "none"
+    """none: the files of a session stay on the node that ran it; shared:PATH: all nodes work in
+    this folder of a shared disk."""
+    events_hours: Annotated[float, Meta(ge=1)] = 24.0
+    """How long the events of a run are kept after it has ended."""
 
 
 class TraceSection(Section, frozen=True):

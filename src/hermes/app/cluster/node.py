@@ -6,11 +6,14 @@ import asyncio
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import json
+from msgspec import json, structs
 
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, StoreError
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
 _RETRY_SECONDS = 0.5
+_SWEEP_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
@@ -51,6 +55,20 @@ def require_database(setup: Setup) -> str:
     return url
 
 
+def place_workspaces(setup: Setup) -> Setup:
+    """The setup of a node: its sessions work in the folder that all nodes share."""
+    kind, _, folder = setup.config.cluster.workspaces.partition(":")
+    if kind != "shared":
+        return setup
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            f"{folder} is not a folder (cluster.workspaces). Nothing was changed. Mount the shared "
+            "disk there, or name another folder."
+        )
+    terminal = structs.replace(setup.config.terminal, cwd=folder)
+    return structs.replace(setup, config=structs.replace(setup.config, terminal=terminal))
+
+
 class ClusterNode:
     """This process as one of the nodes. Its row is written when it starts and deleted when it
     ends; a killed node's lease ends by itself."""
@@ -60,12 +78,15 @@ class ClusterNode:
         from hermes.store.postgres.database import TenantDatabase
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
+        from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
-        from hermes.store.postgres.shared_limits import SharedLimits
+        from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
         self.roles = tuple(roles) or cluster.roles
+        self.has_own_files = cluster.workspaces == "none"
+        """Whether the files of a session are on the node that ran it."""
         url = require_database(setup)
         self.store: PostgresStore = open_postgres(
             url,
@@ -80,9 +101,12 @@ class ClusterNode:
             TenantDatabase(self.store.database, None),
             self.engine.defer,
             limit=cluster.inbox,
-            stays_at_node=cluster.workspaces == "none",
+            stays_at_node=self.has_own_files,
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
+        self.cooling = PostgresCooling(self.store.database)
+        self.queue = QueueRecord()
+        """As it was last measured."""
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:
@@ -129,23 +153,43 @@ class ClusterNode:
         """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
         them any more, and others are woken for it."""
         from hermes.store.postgres.inbox import renew_wakes
-        from hermes.store.postgres.nodes import condemn_dead_owners, remove_dead_owners
+        from hermes.store.postgres.nodes import (
+            condemn_dead_owners,
+            delete_old_events,
+            remove_dead_owners,
+        )
 
         ask = self.lease.run_query
-        is_first = True
+        delete_old = partial(delete_old_events, hours=self.settings.events_hours)
+        is_first, swept = True, -_SWEEP_SECONDS
+        died = reaped = time.monotonic()
         while True:
             try:
-                dead: list[str] = []
-                if self.lease.is_steady:
+                if self.lease.is_steady:  # otherwise the others could not renew theirs either
                     dead = await asyncio.to_thread(ask, condemn_dead_owners)
-                if dead or is_first:
-                    await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
-                    await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
-                    is_first = False
-                await self.engine.reap()
+                    if dead or is_first:
+                        await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
+                        await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
+                        is_first = False
+                    now, lease = time.monotonic(), self.lease.seconds
+                    died = now if dead else died
+                    # A worker counts as dead a little later than its node, if at all.
+                    if now - died < 2 * lease or now - reaped > lease:
+                        reaped = now
+                        await self.engine.reap()
+                    if time.monotonic() - swept > _SWEEP_SECONDS:
+                        swept = time.monotonic()
+                        await asyncio.to_thread(ask, delete_old)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    async def measure_queue(self) -> None:
+        """Look how much waits and how fast the database answers; without it nothing changes."""
+        from hermes.store.postgres.nodes import measure_queue
+
+        with suppress(StoreError):
+            self.queue = await self.store.database.read(lambda db: measure_queue(db.db))
 
     def find_obstacle(self) -> str:
         """Why requests should go to other nodes; empty: nothing is in the way."""

@@ -45,7 +45,7 @@ def run(argv: list[str], profile: str) -> int:
 async def _work(args: Namespace) -> int:
     import asyncio
 
-    from hermes.app.cluster.node import ClusterNode
+    from hermes.app.cluster.node import ClusterNode, place_workspaces
     from hermes.cli.process import SignalHandler, harden_process, tune_garbage_collection
     from hermes.cli.server_process import import_server, load_settings
 
@@ -54,6 +54,7 @@ async def _work(args: Namespace) -> int:
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
     node = ClusterNode(setup, roles=("worker",))
+    setup = place_workspaces(setup)
     try:
         await node.join_cluster(stop.set)
         await asyncio.to_thread(import_server)

@@ -57,6 +57,7 @@ class NodeWork:
         self._node.engine.drain()
         for run in list(self._runs.active.values()):
             run.hand_over()
+        self._runs.release_readers()
         await self._worker.release_parked()
 
     async def wait_for_worker(self) -> None:

@@ -17,6 +17,7 @@ from hermes.server.turns.stored_runs import (
     KIND,
     LOST,
     SUSPENDED,
+    PastFrames,
     StoredRun,
     end_run,
     read_past,
@@ -24,6 +25,10 @@ from hermes.server.turns.stored_runs import (
 )
 from hermes.server.turns.turn_runner import TurnRunner
 
+FILES_GONE = (
+    "[This turn goes on at another node. What it wrote to files is not here, and background "
+    "commands, browsers and containers are gone. Look before you rely on any of it.]"
+)
 MAX_TAKEOVERS = 3
 SUSPENSION_SECONDS = 600.0
 TAKEOVER_KIND = "takeover"
@@ -89,6 +94,7 @@ class RunRecovery:
             await end_run(self._objects, owner, state, SUSPENDED if is_suspended else LOST)
             return None
         state.server = self._instance.token
+        self._note_files(state)
         if was_lost:
             state.attempts = (*state.attempts, now)
             self._runs.takeovers += 1
@@ -102,11 +108,20 @@ class RunRecovery:
                 await end_run(self._objects, owner, state)
                 return None
             request = begun
-        past = await read_past(self._objects, state.run_id)
+        past = PastFrames(0, "")
+        if was_begun or was_lost:
+            past = await read_past(self._objects, state.run_id)
         run = Run(self._turns, self._objects, principal, request, state)
         run.continue_after(past, begun=request is not asked, lost=was_lost)
         await save_run(self._objects, owner, state)
         return run
+
+    def _note_files(self, state: StoredRun) -> None:
+        """Have the model told when what it wrote is not here."""
+        here = self._instance.node if self._instance.has_own_files else ""
+        if state.files and state.files != here and state.place >= 0:
+            state.guidance = (*state.guidance, FILES_GONE)
+        state.files = here
 
     async def _claim_run(self, owner: str, state: StoredRun) -> bool:
         """Whether this server is the one that continues the run. A server that died after it

@@ -11,7 +11,8 @@ from hermes.core.store import Objects
 from hermes.server.http.principals import Principal
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
-from hermes.server.turns.runs import MAX_RUNS, RunRegistry
+from hermes.server.turns import runs as run_registry
+from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.stored_runs import KIND, StoredRun
 from hermes.store.tables.tenancy import CURRENT_TENANT, enter_tenant
@@ -61,8 +62,7 @@ class RunWorker:
 
     async def _answer_row(self, session: str, row: "InboxRow") -> bool:
         """Whether to go on with the next."""
-        found = await self._objects.get(KIND, row.ref, owner=row.owner)
-        state = msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
+        state = await self._load_state(row)
         if state is None or state.has_ended:
             await self._inbox.remove(session, row.id)
             return True
@@ -74,15 +74,18 @@ class RunWorker:
             await asyncio.sleep(_WAIT_SECONDS)
             return True
         if principal is None or not principal.tenant or self._tenants is None:
-            return await self._run_row(session, row, principal, state)
+            return await self._run_row(session, row, principal)
         async with self._tenants.hold_waiting(principal, row.id) as is_held:
-            return is_held and await self._run_row(session, row, principal, state)
+            return is_held and await self._run_row(session, row, principal)
 
-    async def _run_row(
-        self, session: str, row: "InboxRow", principal: Principal | None, state: StoredRun
-    ) -> bool:
+    async def _run_row(self, session: str, row: "InboxRow", principal: Principal | None) -> bool:
         """Run what waits to its end, or to where it is handed over."""
-        await self._inbox.begin(session, row, self._node.lease.node)
+        if not await self._inbox.claim(session, row, self._node.lease.node):
+            await asyncio.sleep(_WAIT_SECONDS)
+            return True
+        state = await self._load_state(row)  # as its last holder left it
+        if state is None or state.has_ended:
+            return True
         run = await self._recovery.prepare_run(principal, row.owner, state)
         if run is not None and principal is not None:
             with self._slots.count_turn(principal):
@@ -90,10 +93,15 @@ class RunWorker:
                 await self._runs.execute_run(run)
             await self._wake_parked(principal)
             if run.handed_over:
-                return True
+                await self._inbox.release(session, row)
+                return False
         await self._inbox.remove(session, row.id)
-        await self._inbox.trim_objects(KIND, MAX_RUNS, owner=row.owner)
+        await self._inbox.trim_objects(KIND, run_registry.MAX_RUNS, owner=row.owner)
         return True
+
+    async def _load_state(self, row: "InboxRow") -> StoredRun | None:
+        found = await self._objects.get(KIND, row.ref, owner=row.owner)
+        return msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
 
     async def _find_principal(self, name: str) -> Principal | None:
         tenant = CURRENT_TENANT.get()
@@ -103,7 +111,8 @@ class RunWorker:
 
     async def _is_elsewhere(self, session: str, state: StoredRun) -> bool:
         """Whether another node may still write to this run or its session."""
-        if not await asyncio.to_thread(self._node.lease.confirm_death, state.server):
+        lease = self._node.lease
+        if state.server and not await asyncio.to_thread(lease.confirm_death, state.server):
             return True
         return await self._inbox.is_run_elsewhere(session)
 

@@ -57,6 +57,7 @@ POLL_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 """How often a run of another node is checked for news whose notice was lost."""
 _QUEUED_SECONDS = 0.25
+_MAX_FOLLOWED = 10_000
 
 
 class Run:
@@ -437,9 +438,11 @@ class RunRegistry:
 
     def _add_follower(self, subject: str) -> None:
         run_id, _, node = subject.partition(" ")
-        if run_id in self.active:
-            self._followers.setdefault(run_id, set()).add(node)
-        self._tell_node(node, "news", run_id)
+        if len(self._followers) >= _MAX_FOLLOWED:
+            self._followers.clear()  # they look by themselves every few seconds
+        self._followers.setdefault(run_id, set()).add(node)  # it may be about to begin here
+        if run_id not in self.active:
+            self._tell_node(node, "news", run_id)
 
     def _note_news(self, run_id: str) -> None:
         if watched := self._watched.pop(run_id, None):
@@ -478,10 +481,17 @@ class RunRegistry:
                 ended = state is None or state.has_ended  # read once more for its last frames
                 if state is None or ended:
                     continue
+                if watched is not None and self._turns.slots.closed:
+                    return  # this node ends; the client goes on at another
                 if state.node != followed:
                     followed = state.node
                     self._tell_node(followed, "follow", f"{run_id} {self._instance.node}")
                 await self._wait_for_news(watched, state)
+
+    def release_readers(self) -> None:
+        """Let the clients that follow runs of other nodes go."""
+        for run_id in list(self._watched):
+            self._note_news(run_id)
 
     def _watch_run(self, run_id: str) -> asyncio.Event | None:
         """Set at the next news of a run; None: there are no other nodes."""

@@ -13,6 +13,8 @@ class ServerInstance:
 
     node = ""
     """The name of this server among the nodes of a cluster."""
+    has_own_files = False
+    """Whether what sessions write here cannot be seen by other servers that continue them."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

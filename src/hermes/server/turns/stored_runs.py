@@ -65,6 +65,8 @@ class StoredRun(Struct):
     """When it was taken over."""
     origin: str = ""
     """The node that accepted it."""
+    files: str = ""
+    """The node that has the files it works with; empty: all have them."""
     guidance: tuple[str, ...] = ()
     """What it was told and has not read."""
 

@@ -217,6 +217,7 @@ class _PatientConnector(PsycopgConnector):
             pool_factory=_make_pool,
             conninfo=url,
             kwargs={"options": _OPTIONS, "connect_timeout": 5},
+            configure=_commit_statements,
             min_size=1,
             max_size=2,
             timeout=5,
@@ -259,6 +260,10 @@ class _PatientConnector(PsycopgConnector):
             await self.execute_query_all_async(
                 "SELECT pg_notify(%(channel)s, %(payload)s)", channel=channel, payload=_NEWS
             )
+
+
+async def _commit_statements(connection: psycopg.AsyncConnection[Any]) -> None:
+    await connection.set_autocommit(True)
 
 
 def _make_pool(**options: Any) -> AsyncConnectionPool[Any]:

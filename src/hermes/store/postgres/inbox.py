@@ -98,19 +98,33 @@ class PostgresInbox:
             queue = db.execute(_FIND_HOME, (session,)).get or TURNS
         self._defer(db.db, Wake(db.tenant, session, queue, priority))
 
-    async def begin(self, session: str, row: InboxRow, node: str) -> None:
-        """Note that this row waits no more, and where the session is run."""
+    async def claim(self, session: str, row: InboxRow, node: str) -> bool:
+        """Whether this process is the one that answers the row, which waits no more then. Another
+        one keeps its claim until it is held for dead."""
+        me = self._database.process.acquire()
 
-        def mark_begun(db: PostgresConnection) -> None:
-            sql = "UPDATE session_inbox SET began = true WHERE session = ? AND id = ?"
-            db.execute(sql, (session, row.id))
+        def claim_row(db: PostgresConnection) -> bool:
+            db.execute(_CLAIM, (me, session, row.id, me))
+            if not db.changes():
+                return False
             db.execute(
                 "INSERT INTO session_homes (session, node) VALUES (?, ?)"
                 " ON CONFLICT (session) DO UPDATE SET node = excluded.node",
                 (session, node),
             )
+            return True
 
-        await self._database.writer.submit(mark_begun)
+        return await self._database.writer.submit(claim_row)
+
+    async def release(self, session: str, row: InboxRow) -> None:
+        """Let any process answer the row, and wake the session for it."""
+
+        def release_row(db: PostgresConnection) -> None:
+            sql = "UPDATE session_inbox SET holder = '' WHERE session = ? AND id = ?"
+            db.execute(sql, (session, row.id))
+            self.wake_inside(db, session, anywhere=True)
+
+        await self._database.writer.submit(release_row)
 
     async def list_rows(self, session: str) -> list[InboxRow]:
         """The oldest first."""
@@ -181,6 +195,11 @@ def inbox_full_error(session: str, limit: int) -> StoreError:
     )
 
 
+_CLAIM = (
+    "UPDATE session_inbox SET began = true, holder = ? WHERE session = ? AND id = ?"
+    " AND (holder IN ('', ?) OR NOT EXISTS (SELECT 1 FROM public.nodes n"
+    " WHERE n.owner = holder AND NOT n.condemned))"
+)
 _FIND_HOME = (
     "SELECT 'node:' || h.node FROM session_homes h JOIN public.nodes n ON n.name = h.node"
     " WHERE h.session = ? AND NOT n.draining AND public.is_alive(n.owner)"

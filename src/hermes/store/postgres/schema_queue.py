@@ -18,6 +18,7 @@ CREATE TABLE session_inbox (
     owner text COLLATE "C" NOT NULL,
     priority int NOT NULL DEFAULT 0,
     began boolean NOT NULL DEFAULT false,
+    holder text COLLATE "C" NOT NULL DEFAULT '',
     created timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant, session, id),
     UNIQUE (tenant, kind, ref)
@@ -28,16 +29,8 @@ CREATE TABLE session_homes (
     node text COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant, session)
 ) WITH (fillfactor = 80);
-CREATE TABLE calls (
-    {_TENANT},
-    session text COLLATE "C" NOT NULL,
-    call text COLLATE "C" NOT NULL,
-    owner text COLLATE "C" NOT NULL,
-    started timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (tenant, session, call)
-);
 """
-_SHOWN = ("session_inbox", "session_homes", "calls")
+_SHOWN = ("session_inbox", "session_homes")
 
 
 def create_queue(db: Connection[Any]) -> None:
