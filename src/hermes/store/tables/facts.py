@@ -13,7 +13,7 @@ from hermes.store.tables.connection import SqlConnection, SqlDatabase
 
 T = TypeVar("T")
 _COLUMNS = 'id, scope, target, text, state, created, session, "user", origin, action, old'
-_LOCK_WAITS = 5
+_LOCK_WAITS = 11
 """How often the usual wait for other writers is repeated."""
 FOUND = "state IN ('pinned', 'stored')"
 
