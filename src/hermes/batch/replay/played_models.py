@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import structs
+from typing_extensions import override
 
 from hermes.agent.turn import Agent, CallTicket, ModelClient
 from hermes.app.auxiliary import AuxiliaryModels
@@ -79,14 +80,9 @@ class PlayedTransport(Transport):
         super().__init__()
         self._get_tape = get_tape
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes = b"",
-        fresh: bool = False,
+    @override
+    async def _open_exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, fresh: bool
     ) -> Exchange:
         tape = self._get_tape()
         entry = await tape.take_exchange(method, url, body)
