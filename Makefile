@@ -39,9 +39,6 @@ cluster-test: $(VENV)/.dev ## nodes on PostgreSQL: the tests of the API, kills, 
 		$(BIN)/python -m pytest -n $(WORKERS) tests/unit/store tests/server/test_api_*.py \
 		tests/server/test_cluster*.py $(ARGS)
 
-test-programs: $(VENV)/.dev ## other vendors' coding agents through our server; downloads them
-	HERMES_TEST_PROGRAMS=1 $(BIN)/python -m pytest tests/e2e/clients/test_agent_programs.py $(ARGS)
-
 test-local: $(VENV)/.dev ## the tests with real local models; downloads 1.6 GB once
 	$(BIN)/hermes model pull
 	$(BIN)/hermes model pull qwen2.5-coder-1.5b

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import batches, peers, serving, terminal
+from bench import batches, browsing, peers, serving, terminal
 from bench.measure import median, process
 
 GROUPS = (
@@ -31,6 +31,7 @@ GROUPS = (
     "server",
     "gateway",
     "repl",
+    "web",
     "batch",
     "replay",
 )
@@ -83,6 +84,7 @@ ROWS = (
     Row("session", "session_cpu", "another session, CPU", faster=300),
     Row("session", "session_kb", "another session, memory", "kB", at_most=15),
     Row("session", "session_used_kb", "  after its first turn", "kB"),
+    Row("session", "session_child", "a subagent's session, times a session, CPU", "x", at_most=2),
     Row("turn", "turn_cpu", "warm text turn, durable, CPU", faster=25),
     Row("stream", "stream", "1,000 chunks, coalesced, CPU", faster=25, of_floor=1.5),
     Row("stream", "stream_each", "1,000 chunks, one by one, CPU", of_floor=1.5),
@@ -112,6 +114,13 @@ ROWS = (
     Row("knowledge", "skills_cold", "  for the first time", at_most=150),
     Row("knowledge", "recall_p95", "search 10,000 facts, p95", at_most=5),
     Row("knowledge", "hook_call", "a plugin's hook, added to a call", at_most=0.2),
+    Row("knowledge", "hook_none", "  a look for hooks where there are none", "µs", at_most=5),
+    Row(
+        "knowledge", "full_first", "'hi' with much of everything: first request", "x", at_most=1.15
+    ),
+    Row("knowledge", "full_cpu", "  CPU in all", "x"),
+    Row("knowledge", "full_memory", "  peak memory, added", "MB", at_most=4),
+    Row("knowledge", "full_body", "  request body", "B", at_most=12 * 1024),
     Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
     Row("server", "serve_cpu", "  CPU of each", faster=40),
     Row("server", "serve_first", "first token, added by the server", faster=25),
@@ -129,6 +138,7 @@ ROWS = (
     Row("gateway", "gateway_cpu", "gateway: a message, CPU", at_most=6),
     Row("gateway", "gateway_new", "  in a new conversation", at_most=10),
     Row("gateway", "gateway_growth", "gateway: 40 new conversations, memory", "MB", at_most=2),
+    Row("gateway", "gateway_evicted", "  1,000, after eviction", "MB", at_most=30),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),
@@ -138,11 +148,30 @@ ROWS = (
     Row("repl", "repl_echo_median", "  median"),
     Row("repl", "repl_line", "terminal: line of a 20,000-line answer, CPU", "µs"),
     Row("repl", "repl_line_growth", "  compared with one of 2,000", "x", at_most=1.3),
+    Row("web", "web_start", "dashboard: start to its page"),
+    Row("web", "web_paint", "dashboard: first paint", faster=1 / 0.35),
+    Row("web", "web_kb", "  first load", "kB", at_most=60),
+    Row("web", "web_requests", "  requests", "n", at_most=14),
+    Row("web", "web_memory", "  memory of its server", "MB"),
+    Row("web", "web_unused_ms", "serve with the dashboard on (floor: off)", of_floor=1.1),
+    Row("web", "web_unused_mb", "  memory", "MB"),
+    Row("web", "web_open_mb", "  with one chat open, more", "MB", at_most=6),
+    Row("web", "web_script", "1,000 deltas at 200/s: script", at_most=350),
+    Row("web", "web_cpu", "  server CPU", at_most=100),
+    Row("web", "web_bytes", "  received", "kB", at_most=70),
+    Row("web", "web_late", "5 s at 1,000 deltas/s: drawn after the last", at_most=500),
+    Row("web", "web_echo", "  key to echo, p95", at_most=100),
+    Row("web", "web_first", "10,000 messages: first ones", at_most=800),
+    Row("web", "web_long_task", "  longest task", at_most=120),
+    Row("web", "web_heap", "  heap after reading all", "MB", at_most=60),
+    Row("web", "web_keys", "  25 keys", at_most=500),
+    Row("web", "web_list", "500 sessions: slowest answer", at_most=100),
     Row("batch", "batch_cpu", "batch: an item of 5 tool steps, CPU", faster=80),
     Row("batch", "batch_rate", "batch: items of one process", "/s", faster=100, more=True),
     Row("batch", "batch_memory", "batch: memory, 64 at a time", "MB", at_most=100),
-    Row("batch", "batch_export", "batch: trajectories written", "/s", at_least=1500, more=True),
+    Row("batch", "batch_export", "batch: trajectories, by CPU", "/s", at_least=1500, more=True),
     Row("batch", "batch_resume", "batch: resume at 99 of 100 thousand", at_most=3000),
+    Row("batch", "batch_resume_cpu", "  CPU until then"),
     Row("replay", "replay_step", "replay: a step, CPU", at_most=3),
     Row("replay", "record_cost", "replay: recording, added to a turn", "%", at_most=5),
     Row("replay", "trace_turn", "trace: a turn of 10 spans, CPU (floor: SDK)", of_floor=0.2),
@@ -350,6 +379,32 @@ class Bench:
         if found:
             self.results.add(peer, f"{what}_instructions", int(found.group(1)) / 1e6)
 
+    def full_home(self) -> None:
+        """`chat -q hi` in a home that has everything, in turn with one that has nothing."""
+        homes = {"empty": peers.our_home(self.url), "full": peers.our_home(self.url)}
+        command = self.commands()["ours"]["oneshot"]
+        got: dict[str, list[dict[str, float]]] = {name: [] for name in homes}
+        try:
+            fill = [sys.executable, "-m", "bench.full_home", homes["full"].env["HERMES_HOME"]]
+            self.run("ours", fill, PYTHONPATH=str(peers.ROOT))
+            for round_number in range(-1, self.options.rounds):
+                for name, home in homes.items():
+                    run = process(command, home.env, home.cwd, self.url)
+                    if round_number >= 0:
+                        got[name].append(run)
+        finally:
+            for home in homes.values():
+                home.remove()
+
+        def take(name: str, metric: str) -> float:
+            return median([run[metric] for run in got[name]])
+
+        add = self.results.add
+        add("ours", "full_first", take("full", "first_ms") / take("empty", "first_ms"))
+        add("ours", "full_cpu", take("full", "cpu_ms") / take("empty", "cpu_ms"))
+        add("ours", "full_memory", take("full", "rss_mb") - take("empty", "rss_mb"))
+        add("ours", "full_body", take("full", "body_bytes"))
+
     # everything else: inside one warm process of each program
 
     def probe(self, peer: str, group: str) -> None:
@@ -376,6 +431,11 @@ class Bench:
                 continue
             if group == "repl":
                 terminal.measure(self.homes, self.results.add, self.attempt, self.options.rounds)
+                continue
+            if group == "knowledge":
+                self.attempt("ours full home", self.full_home)
+            if group == "web":
+                browsing.measure(self.homes, self.results.add, self.attempt)
                 continue
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):

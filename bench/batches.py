@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,12 @@ from bench.measure import call, process
 STEPS = 5
 MANY, DONE = 100_000, 99_000
 """The items of a large run, and how many of them have ended."""
+ORIGINAL_RUN = """\
+import batch_runner
+batch_runner.sample_toolsets_from_distribution = lambda name: ["todo"]
+batch_runner.main(**{options})
+"""
+"""With the same tool as ours: no distribution of its own has only a cheap one."""
 Add = Callable[..., None]
 
 
@@ -43,19 +50,17 @@ def _measure_original(home: peers.Home, url: str, add: Add) -> None:
         file = home.cwd / f"p{count}.jsonl"
         _write_prompts(file, count)
         options = {
-            "dataset_file": file,
+            "dataset_file": str(file),
             "batch_size": count,
             "run_name": f"r{count}",
-            "distribution": "terminal_only",
+            "distribution": "minimal",
             "model": f"tools-{STEPS}",
             "base_url": url,
             "api_key": "sk-bench-0123456789abcdef",
             "num_workers": 1,
         }
-        words = [f"--{name}={value}" for name, value in options.items()]
-        runs.append(
-            process([str(home.bin / "python"), "-m", "batch_runner", *words], home.env, home.cwd)
-        )
+        script = ORIGINAL_RUN.format(options=options)
+        runs.append(process([str(home.bin / "python"), "-c", script], home.env, home.cwd))
     one, eleven = runs
     add("original", "batch_cpu", (eleven["cpu_ms"] - one["cpu_ms"]) / 10)
     add("original", "batch_rate", 10_000 / (eleven["wall_ms"] - one["wall_ms"]))
@@ -64,7 +69,7 @@ def _measure_original(home: peers.Home, url: str, add: Add) -> None:
 
 def _measure_ours(home: peers.Home, add: Add) -> None:
     program = str(home.bin / "hermes")
-    options = ("--toolsets", "file", "--model", f"tools-{STEPS}", "--concurrency", "64")
+    options = ("--toolsets", "todo", "--model", f"tools-{STEPS}", "--concurrency", "64")
     runs = []
     for count in (1, 1001):
         file = home.cwd / f"p{count}.jsonl"
@@ -78,7 +83,7 @@ def _measure_ours(home: peers.Home, add: Add) -> None:
     nothing = process([program, "batch", "export", "p1", "-o", "out.jsonl"], home.env, home.cwd)
     for _ in range(3):
         found = process(export, home.env, home.cwd)
-        add("ours", "batch_export", 1_000_000 / (found["wall_ms"] - nothing["wall_ms"]))
+        add("ours", "batch_export", 1_000_000 / (found["cpu_ms"] - nothing["cpu_ms"]))
 
 
 def _measure_resume(home: peers.Home, url: str, add: Add) -> None:
@@ -95,8 +100,12 @@ def _measure_resume(home: peers.Home, url: str, add: Add) -> None:
         check=True,
     )
     for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = _run_to_first_request([program, "batch", "resume", "large"], home, url)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         add("ours", "batch_resume", spent)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        add("ours", "batch_resume_cpu", cpu * 1e3)
 
 
 def _run_to_first_request(command: list[str], home: peers.Home, url: str) -> float:

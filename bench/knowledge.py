@@ -31,13 +31,17 @@ QUERIES = 300
 CALLS = 300
 
 
-def measure_skills(folder: Path) -> None:
-    root = folder / "skills"
+def write_skills(root: Path) -> None:
     for number in range(SKILLS):
         place = root / f"skill-{number:04}"
         place.mkdir(parents=True)
         about = f"---\nname: {place.name}\ndescription: How to do {number}.\n---\n"
         (place / "SKILL.md").write_text(f"{about}{text(number)}\n")
+
+
+def measure_skills(folder: Path) -> None:
+    root = folder / "skills"
+    write_skills(root)
 
     def list_all(cache: Path) -> None:
         found = SkillLibrary([SkillRoot(str(root), "user")], cache).list_skills()
@@ -87,6 +91,7 @@ async def measure_hooks(folder: Path) -> None:
         took[name] = (time.perf_counter() - begun) * 1e3 / CALLS
         table.add_hook("pre_tool_call", Hook(HookOwner("bench"), call, 5))
     emit("hook_call", took["one"] - took["none"])
+    emit("hook_none", took["none"] * 1e3)
 
 
 async def main() -> None:

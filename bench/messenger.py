@@ -17,6 +17,9 @@ TICK = os.sysconf("SC_CLK_TCK")
 STARTS = 5
 MESSAGES = 300
 CONVERSATIONS = 200
+CROWD = 1000
+EVICTION_SECONDS = 35
+"""Conversations beyond the hundred that are kept go within half a minute."""
 
 
 class Telegram:
@@ -134,7 +137,8 @@ async def measure_messages(fake: Telegram, base_url: str) -> None:
     gateway = await Running.start(base_url)
     await fake.polled.wait()
     await asyncio.sleep(2)
-    emit("gateway_memory", gateway.rss_mb())
+    idle = gateway.rss_mb()
+    emit("gateway_memory", idle)
     known = list(range(2, 22))
     await ask(fake, known)
     before = gateway.cpu_ms()
@@ -145,6 +149,9 @@ async def measure_messages(fake: Telegram, base_url: str) -> None:
     await ask(fake, list(people))
     emit("gateway_new", (gateway.cpu_ms() - before) / CONVERSATIONS)
     emit("gateway_growth", (gateway.rss_mb() - memory) * 40 / CONVERSATIONS)
+    await ask(fake, list(range(10_000, 10_000 + CROWD)))
+    await asyncio.sleep(EVICTION_SECONDS)
+    emit("gateway_evicted", gateway.rss_mb() - idle)
     await gateway.stop()
 
 

@@ -95,6 +95,13 @@ class Ours:
         gc.collect()
         emit("session_cpu", spent / count)
         emit("session_kb", (rss_kb() - before) / count)
+        parent, start = keep[0], time.process_time()
+        for _ in range(300):
+            keep.append(
+                await self.runtime.open_child_session(parent, parent.options, frozenset({"memory"}))
+            )
+        child = (time.process_time() - start) * 1e3 / 300
+        emit("session_child", child / (spent / count))
         keep.clear()
         used = [await self.runtime.open_session() for _ in range(350)]
         for session in used[:50]:

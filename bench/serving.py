@@ -48,7 +48,14 @@ LEVELS = {"original": (3, 6, 9, 12, 18, 24), "ours": (500, 1000), "floor": (500,
 class Running:
     """A server that has been started and answers."""
 
-    def __init__(self, command: list[str], port: int, home: peers.Home, env: dict[str, str]):
+    def __init__(
+        self,
+        command: list[str],
+        port: int,
+        home: peers.Home,
+        env: dict[str, str],
+        probe: str = "/health",
+    ):
         self.url = f"http://127.0.0.1:{port}"
         self.log = home.path / "server.log"
         begin = time.perf_counter()
@@ -57,7 +64,7 @@ class Running:
                 command, env=env, cwd=home.cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         while True:
-            if _asked(port, "GET /health HTTP/1.1\r\n"):
+            if _asked(port, f"GET {probe} HTTP/1.1\r\n"):
                 break
             if self.child.poll() is not None or time.perf_counter() > begin + 60:
                 self.stop()
@@ -99,14 +106,14 @@ def _asked(port: int, head: str) -> bool:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def start(peer: str, home: peers.Home, url: str) -> Running:
-    port = _free_port()
+    port = free_port()
     env = home.env
     if peer == "floor":
         command = [sys.executable, "-m", "bench.echo", url, str(port)]

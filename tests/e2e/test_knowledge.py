@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from hermes.config.paths import database_file
 from hermes.cron.job_editor import JobEditor, JobWishes
@@ -140,3 +143,31 @@ async def test_doctor_and_status_know_the_provider_and_what_is_not_delivered(
     assert checks["memory"]["state"] == "note"
     assert "1 delivery to the memory provider not made yet" in checks["memory"]["details"]
     assert checks["skills"]["state"] == "ok" and checks["plugins"]["state"] == "ok"
+
+
+@pytest.mark.parametrize("page", ["memory", "skills", "schedule", "plugins"])
+async def test_a_page_begins_with_something_to_paste(tmp_path: Path, page: str) -> None:
+    """In a fresh home; without what needs the internet or never ends."""
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text()
+    found = re.search(r"```(?:sh)?\n(.*?)```", text, re.DOTALL)
+    assert found and text.index(found[0]) < 200
+    async with Provider([say("Answered.")] * 2) as p:
+        home = Home.of(tmp_path, p)
+        lines = [
+            line.replace("~/.hermes", str(home.path))
+            for line in found[1].splitlines()
+            if not line.startswith(("hermes skills install", "hermes gateway run"))
+        ]
+        home.env["PATH"] = f"{Path(sys.executable).parent}:{home.env['PATH']}"
+        ran = await asyncio.to_thread(
+            subprocess.run,
+            ["bash", "-ec", "\n".join(lines)],
+            env=home.env,
+            cwd=home.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+    assert ran.returncode == 0, ran
+    assert ran.stdout.splitlines()[-1] in ("Answered.", "Hello world!"), ran

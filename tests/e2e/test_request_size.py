@@ -36,6 +36,8 @@ async def test_a_bare_endpoint_is_sent_less_than_6_kilobytes(tmp_path: Path) -> 
         model = {"provider": "custom", "base_url": p.base_url, "default": "tiny-1.5b"}
         ran = await run_hermes(["chat", "-q", "hi"], Home(tmp_path, model=model))
         assert ran.rc == 0 and ran.stdout == "hello\n", ran
+        assert "a tool call could not be read: asking for it in a fixed form" in ran.stderr
+        assert "prompt cache" not in ran.stderr, "what was done on purpose is no loss"
         native, forced = p.requests
         assert tools(native) and "response_format" in forced.json
         assert all(len(request.body) < SMALL_LIMIT for request in p.requests)

@@ -153,6 +153,21 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
             await do(r, "/undo", again.session)
 
 
+async def test_undo_takes_back_all_of_the_changes_that_were_made_together(tmp_path: Path) -> None:
+    """Every one of them waits for the checkpoint, not only the first."""
+    names = [f"{n}.txt" for n in range(8)]
+    writes = [(f"c{n}", "write_file", {"path": n, "content": "new"}) for n in names]
+    new = ("c", "write_file", {"path": "new.txt", "content": "new"})
+    async with rig(tmp_path, [call(new, *writes), say("changed")], options=ASK) as r:
+        for name in names:
+            r.home.file(name, "old")
+        await r.turn("change them")
+        assert {(r.home.work / name).read_text() for name in names} == {"new"}
+        await do(r, "/undo yes")
+        assert {(r.home.work / name).read_text() for name in names} == {"old"}
+        assert not (r.home.work / "new.txt").exists()
+
+
 def _named(text: str) -> str:
     return text.partition("/rollback ")[2].split()[0]
 

@@ -368,4 +368,5 @@ async def test_a_task_that_cannot_begin_is_a_result(tmp_path: Path) -> None:
         rows = json.loads((await r.stored())[2].parts[0].text)["results"]  # type: ignore[union-attr]
         assert [row["status"] for row in rows] == ["failed", "completed"]
         assert "There is no toolset or tool 'nonsense'" in rows[0]["error"]
+        assert set(rows[0]) == {*rows[1], "error"}, "every field is there"
         assert result(r.requests[-1]) == {"ok": False, "error": "Give either goal or tasks."}

@@ -130,10 +130,10 @@ async def test_30_what_cannot_be_stored_is_not_done(
     async with rig(tmp_path, steps) as r:
         append = r.runtime.store.sessions.append
 
-        async def failing(*args: Any, **kwargs: Any) -> None:
+        async def failing(*args: Any, **kwargs: Any) -> int:
             if full:
                 raise StoreError("The disk is full; this message was not stored.")
-            await append(*args, **kwargs)
+            return await append(*args, **kwargs)
 
         monkeypatch.setattr(
             type(r.runtime.store.sessions), "append", lambda _, *a, **k: failing(*a, **k)

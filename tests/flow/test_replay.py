@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from asyncio import Event
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -92,6 +93,21 @@ async def test_interrupted_while_the_model_speaks(tmp_path: Path) -> None:
         r.session.interrupt()
         assert (await turn).status == "interrupted"
         gate.open()
+        assert (await r.turn("go on")).text == "after"
+
+
+async def test_interrupted_before_a_request_is_sent(tmp_path: Path) -> None:
+    work(tmp_path, a="alpha")
+    async with rig(tmp_path, [call(READ), say("after")], replay=True) as r:
+
+        async def stop_second(size: int) -> None:
+            if len(r.requests) == 1:
+                r.runtime.transport.before_send = None
+                r.session.interrupt()
+                await Event().wait()
+
+        r.runtime.transport.before_send = stop_second
+        assert (await r.turn()).status == "interrupted"
         assert (await r.turn("go on")).text == "after"
 
 

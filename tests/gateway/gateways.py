@@ -31,12 +31,16 @@ class GatewayProcess:
         self.provider = provider
         self.telegram = fake
         self.process: asyncio.subprocess.Process
+        self.command: tuple[str, ...] = ()
+        """What runs the program, if not itself."""
         self.stderr = ""
         self._reader: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
     async def start(self, **env: str) -> None:
-        self.process = await start_hermes(["gateway", "run"], self.home, env=env)
+        self.process = await start_hermes(
+            ["gateway", "run"], self.home, env=env, command=self.command
+        )
         self.stderr = ""
         self._reader = asyncio.create_task(self._read())
         await self.until_said("gateway running")

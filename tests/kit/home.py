@@ -144,11 +144,12 @@ async def start_hermes(
     env: Mapping[str, str] | None = None,
     stdin: int | None = None,
     cwd: Path | None = None,
+    command: Sequence[str] = (),
 ) -> asyncio.subprocess.Process:
     """The program, running, for tests that talk to it or kill it. Its own session, so that a
-    signal to the test runner does not reach it."""
+    signal to the test runner does not reach it. `command`: what runs it instead."""
     return await asyncio.create_subprocess_exec(
-        *program(),
+        *(command or program()),
         *args,
         cwd=cwd or home.work,
         env={**home.env, **(env or {})},

@@ -60,7 +60,7 @@ def _comparable(events: Iterable[TurnEvent]) -> Iterable[Any]:
     """The events without times, without what only people and processes say, and with text that
     arrived together in one piece: a reader that is slow gets it so."""
     joined: TextDelta | ThinkingDelta | None = None
-    for event in events:
+    for event in _drop_unseen(list(events)):
         if isinstance(event, ToolProgress | Approval | Question | Notice):
             continue
         if isinstance(event, TextDelta | ThinkingDelta):
@@ -82,3 +82,12 @@ def _comparable(events: Iterable[TurnEvent]) -> Iterable[Any]:
             yield event
     if joined is not None:
         yield joined
+
+
+def _drop_unseen(events: list[TurnEvent]) -> Iterable[TurnEvent]:
+    """Without the end of a tool right before an interruption, which may fall between the moment in
+    which a result is stored and the one in which it is shown."""
+    for event, after in zip(events, [*events[1:], None], strict=True):
+        is_interrupted = isinstance(after, TurnEnd) and after.result.status == "interrupted"
+        if not (is_interrupted and isinstance(event, ToolDone)):
+            yield event

@@ -287,3 +287,18 @@ async def test_a_conversation_of_client_tools(tmp_path: Path) -> None:
         await a.ask("How is it?", conversation="c", **CLIENT)
         second = await a.ask([output_item("c1")], conversation="c", **CLIENT)
         assert second.json["output"][0]["content"][0]["text"] == "Sunny."
+
+
+@pytest.mark.parametrize(
+    "tools", [[1], [{"type": "function"}], [{"type": "function", "function": {}}]]
+)
+async def test_malformed_tools_do_not_let_ours_run(tmp_path: Path, tools: Any) -> None:
+    async with api(tmp_path, then=say("Yes.")) as a:
+        for path, body in (
+            ("/v1/chat/completions", {"messages": [ASK]}),
+            ("/v1/responses", {"input": "hi"}),
+            ("/v1/messages", {"messages": [ASK], "max_tokens": 9}),
+        ):
+            answer = await a.post(path, {**body, "tools": tools})
+            assert answer.status == 400 and answer.error["param"].startswith("tools"), path
+        assert not a.provider.requests

@@ -109,6 +109,18 @@ async def test_every_route_of_another_tenant(node: Api, keys: dict[str, str], en
             assert len(node.provider.requests) == made
 
 
+async def test_figures_of_the_cluster(node: Api, operator: Operator) -> None:
+    text = (await node.get("/metrics", key=OPERATOR)).body.decode()
+    for name in (
+        *("queue_depth", "oldest_wait_seconds", "takeovers", "fenced_writes", "group_size"),
+        "database_seconds",
+    ):
+        assert f"\nhermes_cluster_{name} " in text, name
+    shown = json.loads(await operator.run("cluster", "status", "--json"))
+    assert shown["queue_depth"] >= 0 and shown["oldest_wait"] >= 0 and shown["stalled"] == 0
+    assert shown["database_ms"] > 0
+
+
 async def test_a_tenant_sees_its_own_alone(node: Api, operator: Operator) -> None:
     ann, bob = [await operator.add_tenant(name) for name in ("see-a", "see-b")]
     same = {"X-Hermes-Session-Id": "same-name"}

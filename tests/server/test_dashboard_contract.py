@@ -33,6 +33,8 @@ async def test_guidance_is_stored_until_the_transcript_has_it(tmp_path: Path) ->
             await browser.send(session, "one", "c1")
             await feed.until("message", role="user")
             await gate.reached()
+            (row,) = (await browser.get("/api/overview")).json["running"]
+            assert row["doing"] == "thinks" and row["seconds"] > 0 and row["cost_usd"] == 0
             steered = (await browser.send(session, "rather two", "c2", busy="steer")).json
             assert steered["state"] == "steered"
             kept = {item.id: item.message.text for item in await queue.list_messages()}
@@ -217,3 +219,20 @@ async def test_an_approval_has_the_id_of_runs_too(tmp_path: Path) -> None:
             path = f"{ALL}/{session}/approvals/{asked['approval_id']}"
             assert (await browser.post(path, answer)).status == 200
             await feed.until("end")
+
+
+async def test_answers_are_not_kept_by_anybody(tmp_path: Path) -> None:
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        answers = [
+            await browser.get(ALL),
+            await browser.get(f"{ALL}/none"),
+            await a.get(ALL),
+            await a.get(ALL, key="", headers={"Cookie": browser.cookie}),
+            await a.post("/api/web/login", {"code": "abc"}, key="", headers={"Origin": a.url}),
+        ]
+        assert [answer.status for answer in answers] == [200, 404, 200, 401, 400]
+        assert {answer.headers["Cache-Control"] for answer in answers} == {"no-store"}
+        wrong = {"schedule": "every blue moon", "prompt": "x"}
+        refused = await browser.post("/api/jobs", wrong)
+        assert refused.status == 422 and refused.error["type"] == "invalid_request_error"

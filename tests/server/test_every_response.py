@@ -94,6 +94,11 @@ async def test_invalid_requests_get_the_same_envelope(shared: Api, case: str) ->
     assert {"message", "type", "param", "code"} <= json.loads(body)["error"].keys()
 
 
+async def test_a_body_of_the_wrong_shape_names_no_parameter(shared: Api) -> None:
+    answer = await shared.post("/v1/chat/completions", [])
+    assert answer.status == 400 and answer.error["param"] is None
+
+
 # -- Host ------------------------------------------------------------------------------------
 
 HOSTS = {

@@ -66,6 +66,23 @@ async def test_the_head_waits_for_the_first_thing_to_say(tmp_path: Path) -> None
         assert b"One." in (await asking).body
 
 
+@pytest.mark.parametrize("path", ROUTES)
+async def test_the_first_text_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    from hermes.server.turns import turn_runner
+
+    monkeypatch.setattr(turn_runner, "HEAD_SECONDS", 3600.0)
+    gate = Gate()
+    async with (
+        api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a,
+        a.open_stream("POST", path, {**ROUTES[path], "stream": True}) as reading,
+    ):
+        await reading.until(b"One")
+        gate.open()
+        assert b"two." in await reading.rest()
+
+
 async def test_the_head_does_not_wait_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

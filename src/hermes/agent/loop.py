@@ -16,6 +16,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
 from hermes.core.lifecycle import run_shielded
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
+from hermes.llm.http.tape import note_step
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
@@ -137,6 +138,7 @@ async def _run_steps(agent: Agent, turn: Turn, shown: str) -> TurnResult:
         if n and turn.host.hands_over:
             raise _HandOver
         n += 1
+        note_step()
         turn.host.emit(StepStart(n))
         message = await sample_message(agent, turn, Attempt(agent.settings), shown)
         shown = ""

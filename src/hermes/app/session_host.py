@@ -151,8 +151,8 @@ class SessionHost:
         self._focus = ""
         """What a summary must keep above all."""
         self._turn_running = False
-        self.checkpoint_saved = False
-        """Whether this turn's checkpoint was saved."""
+        self.checkpoint_saved, self.checkpoint_lock = False, asyncio.Lock()
+        """Whether this turn's checkpoint was saved; calls that run together wait for it."""
         self.turn_start = ("", meta.id, 0)
         """The first words of this turn's message, its session and its index there."""
         services.models = self
@@ -376,12 +376,13 @@ def _make_hooks(
 
 
 async def save_turn_checkpoint(host: SessionHost) -> None:
-    """Save the files before the first change that the running turn makes."""
-    if host.checkpoint_saved:
-        return
-    host.checkpoint_saved = True
-    if not host.shared.backends.has_remote_files:
-        await save_checkpoint(host.workspace.cwd, host.workspace.home, *host.turn_start)
+    """Save the files before the first change that the running turn makes; every change waits."""
+    async with host.checkpoint_lock:
+        if host.checkpoint_saved:
+            return
+        host.checkpoint_saved = True
+        if not host.shared.backends.has_remote_files:
+            await save_checkpoint(host.workspace.cwd, host.workspace.home, *host.turn_start)
 
 
 def _start_title(

@@ -50,6 +50,8 @@ def explain_cache_loss(old: PromptRecord | None, new: PromptRecord, target: Targ
     """A notice about a request that lost the cache of the one before it; empty: it did not."""
     if old is None or old is new:
         return ""
+    if old.quirks.calling != new.quirks.calling:
+        return ""  # another prompt on purpose, as the notice of that recovery says
     before, after = old.sent, new.sent
     size = before.settled + len(before.closed) + len(before.open)
     if before.head is not after.head and (index := _find_head_change(old, new)) >= 0:

@@ -54,6 +54,7 @@ class CredentialUse:
 
     async def prepare_call(self) -> Credential:
         """The credential for this task's next call; waits while it is paused."""
+        await self._pool.ask_nodes()
         key = self._pool.take_next_key()
         if (tape := TAPE.get()) is not None:
             tape.note_key(key.source, is_login=bool(key.login))

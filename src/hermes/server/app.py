@@ -88,6 +88,7 @@ class Server:
         if node is not None:
             self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
+            runtime.agents.cooldowns.shared = node.cooling
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
         self.metrics.add_gauge("connections", lambda: self.connection_count)
@@ -215,3 +216,8 @@ def add_node_gauges(metrics: Metrics, node: "ClusterNode") -> None:
     metrics.add_gauge("cluster_write_groups", lambda: writer.groups)
     metrics.add_gauge("cluster_written_jobs", lambda: writer.jobs_written)
     metrics.add_gauge("cluster_write_seconds", lambda: writer.seconds)
+    metrics.add_gauge("cluster_group_size", lambda: writer.jobs_written / max(1, writer.groups))
+    metrics.add_gauge("cluster_queue_depth", lambda: node.queue.depth)
+    metrics.add_gauge("cluster_oldest_wait_seconds", lambda: node.queue.oldest_wait)
+    metrics.add_gauge("cluster_database_seconds", lambda: node.queue.database_seconds)
+    metrics.measure = node.measure_queue

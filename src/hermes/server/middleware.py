@@ -75,6 +75,8 @@ class Middleware:
             if RESPONSE_STARTED in request:
                 raise ConnectionResetError("the request failed after its response had started")
             add_common_headers(request, response, self._settings.cors_origins)
+            if self._services.dashboard is not None and request.path.startswith("/api/"):
+                response.headers.setdefault("Cache-Control", "no-store")
         seconds = time.monotonic() - began
         self._services.metrics.count_request(route.name if route else "", response.status, seconds)
         if access.isEnabledFor(logging.INFO):
@@ -110,17 +112,14 @@ class Middleware:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
-        if tenants is not None and principal.tenant:
+        if tenants is not None:
             await tenants.count_request(principal)
         else:
             self._principals.count_request(principal)
         body = await self._read_route_body(request, route)
         call = ApiCall(request, principal, path_params, body, is_browser)
         with enter_tenant(principal.tenant):
-            response = await route.handle(call, self._services)
-        if is_browser and not response.prepared:
-            response.headers.setdefault("Cache-Control", "no-store")
-        return response
+            return await route.handle(call, self._services)
 
     def _check_origin(self, request: web.BaseRequest, route: Route | None) -> None:
         """403 for a foreign page. Links of any page lead to the dashboard's own page and files."""

@@ -16,22 +16,22 @@ def build_skills_block(skills: Sequence[Skill], uses: Mapping[str, int], limit: 
         skills,
         key=lambda s: (s.source != "project", -uses.get(s.name, 0), -s.changed, s.name),
     )
-    lines = [f"{_clean(skill.name)}: {_cut_bytes(_clean(skill.description))}" for skill in ordered]
     room = limit - len("<skills>\n</skills>")
     shown: list[str] = []
-    for number, line in enumerate(lines):
-        left = len(lines) - number - 1
+    for number, skill in enumerate(ordered):
+        line = f"{_clean(skill.name)}: {_cut_bytes(_clean(skill.description))}"
+        left = len(ordered) - number - 1
         needed = len(line.encode()) + 1
         if needed + (len(_count_rest(left).encode()) + 1 if left else 0) > room:
             break
         shown.append(line)
         room -= needed
-    rest = len(lines) - len(shown)
+    rest = len(ordered) - len(shown)
     if rest:
         if not shown and len(_count_rest(rest).encode()) + 1 > room:
             return ""
         shown.append(_count_rest(rest))
-    if not lines or limit <= 0:
+    if not ordered or limit <= 0:
         return ""
     return "\n".join((_HINT, "<skills>", *shown, "</skills>"))
 

@@ -32,7 +32,7 @@ _RUNS_FETCHED = "downloads and runs"
 _RUNS_DECODED = "runs decoded or fetched code"
 _RULES: tuple[tuple[ScanLevel, str, str], ...] = (
     ("high", rf"(?i){_FETCH}[^\n;]{{0,400}}\|[\s\\]*{_SHELL}", _RUNS_FETCHED),
-    ("high", rf"(?i){_SHELL}\s*(?:-c\s*)?{_SUBSTITUTED}{_FETCH}", _RUNS_FETCHED),
+    ("high", rf"(?i)(?<![\w./-]){_SHELL}\s*(?:-c\s*)?{_SUBSTITUTED}{_FETCH}", _RUNS_FETCHED),
     ("high", rf"(?i)\b(?:eval|source|\.)\s+{_SUBSTITUTED}{_FETCH}", _RUNS_FETCHED),
     ("high", rf"(?i){_DECODE}[^\n]{{0,200}}\|[\s\\]*{_SHELL}", "runs base64"),
     (

@@ -49,6 +49,8 @@ def answer_request(request: Received) -> Reply:
     match order:
         case "edit":
             return call(("c3", *_choose_shell_call(request)))
+        case "edit-block":
+            return say("made.txt\n```\nedited\n```\n")
         case "own-tool":
             return call(("c2", _find_tool(request) or "weather", {"city": "Bern"}))
         case "structured":

@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.clients.client_run import ClientRig, Ran, client_rig, install_python
+from tests.e2e.clients.agent_programs import Asking, prepare_program
+from tests.e2e.clients.client_run import ClientRig, Ran, client_rig
 from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES, WEATHER
 
-LLM = ("llm==0.36",)
 FUNCTION = 'def weather(city: str) -> str:\n    return f"25 degrees in {city}"\n'
 
 
 async def run_llm(rig: ClientRig, order: str, *options: str) -> Ran:
-    config = rig.folder / "llm"
-    config.mkdir(exist_ok=True)
-    abilities = "supports_tools: true, supports_schema: true, vision: true"
-    (config / "extra-openai-models.yaml").write_text(
-        f'- {{model_id: hermes, model_name: hermes-agent, api_base: "{rig.api.url}/v1", '
-        f"api_key_name: hermes, {abilities}}}\n"
-    )
-    (config / "keys.json").write_text(json.dumps({"hermes": rig.api.key}))
-    program = install_python(LLM).parent / "llm"
-    command = [program, "-m", "hermes", *options, f"Please follow order:{order}"]
-    return await rig.run(command, LLM_USER_PATH=str(config))
+    asking = Asking(rig.folder, rig.api.url, rig.api.key, f"Please follow order:{order}")
+    asking.options = options
+    command = prepare_program("llm", asking)
+    return await rig.run(command.arguments, **command.env)
 
 
 async def test_answers_in_llm(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.e2e.dashboard.conftest import Visit, visit
 from tests.kit import call, say
+from tests.kit.dashboard import sign_in
 
 OUT = Path(".screens")
 ANSWER = (
@@ -55,12 +56,17 @@ async def take_pictures(look: str, options: dict[str, Any]) -> None:
             part.write_text("x = 1\n")
         async with visit(Path(folder), steps, then=say("Done."), config=config) as v:
             await v.open_context(**options)
+            job = {"schedule": "daily 09:00", "prompt": "Sum up the mail of the night."}
+            await (await sign_in(v.api)).post("/api/jobs", job)
             await take_talk(v, look)
             for name in PAGES:
                 await v.page.goto(f"{v.api.url}/#/{name}")
                 await v.page.locator(".content > *").first.wait_for()
                 await take_picture(v, look, name)
             await take_settings(v, look)
+            await v.page.goto(f"{v.api.url}/#/schedule")
+            await v.page.get_by_role("button", name="Edit: ").click()
+            await take_picture(v, look, "job")
 
 
 async def take_talk(v: Visit, look: str) -> None:

@@ -266,7 +266,11 @@ async def test_three_people_wait_and_codes_get_old(store: SqliteStore) -> None:
     desk = PairingDesk(store.pairings, clock)
     codes = [find_code(await desk.greet_stranger("tg", u, u, u)) for u in ("7", "8", "9")]
     assert await desk.greet_stranger("tg", "10", "Ten", "10") == texts.PAIRING_FULL
-    clock.now += 3601
+    assert await desk.greet_stranger("tg", "10", "Ten", "10") == "", "once in ten minutes"
+    assert await desk.greet_stranger("tg", "11", "Eleven", "11") == texts.PAIRING_FULL
+    clock.now += 601
+    assert await desk.greet_stranger("tg", "10", "Ten", "10") == texts.PAIRING_FULL
+    clock.now += 3000
     with pytest.raises(ConfigError, match="older than an hour"):
         await desk.approve_code("tg", codes[0])
     assert "pairing code" in await desk.greet_stranger("tg", "10", "Ten", "10")

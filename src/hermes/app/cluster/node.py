@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,8 +78,9 @@ class ClusterNode:
         from hermes.store.postgres.database import TenantDatabase
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
+        from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
-        from hermes.store.postgres.shared_limits import SharedLimits
+        from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
@@ -102,6 +104,9 @@ class ClusterNode:
             stays_at_node=self.has_own_files,
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
+        self.cooling = PostgresCooling(self.store.database)
+        self.queue = QueueRecord()
+        """As it was last measured."""
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
 
     async def join_cluster(self, on_drain: Callable[[], None]) -> None:
@@ -178,6 +183,13 @@ class ClusterNode:
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    async def measure_queue(self) -> None:
+        """Look how much waits and how fast the database answers; without it nothing changes."""
+        from hermes.store.postgres.nodes import measure_queue
+
+        with suppress(StoreError):
+            self.queue = await self.store.database.read(lambda db: measure_queue(db.db))
 
     def find_obstacle(self) -> str:
         """Why requests should go to other nodes; empty: nothing is in the way."""

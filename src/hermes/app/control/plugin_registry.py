@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hermes.config.load import Setup
 from hermes.config.paths import make_private_folder, plugins_folder
-from hermes.config.update import move_names
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ async def describe_plugins(setup: Setup) -> list[dict[str, str]]:
 
 def remove_plugin(setup: Setup, name: str) -> Path:
     """Move a plugin to the archive; where it is kept."""
+    from hermes.config.update import move_names
+
     place = open_plugin_installer(setup).remove_skill(name)
     for key in (_ENABLED, _DISABLED):
         move_names(setup.home, [name], out_of=key)
@@ -63,6 +64,7 @@ def remove_plugin(setup: Setup, name: str) -> Path:
 def switch_plugins(setup: Setup, names: Sequence[str], *, enabled: bool) -> None:
     """Turn plugins on or off, from the next start on; ConfigError when one is not there."""
     from hermes.app.extensions.plugin_sources import list_local_plugins, list_packaged_plugins
+    from hermes.config.update import move_names
 
     section = setup.config.plugins
     known = {*list_packaged_plugins(), *list_local_plugins(setup.home)}

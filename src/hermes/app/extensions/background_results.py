@@ -22,6 +22,24 @@ _LOST = "Hermes was ended while it ran; what it did so far is kept."
 _HEAD = "[Result of the background subagent {id} ({session}), which you had started:]"
 
 
+def describe_failure(
+    task: str, status: str, error: str, *, session: str = "", summary: str = ""
+) -> dict[str, Any]:
+    """The result of a task whose subagent did not live to report what it did."""
+    return {
+        "task": task,
+        "session_id": session,
+        "status": status,
+        "summary": summary,
+        "files_changed": [],
+        "model_calls": 0,
+        "tokens": 0,
+        "cost_usd": None,
+        "seconds": 0.0,
+        "error": error,
+    }
+
+
 class _TaskRecord(Struct, frozen=True, omit_defaults=True):
     id: str
     parent: str
@@ -84,13 +102,8 @@ class BackgroundResults:
         messages = await self._store.sessions.load_messages(record.session)
         said = [m.text for m in messages if m.role == "assistant" and m.text.strip()]
         meta = await self._store.sessions.get_meta(record.session)
-        row = {
-            "task": record.goal,
-            "session_id": record.session,
-            "status": "stopped",
-            "summary": said[-1] if said else "",
-            "error": _LOST,
-        }
+        last = said[-1] if said else ""
+        row = describe_failure(record.goal, "stopped", _LOST, session=record.session, summary=last)
         taint = meta.taint.bits if meta is not None else Taint.from_sources(BOTH).bits
         return structs.replace(record, result=row, taint=taint)
 

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from hermes.agent.tool_output import limit_output, output_path
 from hermes.app.agents import Options
+from hermes.app.extensions.background_results import describe_failure
 from hermes.app.extensions.changed_files import FileWatch
 from hermes.app.session_host import save_turn_checkpoint
 from hermes.config.schema import DelegationSection
@@ -185,7 +186,7 @@ class SessionDelegation:
             child = await self._open_child(task, attended=attended)
             return await self._run_child(child, progress)
         except HermesError as error:
-            return {"task": task.goal[:_LONGEST_GOAL], "status": "failed", "error": str(error)}
+            return describe_failure(task.goal[:_LONGEST_GOAL], "failed", str(error))
 
     async def _open_child(self, task: ChildTask, *, attended: bool) -> Child:
         parent, settings = self._parent, self._services.settings

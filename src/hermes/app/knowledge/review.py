@@ -35,6 +35,7 @@ GRACE_SECONDS = 3.0
 _CURSOR, _DAY = "review", "review-day"
 _LEAST_TURNS = 3
 """Unseen turns that are worth a review when a conversation ends or is compressed."""
+_MAX_REMEMBERED = 1000
 _MAX_WEIGHT = 6000
 _MAX_OUTPUT = 600
 _MAX_ENTRIES = 3
@@ -75,25 +76,21 @@ class Reviews:
         self._lock = asyncio.Lock()
         self._proposed: set[str] = set()
         """Sessions in which a skill was proposed."""
-        self._missing: weakref.WeakKeyDictionary[Session, tuple[str, int]] = (
-            weakref.WeakKeyDictionary()
-        )
-        """How many turns a session needs until a review may be worth it, and its id then."""
+        self._missing: dict[str, int] = {}
+        """How many turns a session needs until a review may be worth it; nothing: ask the store."""
         self._tasks: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
 
     def begin_review(self, session: Session, memory: SessionMemory, *, ending: bool) -> None:
         """Start a review of what is unseen if that is enough, without waiting for it."""
-        if not ending and (self._lacks_turns(session) or self._lock.locked()):
+        missing = self._missing.pop(session.id, 0) - 1
+        if not ending and missing > 0:
+            self._missing[session.id] = missing
+            return  # the store need not be asked
+        if not ending and self._lock.locked():
             return  # the cursor stays: the next review reads this too
         least = _LEAST_TURNS if ending else self._settings.review_turns
         work = self._review_session(session, memory, session.id, least)
         self._tasks.add(self._spawn(work, f"review of {session.id}"))
-
-    def _lacks_turns(self, session: Session) -> bool:
-        """Whether the store need not be asked, because too few turns ended since it was."""
-        id, missing = self._missing.get(session, ("", 0))
-        self._missing[session] = (id, missing - 1)
-        return id == session.id and missing > 1
 
     def skip_copied(self, session_id: str, count: int) -> None:
         """Count the messages that a compressed conversation begins with as seen."""
@@ -110,13 +107,13 @@ class Reviews:
     ) -> None:
         async with self._lock:
             try:
-                unseen = await self._take_unseen(session, session_id, least)
+                unseen = await self._take_unseen(session_id, least)
                 if unseen:
                     await self._learn(session, memory, session_id, unseen)
             except (ToolError, StoreError, MemoryRefused) as error:
                 log.info("session %s was not reviewed: %s", session_id, error)
 
-    async def _take_unseen(self, session: Session, session_id: str, least: int) -> list[Message]:
+    async def _take_unseen(self, session_id: str, least: int) -> list[Message]:
         """The messages behind the cursor, which moves to the end; none when they are too few or
         today's reviews are used up."""
         stored = await self._store.objects.get(_CURSOR, session_id, owner="")
@@ -124,7 +121,9 @@ class Reviews:
         found = [m async for m in self._store.sessions.stream_messages(session_id, after=after)]
         turns = sum(m.message.role == "user" and m.message.kind == "normal" for m in found)
         if turns < least:
-            self._missing[session] = (session_id, least - turns)
+            self._missing[session_id] = least - turns
+            if len(self._missing) > _MAX_REMEMBERED:
+                del self._missing[next(iter(self._missing))]
             return []
         if not await self._count_review():
             return []

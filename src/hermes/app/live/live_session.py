@@ -75,6 +75,9 @@ class LiveSession:
         self._publish_event = publish
         self._id = session.id
         self._step = 0
+        self._began = 0.0
+        self._cost = 0.0
+        """Of the running turn so far."""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._tools: dict[str, dict[str, Any]] = {}
@@ -114,6 +117,11 @@ class LiveSession:
             return ""
         running = [t["name"] for t in self._tools.values() if "seconds" not in t]
         return f"runs {running[-1]}" if running else "writes the answer" if self._text else "thinks"
+
+    def describe_activity(self) -> dict[str, Any]:
+        """What it does, for how long, and what that cost."""
+        seconds = time.time() - self._began if self._step else 0.0
+        return {"doing": self.activity, "seconds": seconds, "cost_usd": self._cost}
 
     def describe(self) -> dict[str, Any]:
         """The snapshot: all that is not recorded."""
@@ -175,6 +183,8 @@ class LiveSession:
                 self._reasoning.append(text)
                 self.publish("reasoning", {"text": text})
             case events.StepStart(n):
+                if not self._step:
+                    self._began, self._cost = time.time(), 0.0
                 self._step = n
                 self.publish("step", {"step": n})
             case events.Recorded(message):
@@ -202,6 +212,7 @@ class LiveSession:
                 self._recorded_calls.add(call_id)
         if message.usage is not None:
             self._usage = describe_usage(message.usage, self.session)
+            self._cost += message.usage.cost or 0.0
             self.publish("usage", self._usage)
         self.publish(RECORDED, StoredMessage(self._find_place(message), time.time(), message))
 

@@ -140,7 +140,7 @@ class SessionTape:
             return
         self._tape = self._turn = None
         if result.status == "interrupted":
-            tape.note_choice("interrupt", None)
+            tape.note_choice("interrupt", tape.steps)
         turn.entries = tape.finish_entries()
         self._last_request = tape.last_request
         redact_entries(turn.entries, agent.redactor, result.messages, is_first=not turn.first)

@@ -28,6 +28,7 @@ class PlayedTape:
     ) -> None:
         self.steps = 0
         """Steps begun, of all turns played so far."""
+        self._turn_steps = 0
         self.difference: Difference | None = None
         self.is_interrupted = False
         self._stop_turn = stop_turn
@@ -67,6 +68,9 @@ class PlayedTape:
         """The recorded response to this request, which must be the recorded request."""
         entry = self.peek()
         if not isinstance(entry, TapeExchange):
+            if self.is_interrupt_next:  # it came before anything was sent
+                self.interrupt_turn()
+                await self.wait_stopped()
             await self.fail("calls", b"", f"{method} {url}".encode())
         self._queues[JOB.get()].popleft()
         self._last[JOB.get()] = entry
@@ -87,6 +91,15 @@ class PlayedTape:
         if main is None or len(main) != 1 or self._queues.get(_SUMMARY_JOB):
             return False
         return _is_interrupt(main[0])
+
+    def begin_step(self) -> bool:
+        """Count a step; False: the turn was interrupted before it."""
+        entry = self._queues[""][0] if self.is_interrupt_next else None
+        if isinstance(entry, TapeChoice) and entry.value == self._turn_steps:
+            return False
+        self._turn_steps += 1
+        self.steps += 1
+        return True
 
     @property
     def left_exchanges(self) -> list[TapeExchange]:

@@ -149,7 +149,9 @@ class ReplayHost:
             if self.tape.steps == self.last_step:
                 self.tape.interrupt_turn()
                 return
-            self.tape.steps += 1
+            if not self.tape.begin_step():
+                self.tape.is_interrupted = True
+                raise asyncio.CancelledError  # at once: a step that began would count
         if isinstance(event, TurnEnd):
             event = self.turn_end(event)
         self.events.append(event)

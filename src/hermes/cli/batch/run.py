@@ -118,4 +118,4 @@ def _print_end(folder: RunFolder, settings: RunSettings, end: RunEnd) -> None:
     elif left and end.stopped:
         print_stderr(f"Stopped; hermes batch resume {settings.name} goes on.")
     elif left:
-        print_stderr(f"{left} failed or are partial: see failed.jsonl there.")
+        print_stderr(f"{left} failed (see failed.jsonl there) or are partial.")

@@ -23,7 +23,7 @@ Zed's settings:
   "agent_servers": {"Hermes": {"command": "hermes", "args": ["acp"]}}
 
 Modes: ask (edits in the workspace are free), confirm_edits, read_only. Needs the extra acp:
-pip install 'hermes[acp]'
+pip install 'hermes-runtime[acp]'
 
 examples:
   hermes acp
@@ -42,7 +42,7 @@ async def _serve_editor(args: Namespace) -> int:
     from importlib.util import find_spec
 
     if find_spec("acp") is None:
-        raise ConfigError("The extra acp is not installed. Run: pip install 'hermes[acp]'")
+        raise ConfigError("The extra acp is not installed. Run: pip install 'hermes-runtime[acp]'")
     from hermes.cli.process import harden_process
     from hermes.server.editors.handshake import answer_initialize
 

@@ -44,6 +44,8 @@ class PairingDesk:
     def __init__(self, pairings: SqlPairings, clock: Callable[[], float] = time.time) -> None:
         self._pairings = pairings
         self._clock = clock
+        self._refused: dict[tuple[str, str], float] = {}
+        """When strangers were told that too many wait."""
 
     async def greet_stranger(self, platform: str, user: str, name: str, chat: str) -> str:
         """What to say to a stranger; empty: nothing, because it was said a moment ago."""
@@ -57,12 +59,17 @@ class PairingDesk:
         if mine is not None and now - mine.created < REPEAT_SECONDS:
             return ""
         if mine is None and len(waiting) >= MAX_WAITING:
-            return texts.PAIRING_FULL
+            return self._refuse_stranger(platform, user, now)
         code = make_code()
         await self._pairings.put(
             Pairing(platform, user, name[:100], chat, now, code=hash_code(code))
         )
         return texts.PAIRING_CODE.format(code=code, platform=platform)
+
+    def _refuse_stranger(self, platform: str, user: str, now: float) -> str:
+        recent = {key: at for key, at in self._refused.items() if now - at < REPEAT_SECONDS}
+        self._refused = {(platform, user): now, **recent}
+        return "" if (platform, user) in recent else texts.PAIRING_FULL
 
     async def approve_code(self, platform: str, code: str) -> Pairing:
         """Let the owner of a code in; ConfigError when it is wrong, old, or codes are locked."""

@@ -2,11 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,16 @@ class Cooldown(Struct, frozen=True):
     why: str
 
 
+class SharedCooling(Protocol):
+    """What the nodes of a cluster tell each other of keys, which are known by their digests."""
+
+    def tell_nodes(self, digest: str, kind: str, seconds: float, why: str) -> None:
+        """`kind`: cooldown or pause. Never waits."""
+
+    async def ask_nodes(self, digests: Sequence[str]) -> list[tuple[str, str, float, str]]:
+        """What others have told: digest, kind, seconds left, and why."""
+
+
 class Cooldowns:
     """One per process. Cooldowns are written to the file at once and read again whenever another
     process has written it; only the owner can read the file, and keys are stored as digests. A
@@ -37,6 +47,19 @@ class Cooldowns:
         """Inode and time of the file as it was last read."""
         self._pauses: dict[PoolKey, tuple[float, object]] = {}
         """Until when a key is paused, and the task that waits for that on its own."""
+        self.shared: SharedCooling | None = None
+        """None: no other machine uses the keys of this one."""
+
+    async def ask_nodes(self, pool_keys: Iterable[PoolKey]) -> None:
+        """Learn what other nodes know of these keys."""
+        if self.shared is None:
+            return
+        digests = {_hash_pool_key(key): key for key in pool_keys}
+        for digest, kind, seconds, why in await self.shared.ask_nodes(list(digests)):
+            if kind == "pause":
+                self._note_pause(digests[digest], seconds, None)
+            else:
+                self._known[digest] = Cooldown(self._clock() + seconds, why)
 
     def find(self, pool_key: PoolKey) -> Cooldown | None:
         if self._file_version() != self._version:
@@ -52,6 +75,8 @@ class Cooldowns:
         now = self._clock()
         digest, cooldown = _hash_pool_key(pool_key), Cooldown(now + seconds, why)
         self._known[digest] = cooldown
+        if self.shared is not None:
+            self.shared.tell_nodes(digest, "cooldown", seconds, why)
         if self._file is None:
             return
         with suppress(OSError):
@@ -64,6 +89,11 @@ class Cooldowns:
 
     def pause(self, pool_key: PoolKey, seconds: float, waiter: object) -> None:
         """Make every caller but `waiter`, who waits anyway, wait before using this key."""
+        self._note_pause(pool_key, seconds, waiter)
+        if self.shared is not None:
+            self.shared.tell_nodes(_hash_pool_key(pool_key), "pause", seconds, "")
+
+    def _note_pause(self, pool_key: PoolKey, seconds: float, waiter: object) -> None:
         until = time.monotonic() + seconds
         if until > self._pauses.get(pool_key, (0.0, None))[0]:
             self._pauses[pool_key] = (until, waiter)

@@ -82,6 +82,10 @@ class KeyPool:
         """What the provider counts its limits by."""
         return self._base_url, key.login or key.value
 
+    async def ask_nodes(self) -> None:
+        """Learn which keys other nodes have set aside."""
+        await self._cooldowns.ask_nodes(self._calls)
+
     def pick_key(self) -> Credential:
         """The next key by the pool's strategy; when all are cooling down, the one that will be
         available first."""

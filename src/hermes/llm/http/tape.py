@@ -96,6 +96,8 @@ class TurnTape:
         self._calls: dict[str, TapeExchange | None] = {}
         """Job -> its last call; None: it was not sent yet."""
         self._size = 0
+        self.steps = 0
+        """How many steps have begun."""
         self.last_request = last_request
         self._key = ("", False)
 
@@ -198,6 +200,12 @@ def draw_hex(count: int) -> str:
     """So many random bytes as hexadecimal digits; a replay draws the same again."""
     chance = CHANCE.get()
     return (urandom(count) if chance is None else chance.randbytes(count)).hex()
+
+
+def note_step() -> None:
+    """Count a step on the tape of this task, if there is one."""
+    if (tape := TAPE.get()) is not None:
+        tape.steps += 1
 
 
 def note_choice(name: str, value: Any) -> None:

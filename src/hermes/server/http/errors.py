@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 _ERROR_TYPES = {
-    **dict.fromkeys((400, 405, 413, 415, 421), "invalid_request_error"),
+    **dict.fromkeys((400, 405, 413, 415, 421, 422), "invalid_request_error"),
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",

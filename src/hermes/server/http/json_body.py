@@ -106,8 +106,8 @@ def _check_duplicate_keys(raw: bytes) -> None:
         raise bad_request(f"Invalid JSON: {error}.") from None
 
 
-def _describe_validation_error(error: str) -> tuple[str, str]:
-    """A validation error as a sentence, and the parameter it is about."""
+def _describe_validation_error(error: str) -> tuple[str, str | None]:
+    """A validation error as a sentence, and the parameter it is about; None: the whole body."""
     message, _, path = error.partition(" - at ")
     param = path.strip("`").removeprefix("$").removeprefix(".")
     if not param and message.startswith("Object missing required field"):
@@ -115,7 +115,7 @@ def _describe_validation_error(error: str) -> tuple[str, str]:
         return f"{param} is required.", param
     if param:
         return f"{param}: {message}.", param
-    return f"The body has the wrong shape: {message}.", param
+    return f"The body has the wrong shape: {message}.", None
 
 
 def parse_flag(value: bool | str | None, name: str, *, default: bool = False) -> bool:

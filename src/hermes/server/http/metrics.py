@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from hermes.core.events import TurnResult
 
@@ -66,6 +66,8 @@ class Metrics:
             "provider_errors_total", "Turns a provider's error ended.", "provider", "code"
         )
         self._gauges: dict[str, Callable[[], float]] = {}
+        self.measure: Callable[[], Awaitable[None]] | None = None
+        """Brings gauges up to date that have to be asked for; None: there are none."""
 
     def add_gauge(self, name: str, read: Callable[[], float]) -> None:
         self._gauges[name] = read

@@ -20,7 +20,7 @@ _OTHER_USER = (
     "This server has no key and accepts only the user who runs it. For other users, start it with "
     "API_SERVER_KEY set and send the header Authorization: Bearer KEY."
 )
-_BURST_SHARE = 1 / 3
+BURST_SHARE = 1 / 3
 """The part of a minute's requests that may arrive at once."""
 
 
@@ -113,7 +113,7 @@ class Principals:
         if rate is None:
             return
         per_second = rate / 60.0
-        burst = max(1.0, rate * _BURST_SHARE)
+        burst = max(1.0, rate * BURST_SHARE)
         now = time.monotonic()
         left, counted_at = self._tokens.get(principal.name, (burst, now))
         left = min(burst, left + (now - counted_at) * per_second)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hermes.config.api_server import SCOPES, ToolExecution
 from hermes.server.http.errors import ApiError
-from hermes.server.http.principals import Principal, rate_error, unauthorized
-from hermes.store.tables.tenancy import CURRENT_TENANT, KEY_PREFIX, Tenant
+from hermes.server.http.principals import BURST_SHARE, Principal, rate_error, unauthorized
+from hermes.store.tables.tenancy import CURRENT_TENANT, KEY_PREFIX, REQUESTS, Tenant
 
 if TYPE_CHECKING:
     from hermes.store.postgres.shared_limits import SharedLimits
@@ -65,10 +65,17 @@ class TenantAccess:
         return await self._limits.is_foreign_session(CURRENT_TENANT.get(), session_id)
 
     async def count_request(self, principal: Principal) -> None:
-        """Count a request against the rate of its tenant; 429 when it is exceeded."""
-        rate = principal.limits.requests_per_minute
-        if rate and (wait := await self._limits.take_request(principal.tenant, rate)):
-            raise rate_error(f"at most {rate} requests per minute", wait)
+        """Count a request against the rate of its tenant or key; 429 when it is exceeded."""
+        rate = principal.requests_per_minute or principal.limits.requests_per_minute
+        if not rate:
+            return
+        # A tenant may use a minute's requests at once, a key of the configuration a third of them.
+        bucket, burst = (REQUESTS, float(rate))
+        if not principal.tenant:
+            bucket, burst = f"{REQUESTS} {principal.name}", max(1.0, rate * BURST_SHARE)
+        wait = await self._limits.take_request(principal.tenant, bucket, rate, burst)
+        if wait:
+            raise rate_error(f"at most {rate} per minute", wait)
 
     async def check_turn(self, principal: Principal) -> None:
         """429 when the tenant has used up its tokens or its storage."""

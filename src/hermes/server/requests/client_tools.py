@@ -96,6 +96,8 @@ def _parse_tool_spec(tool: Any, field: str) -> ToolSpec | None:
         raise bad_request(f"{field} must be an object.", field)
     function = _find_function(tool)
     if function is None:
+        if tool.get("type") == "function":  # without it, the server's own tools would run
+            raise bad_request(f"{field}: the function must have a name.", field)
         return None
     name = function.get("name")
     if (

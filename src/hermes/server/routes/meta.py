@@ -36,6 +36,8 @@ async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get metrics in the text format of Prometheus."""
+    if services.metrics.measure is not None:
+        await services.metrics.measure()
     text = services.metrics.render()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 

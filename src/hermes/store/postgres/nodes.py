@@ -36,12 +36,19 @@ class ClusterRecord(Struct, frozen=True):
     stalled: int
     """Turns whose node is dead and that nobody has taken over."""
     queue_depth: int
-    """Runs that wait for a worker."""
+    """What waits for a turn."""
     oldest_wait: float
-    """Seconds that the oldest of them has waited."""
+    """Seconds for which the oldest of it waits."""
     database_ms: float
     """How long one question to the database takes."""
     schema: int
+
+
+class QueueRecord(Struct, frozen=True):
+    depth: int = 0
+    oldest_wait: float = 0.0
+    database_seconds: float = 0.0
+    """How long one question to the database takes."""
 
 
 def list_nodes(db: Connection[Any]) -> tuple[NodeRecord, ...]:
@@ -58,29 +65,34 @@ def list_nodes(db: Connection[Any]) -> tuple[NodeRecord, ...]:
 
 
 def describe_cluster(db: Connection[Any]) -> ClusterRecord:
-    began = time.perf_counter()
-    db.execute("SELECT 1").fetchone()
-    latency = (time.perf_counter() - began) * 1000
+    queue = measure_queue(db)
     row = db.execute(
         "SELECT count(*) FILTER (WHERE public.is_alive(owner)),"
         " count(*) FILTER (WHERE NOT public.is_alive(owner))"
         " FROM public.sessions WHERE state = 'running'"
     ).fetchone()
     running, stalled = row if row else (0, 0)
-    queued = db.execute(
-        "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created)), 0)::float8"
-        " FROM public.session_inbox WHERE NOT began"
-    ).fetchone()
-    depth, wait = queued if queued else (0, 0.0)
     return ClusterRecord(
         list_nodes(db),
         running,
         stalled,
-        depth,
-        round(wait, 1),
-        round(latency, 2),
+        queue.depth,
+        round(queue.oldest_wait, 1),
+        round(queue.database_seconds * 1000, 2),
         read_version(db)[0],
     )
+
+
+def measure_queue(db: Connection[Any]) -> QueueRecord:
+    began = time.perf_counter()
+    db.execute("SELECT 1").fetchone()
+    took = time.perf_counter() - began
+    row = db.execute(
+        "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created)), 0)::float8"
+        " FROM public.session_inbox WHERE NOT began"
+    ).fetchone()
+    depth, oldest = row if row else (0, 0.0)
+    return QueueRecord(depth, oldest, took)
 
 
 def delete_old_events(db: Connection[Any], hours: float) -> None:

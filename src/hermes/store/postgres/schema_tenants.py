@@ -53,7 +53,18 @@ CREATE INDEX session_inbox_waiting ON session_inbox (tenant, id) WHERE NOT woken
 CREATE OR REPLACE VIEW hermes.session_inbox AS SELECT * FROM public.session_inbox
     WHERE tenant = current_setting('hermes.tenant')::int;
 CREATE TABLE cooling (
-    digest text PRIMARY KEY, until timestamptz NOT NULL, why text NOT NULL
+    digest text NOT NULL,
+    kind text NOT NULL,
+    until timestamptz NOT NULL,
+    why text NOT NULL,
+    owner text NOT NULL,
+    PRIMARY KEY (digest, kind)
+);
+CREATE TABLE imports (
+    tenant int NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    done boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (tenant, id)
 );
 CREATE FUNCTION hermes.take_tokens(
     t int, bucket text, capacity float8, per_second float8, most float8,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from msgspec import Struct
 
+from hermes.core.errors import StoreError
 from hermes.core.text import replace_invalid
 from hermes.store.postgres.connection import PostgresConnection
 from hermes.store.postgres.database import PostgresDatabase
@@ -18,7 +20,7 @@ from hermes.store.postgres.tenants import find_key_owner, find_tenant_by_id
 from hermes.store.tables.tenancy import KeyOwner, Tenant
 
 T = TypeVar("T")
-REQUESTS = "requests"
+log = logging.getLogger(__name__)
 SLICE_SECONDS = 1.0
 """For so long a node uses what it has taken of a rate; the rest is given back."""
 _TAKE = "SELECT * FROM hermes.take_tokens(%s, %s, %s, %s, %s)"
@@ -67,22 +69,22 @@ class SharedLimits:
         row = await self._database.read(lambda db: db.db.execute(sql, values).fetchone())
         return bool(row and row[0])
 
-    async def take_request(self, tenant: int, per_minute: int) -> float:
+    async def take_request(self, tenant: int, bucket: str, per_minute: int, burst: float) -> float:
         """Count a request; the seconds after which it may be made, 0: now."""
         per_second = per_minute / 60.0
-        held = self._slices.get((tenant, REQUESTS))
+        held = self._slices.get((tenant, bucket))
         now = time.monotonic()
         if held is not None and now - held.taken > SLICE_SECONDS:
-            self._slices.pop((tenant, REQUESTS))
+            self._slices.pop((tenant, bucket))
             if held.left >= 1:
-                await self._add_amount(tenant, REQUESTS, held.left)
+                await self._add_amount(tenant, bucket, held.left)
             held = None
         if held is None or held.left < 1:
             most = max(1.0, per_second * SLICE_SECONDS)
-            taken, remaining = await self._take_tokens(tenant, REQUESTS, per_minute, most)
+            taken, remaining = await self._take_tokens(tenant, bucket, per_minute, burst, most)
             if taken < 1:
                 return (1.0 - remaining) / per_second
-            held = self._slices.setdefault((tenant, REQUESTS), _RateSlice(0.0, now))
+            held = self._slices.setdefault((tenant, bucket), _RateSlice(0.0, now))
             held.left += taken
             held.taken = now
         held.left -= 1
@@ -90,7 +92,7 @@ class SharedLimits:
 
     async def count_tokens(self, tenant: int, per_minute: int) -> float:
         """The seconds after which a tenant may use tokens again; 0: now."""
-        _, remaining = await self._take_tokens(tenant, TOKENS, per_minute, 0.0)
+        _, remaining = await self._take_tokens(tenant, TOKENS, per_minute, float(per_minute), 0.0)
         return max(0.0, (1.0 - remaining) / (per_minute / 60.0))
 
     async def measure_storage(self, tenant: int) -> int:
@@ -128,10 +130,10 @@ class SharedLimits:
             self._wake(db, session)
 
     async def _take_tokens(
-        self, tenant: int, bucket: str, per_minute: int, most: float
+        self, tenant: int, bucket: str, per_minute: int, burst: float, most: float
     ) -> tuple[float, float]:
         """How many were taken of a bucket, and how many are left."""
-        values = (tenant, bucket, float(per_minute), per_minute / 60.0, most)
+        values = (tenant, bucket, burst, per_minute / 60.0, most)
 
         def take_tokens(db: PostgresConnection) -> tuple[float, float]:
             row = db.db.execute(_TAKE, values).fetchone()
@@ -183,4 +185,43 @@ def _insert_turn(db: PostgresConnection, turn: TurnSlot, limit: int, row_id: int
 _WAKE_NEXT = (
     "UPDATE session_inbox SET woken = true WHERE id = (SELECT id FROM session_inbox"
     " WHERE NOT woken ORDER BY id LIMIT 1) RETURNING session"
+)
+
+
+class PostgresCooling:
+    """Implements `llm.auth.cooldown.SharedCooling`. Times are those of the database's clock."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def tell_nodes(self, digest: str, kind: str, seconds: float, why: str) -> None:
+        values = (digest, kind, seconds, why, self._database.lease.name)
+
+        def put_row(db: PostgresConnection) -> None:
+            db.db.execute(_PUT_COOLING, values)
+
+        self._database.writer.submit(put_row).add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )
+
+    async def ask_nodes(self, digests: Sequence[str]) -> list[tuple[str, str, float, str]]:
+        values = (list(digests), self._database.lease.name)
+        try:
+            return await self._database.read(
+                lambda db: db.db.execute(_GET_COOLING, values).fetchall()
+            )
+        except StoreError as error:  # the limit is hit again, that is all
+            log.warning("what other nodes know of keys could not be read: %s", error)
+            return []
+
+
+_PUT_COOLING = (
+    "INSERT INTO public.cooling AS c (digest, kind, until, why, owner)"
+    " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s, %s)"
+    " ON CONFLICT (digest, kind) DO UPDATE SET until = greatest(c.until, excluded.until),"
+    " why = excluded.why, owner = excluded.owner"
+)
+_GET_COOLING = (
+    "SELECT digest, kind, extract(epoch FROM until - clock_timestamp())::float8, why"
+    " FROM public.cooling WHERE digest = ANY(%s) AND until > clock_timestamp() AND owner <> %s"
 )

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 KEY_PREFIX = "hermes_"
 """Every key of a tenant begins so."""
+REQUESTS = "requests"
+"""The bucket of requests_per_minute."""
 OPERATOR = 0
 """The tenant of whoever runs the cluster."""
 CURRENT_TENANT: ContextVar[int] = ContextVar("tenant", default=OPERATOR)

@@ -324,14 +324,22 @@ class OpenAIAgents:
 
 
 class Instructor:
-    def typed(self, form: str):
+    after_restart = "structured"
+
+    def stream(self, order: str) -> Stream:
+        """A typed answer, which arrives when it is complete."""
+        yield ""
+        yield f"{self.typed('stream', order).degrees} degrees"
+        return 0
+
+    def typed(self, form: str, order: str = "structured"):
         import instructor
         from openai import OpenAI
 
         form, _, method = form.partition("+")
         mode = instructor.Mode.TOOLS if method == "tool" else instructor.Mode.JSON_SCHEMA
         chat = instructor.from_openai(OpenAI(), mode=mode).chat.completions
-        wanted = {"model": MODEL, "messages": say("structured"), "max_retries": 1}
+        wanted = {"model": MODEL, "messages": say(order), "max_retries": 1}
         if form == "whole":
             return chat.create(response_model=weather_model(), **wanted)
         return list(chat.create_partial(response_model=weather_model(), **wanted))[-1]
@@ -504,7 +512,7 @@ def live_through_restart(client) -> str:
         rest = f"{type(failure).__name__}: {failure}"
     print(f"\n== stopped {first}{rest}", flush=True)
     sys.stdin.readline()
-    return read_stream(client.stream("greet"))
+    return read_stream(client.stream(getattr(client, "after_restart", "greet")))
 
 
 def use_client(client, case: str) -> str:

@@ -8,7 +8,7 @@ from hermes.cli.terminal.text import strip_controls
 _MAX_LINE = 20_000
 """A longer line is not prose and is shown as it is."""
 _MAX_DEPTH = 3
-_SPECIAL = re.compile(r"[`*_~\[\\<&]|://")
+_SPECIAL = re.compile(r"[`*_~\[\\<&]")
 _AFTER_ADDRESS = ".,;:!?'*_~"
 """What ends a sentence or an emphasis and not the address before it."""
 _PAIRS = {")": "(", "]": "["}
@@ -33,7 +33,8 @@ _INLINE = re.compile(
 
 def parse_inline(text: str, style: str = "", depth: int = _MAX_DEPTH) -> Line:
     """Styled pieces of one line; `depth` limits how deep emphasis may nest."""
-    if len(text) > _MAX_LINE or not depth or not _SPECIAL.search(text):
+    is_plain = "://" not in text and not _SPECIAL.search(text)
+    if is_plain or not depth or len(text) > _MAX_LINE:
         return [(style, text)]
     found: Line = []
     end = 0

@@ -2,7 +2,7 @@
 import { useState } from "./vendor-preact-hooks.js";
 import { post, toast } from "./data.js";
 import { count, Dialog, html } from "./ui.js";
-import { Diff } from "./log.js";
+import { Diff } from "./diff.js";
 import { T } from "./text.js";
 
 /** What would be installed; nothing is, unless it is confirmed. */

@@ -2,6 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { GROUP, changed, get, loadGroup, pageHeaders, useTopic } from "./data.js";
 import { duration, html, Icon, revealed, State } from "./ui.js";
+import { Diff } from "./diff.js";
 import { Markdown } from "./markdown.js";
 import { T } from "./text.js";
 
@@ -25,29 +26,6 @@ function findChange(args) {
   if (typeof args.patch === "string" || typeof args.diff === "string") return (args.patch || args.diff).split("\n");
   if (typeof args.content === "string" && args.path) return args.content.replace(/\n$/, "").split("\n").map(l => `+${l}`);
   return null;
-}
-
-/** The lines of a unified difference with their numbers before and after; no hunk: no numbers. */
-function numberLines(lines) {
-  let before = 0;
-  let after = 0;
-  return lines.map(line => {
-    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(line);
-    if (hunk) { [before, after] = [Number(hunk[1]), Number(hunk[2])]; return { line, kind: "hunk" }; }
-    if (/^(\+\+\+|---) /.test(line) && !before && !after) return { line, kind: "file" };
-    const numbered = before || after;
-    if (line.startsWith("+")) return { line, kind: "add", after: numbered ? after++ : "" };
-    if (line.startsWith("-")) return { line, kind: "del", before: numbered ? before++ : "" };
-    return { line, kind: "", before: numbered ? before++ : "", after: numbered ? after++ : "" };
-  });
-}
-
-export function Diff({ lines, label = T.changesOf }) {
-  const rows = numberLines(lines.slice(0, 2000));
-  const numbered = rows.some(row => row.kind === "hunk");
-  return html`<div class=${`diff ${numbered ? "numbered" : ""}`} tabindex="0" role="region" aria-label=${label}>${rows.map(row =>
-    html`<div class=${row.kind}>${numbered && html`<i>${row.before}</i><i>${row.after}</i>`}<span>${revealed(row.line) || " "}</span></div>`)}
-    ${lines.length > 2000 && html`<div class="hunk">${T.moreLines(lines.length - 2000)}</div>`}</div>`;
 }
 
 function stateOfCall(result, live) {

@@ -10,8 +10,8 @@ function act(path, body, again) {
 
 function Running({ rows, again }) {
   if (!rows.length) return html`<p class="dim">${T.nothingRuns}</p>`;
-  return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.session}</th><th>${T.columns.where}</th><th>${T.columns.doing}</th><th><span class="hidden">${T.stop}</span></th></tr></thead>
-    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td>${row.source}</td><td class="dim">${revealed(row.doing)}</td>
+  return html`<div class="scroll-x"><table><thead><tr><th>${T.columns.session}</th><th class="wide">${T.columns.where}</th><th>${T.columns.doing}</th><th class="num wide">${T.columns.for}</th><th class="num wide">${T.columns.cost}</th><th><span class="hidden">${T.stop}</span></th></tr></thead>
+    <tbody>${rows.map(row => html`<tr key=${row.session}><td><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a></td><td class="wide">${row.source}</td><td class="dim">${revealed(row.doing)}</td><td class="num wide">${clock(row.seconds)}</td><td class="num wide">${money(row.cost_usd)}</td>
       <td><div class="row"><button class="danger" onClick=${() => act(`api/sessions/${row.session}/stop`, {}, again)}>${T.stop}</button></div></td></tr>`)}</tbody></table></div>`;
 }
 
@@ -21,7 +21,7 @@ function Waiting({ rows, again }) {
   return html`<section class=${`card ${rows.length ? "ask" : ""}`} aria-label=${T.waitingForYou}><h2>${T.waitingForYou}</h2>${!rows.length && html`<p class="dim">${T.nothingWaits}</p>`}
     ${rows.map(row => html`<div key=${row.approval.id}><p><a href=${`#/c/${row.session}`}>${row.title || T.untitled}</a> ${T.wantsToRun}</p>
       <pre class="command" tabindex="0">${revealed(row.approval.command || `${row.approval.tool} ${row.approval.arguments}`)}</pre>
-      <p class="dim reason">${row.approval.reason}</p>
+      <p class="dim reason">${row.approval.reason}${/[.!?]$/.test(row.approval.reason) ? "" : "."}</p>
       <div class="row wrap"><button class="primary" onClick=${() => answer(row, "once")}>${T.once}</button><button onClick=${() => answer(row, "deny")}>${T.deny}</button>
         <span class="space"></span><span class="dim" role="timer">${T.deniedIn(clock(row.approval.expires_at - Date.now() / 1000))}</span></div></div>`)}</section>`;
 }
@@ -33,6 +33,20 @@ function Platforms() {
   const rows = found.data ? found.data.data.filter(row => row.enabled) : [];
   if (!rows.length) return null;
   return html`<section class="card"><h2>${T.platforms}</h2>${rows.map(row => html`<div class="fact"><span><${State} kind=${PLATFORM_KINDS[row.state] || "idle"} label=${row.state} /> ${row.name}</span><span class=${row.error_message ? "bad" : "dim"}>${row.error_message || row.state}</span></div>`)}</section>`;
+}
+
+const RANK = { failed: 0, note: 1, ok: 2 };
+const CHECK_KINDS = { failed: "failed", note: "warn", ok: "done" };
+const SHOWN = ["sandbox", "sessions", "model", "mcp", "schedule"];
+
+/** What the checks found: first what is wrong, then what most depends on. */
+function Health() {
+  const found = useRequest(() => post("api/doctor"), []);
+  const rows = found.data ? found.data.data.filter(row => row.state !== "ok" || SHOWN.some(name => row.name.startsWith(name))) : [];
+  rows.sort((a, b) => RANK[a.state] - RANK[b.state]);
+  return html`<section class="card"><h2>${T.pages.health}</h2><${Pending} of=${found}>${rows.slice(0, 6).map(row =>
+    html`<div class="fact" key=${row.name}><span class="nowrap"><${State} kind=${CHECK_KINDS[row.state]} label=${T.checkStates[row.state]} /> ${row.name}</span><span class="dim ellipsis" title=${row.text}>${revealed(row.text)}</span></div>`)}
+    <div><a class="button" href="#/health">${T.details}</a></div><//></section>`;
 }
 
 function Today({ today }) {
@@ -62,6 +76,6 @@ export function Page() {
     <${Waiting} rows=${data.waiting} again=${found.again} /></div>
     <div class="grid"><${Today} today=${data.today} /><${Platforms} />
     <section class="card"><h2>${T.servers}</h2>${data.servers.map(server => html`<div class="fact"><span><${State} kind="done" label=${T.running} /> ${server.kind}</span><span class="dim">${server.address || server.pid}</span></div>`)}
-      <div class="fact dim"><span>Hermes</span><span>${data.version}</span></div><div><a class="button" href="#/health">${T.pages.health}</a></div></section></div>
+      <div class="fact dim"><span>Hermes</span><span>${data.version}</span></div></section><${Health} /></div>
     <section class="card" aria-label=${T.lastFailures}><h2>${T.lastFailures}</h2><${Failures} rows=${data.failures} /></section>`}<//>`;
 }

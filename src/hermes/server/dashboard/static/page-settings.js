@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { get, request, toast } from "./data.js";
 import { Dialog, html, Pending, Segments, useRequest } from "./ui.js";
-import { Diff } from "./log.js";
+import { Diff } from "./diff.js";
 import { Browsers, Keys, Models, Rules, Versions } from "./settings-parts.js";
 import { T } from "./text.js";
 

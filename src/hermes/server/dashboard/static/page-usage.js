@@ -4,39 +4,44 @@ import { get, state, useNews } from "./data.js";
 import { count, html, money, Pending, Segments, useRequest } from "./ui.js";
 import { T } from "./text.js";
 
-const WIDTH = 900;
+const WIDTH = innerWidth < 720 ? 420 : 900; // so that its text can be read
 const HEIGHT = 220;
 const BOTTOM = 24;
 const COLOURS = 5;
 
+const MEASURES = {
+  cost: { read: row => row.cost_usd, show: money, title: T.costPerDay },
+  tokens: { read: row => row.input + row.output, show: count, title: T.tokensPerDay },
+};
+
 /** The keys with the highest cost, each with its colour; the others share the last one. */
-function chooseColours(split) {
+function chooseColours(split, read) {
   const sums = new Map();
-  for (const day of split) for (const part of day.parts) sums.set(part.key, (sums.get(part.key) || 0) + part.cost_usd);
+  for (const day of split) for (const part of day.parts) sums.set(part.key, (sums.get(part.key) || 0) + read(part));
   const names = [...sums].sort((a, b) => b[1] - a[1]).map(([key]) => key);
   return new Map(names.map((key, n) => [key, Math.min(n, COLOURS - 1)]));
 }
 
-function Chart({ days, split, cap }) {
-  const most = Math.max(cap || 0, ...days.map(day => day.cost_usd), 0.000001) * 1.05;
+function Chart({ days, split, cap, measure: { read, show, title } }) {
+  const most = Math.max(cap || 0, ...days.map(read), 0.000001) * 1.05;
   const step = WIDTH / Math.max(days.length, 7);
   const y = value => HEIGHT - BOTTOM - (HEIGHT - 40) * value / most;
-  const colours = chooseColours(split);
+  const colours = chooseColours(split, read);
   const parts = new Map(split.map(day => [day.key, day.parts]));
   const bars = days.flatMap((day, n) => {
     let below = 0;
-    return (parts.get(day.key) || [{ key: "", cost_usd: day.cost_usd }]).map(part => {
-      const top = y(below + part.cost_usd);
+    return (parts.get(day.key) || [{ ...day, key: "" }]).map(part => {
+      const top = y(below + read(part));
       const height = y(below) - top;
-      below += part.cost_usd;
-      return html`<rect class=${`c${colours.get(part.key) || 0}`} x=${n * step + step * 0.15} width=${step * 0.7} y=${top} height=${Math.max(0, height)}><title>${`${day.key}, ${part.key || "–"}: ${money(part.cost_usd)}`}</title></rect>`;
+      below += read(part);
+      return html`<rect class=${`c${colours.get(part.key) || 0}`} x=${n * step + step * 0.15} width=${step * 0.7} y=${top} height=${Math.max(0, height)}><title>${`${day.key}, ${part.key || "–"}: ${show(read(part))}`}</title></rect>`;
     });
   });
   const legend = [...colours].slice(0, COLOURS);
   return html`<div class="legend">${legend.map(([key, n]) => html`<span><i class=${`c${n}`}></i>${n === COLOURS - 1 && colours.size > COLOURS ? T.others : key || "–"}</span>`)}</div>
-    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${T.costPerDay}>
+    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${title}>
     ${[0, 0.5, 1].map(share => html`<line class="grid-line" x1="0" x2=${WIDTH} y1=${y(most * share)} y2=${y(most * share)} />`)}${bars}
-    ${cap ? html`<line class="cap" x1="0" x2=${WIDTH} y1=${y(cap)} y2=${y(cap)} /><text class="cap-text" x=${WIDTH - 90} y=${y(cap) - 4}>${T.cap} ${money(cap)}</text>` : null}
+    ${cap ? html`<line class="cap" x1="0" x2=${WIDTH} y1=${y(cap)} y2=${y(cap)} /><text class="cap-text" x=${WIDTH - 90} y=${y(cap) - 4}>${T.cap} ${show(cap)}</text>` : null}
     ${days.map((day, n) => n % Math.ceil(days.length / 6) === 0 && html`<text x=${n * step} y=${HEIGHT - 6}>${shortDay(day.key)}</text>`)}</svg>`;
 }
 
@@ -88,13 +93,16 @@ function Totals({ total }) {
 export function Page() {
   const [days, setDays] = useState("30");
   const [by, setBy] = useState("model");
+  const [shown, setShown] = useState("cost");
+  const measure = MEASURES[shown];
   const found = useRequest(() => get(`api/usage?by=${by}&split=${by}&days=${days}`), [by, days]);
   const costly = useRequest(() => get(`api/usage?by=session&days=${days}`), [days]);
   const { data } = found;
   return html`<div class="row wrap"><${Segments} label=${T.period} options=${T.daysOption} value=${days} onChange=${setDays} />
-    <${Segments} label=${T.split} options=${T.usageBy} value=${by} onChange=${setBy} /><span class="space"></span>
+    <${Segments} label=${T.split} options=${T.usageBy} value=${by} onChange=${setBy} />
+    <${Segments} label=${T.measure} options=${T.measures} value=${shown} onChange=${setShown} /><span class="space"></span>
     ${data && html`<button onClick=${() => saveCsv(data.groups)}>${T.csv}</button>`}</div>
-    <${Pending} of=${found}>${data && html`<div class="grid chart-grid"><section class="card"><h2>${T.costPerDay}</h2>${data.days.length ? html`<${Chart} days=${data.days} split=${data.split || []} cap=${data.budget.daily_usd} />` : html`<p class="dim">${T.noUsage}</p>`}</section><${Budgets} /></div>
+    <${Pending} of=${found}>${data && html`<div class="grid chart-grid"><section class="card"><h2>${measure.title}</h2>${data.days.length ? html`<${Chart} days=${data.days} split=${data.split || []} measure=${measure} cap=${shown === "cost" ? data.budget.daily_usd : data.budget.daily_tokens} />` : html`<p class="dim">${T.noUsage}</p>`}</section><${Budgets} /></div>
       <${Totals} total=${data.total} />
       <section class="card"><h2>${T.usageBy[by]}</h2><${Rows} rows=${data.groups} head=${T.usageBy[by]} /></section>
       ${costly.data && costly.data.groups.length > 0 && html`<section class="card"><h2>${T.expensive}</h2><${Rows} rows=${costly.data.groups.filter(row => row.key).slice(0, 10)} head=${T.columns.session} link /></section>`}

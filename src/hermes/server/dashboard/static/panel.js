@@ -2,7 +2,8 @@
 import { useEffect, useState } from "./vendor-preact-hooks.js";
 import { download, get, may, post, state, toast, useTopic } from "./data.js";
 import { count, Dialog, duration, html, money, State, timeAgo, useRequest } from "./ui.js";
-import { Diff, loadOutline, showMessage } from "./log.js";
+import { Diff } from "./diff.js";
+import { loadOutline, showMessage } from "./log.js";
 import { T } from "./text.js";
 
 function Bar({ share, label }) {

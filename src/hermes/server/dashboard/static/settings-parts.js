@@ -39,10 +39,10 @@ function useDownloads(onDone) {
 const megabytes = bytes => T.megabytes(Math.round(bytes / 1e6));
 
 function LocalModel({ row, download, pull }) {
-  const name = row.title || row.name;
-  if (download && download.state === "running") return html`<li><div class="row"><span class="ellipsis">${name}</span><span class="space"></span><span class="dim">${megabytes(download.done)} ${T.of} ${megabytes(download.total)}</span></div>
+  const { name } = row;
+  if (download && download.state === "running") return html`<li><div class="row"><span class="ellipsis" title=${row.title}>${name}</span><span class="space"></span><span class="dim nowrap">${megabytes(download.done)} ${T.of} ${megabytes(download.total)}</span></div>
     <progress class="bar" max=${download.total} value=${download.done} aria-label=${`${T.downloading}: ${name}`}></progress>${download.note && html`<p class="dim">${download.note}</p>`}</li>`;
-  return html`<li><div class="row"><span class="ellipsis">${name}</span><span class="space"></span><span class="dim">${row.downloaded ? T.downloaded : megabytes(row.bytes)}</span>
+  return html`<li><div class="row"><span class="ellipsis" title=${row.title}>${name}</span><span class="space"></span><span class="dim nowrap">${row.downloaded ? T.downloaded : megabytes(row.bytes)}</span>
     ${!row.downloaded && html`<button class="quiet" aria-label=${`${T.download}: ${name}`} onClick=${() => pull(row.name)}>${T.download}</button>`}</div>
     ${download && download.error && html`<p class="bad" role="alert">${download.error}</p>`}</li>`;
 }

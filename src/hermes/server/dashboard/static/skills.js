@@ -3,7 +3,7 @@ import { useState } from "./vendor-preact-hooks.js";
 import { get, post, toast } from "./data.js";
 import { Dialog, html, Pending, revealed, State, useRequest } from "./ui.js";
 import { Bundle, Preview } from "./bundle.js";
-import { Diff } from "./log.js";
+import { Diff } from "./diff.js";
 import { T } from "./text.js";
 
 function Proposal({ row, change }) {

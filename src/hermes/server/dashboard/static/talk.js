@@ -3,10 +3,12 @@ import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { changed, conversation, get, may, newId, openConversation, post, request, send, state, toast, useTopic } from "./data.js";
 import { watch } from "./feed.js";
 import { clock, Guard, html, Icon, Menu, revealed, State, useClock } from "./ui.js";
-import { Diff, Log, showMessage } from "./log.js";
+import { Diff } from "./diff.js";
 import { T } from "./text.js";
 
 const DRAFT = "hermes-draft-";
+/** The log and Markdown are loaded with the first conversation. */
+const loadLog = () => import("./log.js");
 
 /** Does what one of the actions says; their module is loaded with the first. */
 const act = (name, conv, words) => import("./actions.js").then(({ ACTIONS, runAction }) => runAction(ACTIONS.find(a => a.name === name), conv, words));
@@ -268,6 +270,7 @@ export function Talk({ id, seq }) {
   useTopic(id || "app");
   const conv = id ? conversation(id) : null;
   const [panel, setPanel] = useState(() => innerWidth >= 1100);
+  const log = useModule(Boolean(id), loadLog);
   const side = useModule(panel && Boolean(id), () => import("./panel.js"));
   const find = conv && conv.find;
   const finder = useModule(Boolean(find), () => import("./find.js"));
@@ -276,11 +279,11 @@ export function Talk({ id, seq }) {
     watch(id ? [id] : []);
     if (id) openConversation(id).then(() => watch([id]));
   }, [id]);
-  useEffect(() => { if (id && seq !== undefined) openConversation(id).then(() => showMessage(conv, seq)).catch(() => {}); }, [id, seq]);
+  useEffect(() => { if (id && seq !== undefined) Promise.all([loadLog(), openConversation(id)]).then(([{ showMessage }]) => showMessage(conv, seq)).catch(() => {}); }, [id, seq]);
   if (conv && conv.error) return html`<main class="main"><${Header} conv=${null} /><p class="failure" role="alert">${conv.error.message}</p></main>`;
   return html`<main id="main" class="main talk"><div class="center"><${Header} conv=${conv} onPanel=${() => setPanel(!panel)} panelOpen=${panel} />
     ${finder && html`<${finder.FindBar} key=${id} conv=${conv} words=${find.words} onClose=${() => setFind(null)} />`}
-    ${conv ? html`<${Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)} onRetry=${() => act("retry", conv)} onFind=${() => setFind({ words: "" })}><${Notes} conv=${conv} /><//>`
+    ${conv ? log && html`<${log.Log} key=${id} conv=${conv} onBranch=${n => branch(conv, n)} onRetry=${() => act("retry", conv)} onFind=${() => setFind({ words: "" })}><${Notes} conv=${conv} /><//>`
       : html`<div class="welcome"><${Icon} name="mark" /><p>${T.empty}</p></div>`}
     <${Foot} conv=${conv} id=${id} /></div>
     ${side && conv && html`<${Guard}><${side.Panel} conv=${conv} onClose=${() => setPanel(false)} /><//>`}</main>`;

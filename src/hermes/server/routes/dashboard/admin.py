@@ -42,7 +42,7 @@ async def get_overview(call: ApiCall, services: RouteServices) -> web.StreamResp
         meta = live.session.transcript.meta
         row = {"session": live.id, "title": meta.title, "source": meta.source}
         if live.session.is_busy:
-            running.append({**row, "doing": live.activity})
+            running.append({**row, **live.describe_activity()})
         waiting += [{**row, "approval": asked.describe()} for asked in live.approvals]
     recent = await runtime.store.sessions.list_recent(limit=200)
     limit = time.time() - 7 * _DAY
