@@ -399,7 +399,7 @@ class ClusterSection(Section, frozen=True):
     database: str = ""
     """The address itself, without a password; it comes before the variable."""
     roles: tuple[Literal["api", "gateway", "worker"], ...] = ("api", "gateway", "worker")
-    """What a node does: it answers requests; it connects messengers; it runs what waits."""
+    """What a node does. api: it answers requests; worker: it runs what waits."""
     node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     """The name of this node, which no other may have; empty: the host's with a random part."""
     address: Address = ""

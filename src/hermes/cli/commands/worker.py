@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 _EPILOG = """\
-Runs, messages of messengers and scheduled jobs of a cluster wait in queues: `turns` for any worker,
-`node:NAME` for sessions whose files are on that node. On SIGTERM or Ctrl-C the worker hands over
-what it runs and exits with status 0. See docs/cluster.md.
+The runs of a cluster wait in queues: `turns` for any worker, `node:NAME` for sessions whose files
+are on that node. On SIGTERM or Ctrl-C the worker hands over what it runs and exits with status 0.
+See docs/cluster.md.
 
 examples:
   hermes worker
