@@ -19,9 +19,9 @@ function JobForm({ job, send, onDone, onCancel }) {
     send(read(form)).then(() => { form.reset(); setPreview(null); setFailure(""); onDone(); }, error => setFailure(error.message));
   };
   return html`<form class="card" onSubmit=${save} onChange=${look}><h2>${job ? `${T.edit}: ${job.name}` : T.newJob}</h2>
-    ${job && html`<label>${T.jobName}<input name="name" value=${job.name} required /></label>`}
-    <label>${T.when}<input name="schedule" placeholder="daily 09:00" value=${job ? job.schedule : undefined} required /></label>
-    <label>${T.prompt}<textarea name="prompt" rows="2" required>${job ? job.prompt : ""}</textarea></label>
+    ${job && html`<label>${T.jobName}<input name="name" defaultValue=${job.name} required /></label>`}
+    <label>${T.when}<input name="schedule" placeholder="daily 09:00" defaultValue=${job ? job.schedule : ""} required /></label>
+    <label>${T.prompt}<textarea name="prompt" rows="2" defaultValue=${job ? job.prompt : ""} required></textarea></label>
     ${preview && html`<p class="dim" role="status">${T.nextTimes}: ${preview.next_times.join(", ")}</p>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}
     <div class="row"><button class="primary">${job ? T.save : T.add}</button>${onCancel && html`<button type="button" onClick=${onCancel}>${T.cancel}</button>`}</div></form>`;
