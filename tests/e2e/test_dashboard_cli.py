@@ -64,7 +64,7 @@ async def test_a_dashboard_of_its_own_and_codes_of_other_processes(home: Home) -
 async def test_a_server_without_the_dashboard_imports_nothing_of_it(home: Home) -> None:
     names = "hermes.server.dashboard hermes.server.routes.dashboard hermes.app.live.live_session"
     script = (
-        "import sys; from hermes.cli.server_process import _import_server; _import_server();"
+        "import sys; from hermes.cli.server_process import import_server; import_server();"
         f" print([n for n in {names.split()!r} if n in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(
