@@ -97,7 +97,7 @@ async def test_failures_are_listed_and_changes_reviewed(tmp_path: Path) -> None:
     text.write_text("Does other work.")
     code, out, _ = await run(home, "list")
     rows = dict(line.split(None, 1) for line in out.splitlines())
-    assert code == 0 and rows["swap"] == "changed  1 tools"
+    assert code == 0 and rows["swap"] == "changed  1 tool"
     assert rows["gone"].startswith("failed: could not be started: there is no program")
     assert rows["typo"].startswith("failed: cannot be used: Object contains unknown field")
     code, out, err = await run(home, "test", "swap")

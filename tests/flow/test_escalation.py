@@ -73,6 +73,17 @@ async def test_the_whole_internet_is_said_so(tmp_path: Path, tier: SandboxTier) 
         assert "it wants to reach the internet" in asked.summary and len(seen) == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["mytool up < README", "mytool up > x", "mytool $X", "mytool *", "mytool ?e?r?t"]
+)
+async def test_a_yes_to_what_only_run_time_tells_counts_once(tmp_path: Path, text: str) -> None:
+    hosts = ["example.invalid"]
+    steps = [run(text, "c1", network=hosts), run(text, "c2", network=hosts), say("done")]
+    async with rig(tmp_path, steps, options=ASK) as r:
+        asked = await answering(r, "once")
+    assert [a.choices for a in asked] == [("once", "deny")] * 2
+
+
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
 @pytest.mark.parametrize("answer", ["session", "always"])
 async def test_the_yes_is_remembered_for_that_program_and_that_access(
@@ -216,6 +227,9 @@ async def test_without_the_sandbox(tmp_path: Path, tier: SandboxTier) -> None:
         {"write": ["../other/.git"]},
         {"write": ["../other/.git/hooks"]},
         {"write": ["~/.bashrc"]},
+        {"read": ["../backup"]},
+        {"read": ["../backup/alice"]},
+        {"write": ["../backup"]},
         {"write": ["~/.config/systemd"]},
         {"network": ["127.0.0.1:8765"]},
         {"network": ["localhost"]},
@@ -241,6 +255,8 @@ async def test_what_nobody_can_grant_is_not_asked(
     (tmp_path / "other" / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "user" / ".config" / "systemd").mkdir(parents=True)
     (tmp_path / "user" / ".bashrc").touch()
+    (tmp_path / "backup" / "alice").mkdir(parents=True)
+    (tmp_path / "backup" / "alice" / ".netrc").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     async with rig(tmp_path, [], options=ASK) as r:
         home = str(r.home.path)

@@ -263,6 +263,19 @@ async def test_g19_other_peoples_sessions_are_not_found(tmp_path: Path) -> None:
         await g.telegram.until_shown(f"There is no session {row['id']}. See /sessions.")
 
 
+@pytest.mark.parametrize("word", ["always", "ALWAYS", "Always"])
+async def test_always_typed_by_somebody_else_saves_no_rule(tmp_path: Path, word: str) -> None:
+    platform = {"allowed_users": [OWNER, STRANGER], "admins": [OWNER]}
+    steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Pushed.")]
+    async with live_gateway(tmp_path, steps, platform=platform) as g:
+        before = (g.home.path / "config.yaml").read_text()
+        await g.telegram.say("push", user=STRANGER)
+        await g.telegram.until(lambda: any(s.buttons for s in g.telegram.sent))
+        await g.telegram.say(f"/approve {word}", user=STRANGER)
+        await g.telegram.until_shown("Pushed.")
+        assert (g.home.path / "config.yaml").read_text() == before
+
+
 async def test_always_from_somebody_else_is_for_the_session_only(tmp_path: Path) -> None:
     platform = {"allowed_users": [OWNER, STRANGER], "admins": [OWNER]}
     steps = [call(("c1", "terminal", {"command": "git push origin main"})), say("Pushed.")]

@@ -11,7 +11,9 @@ from unicodedata import normalize
 from msgspec import Struct, structs
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|\d+")
-_SECOND_LEVEL = frozenset("com net org edu gov mil gob gouv asso nom ltd plc info biz".split())
+_SECOND_LEVEL = frozenset(
+    "com net org edu gov mil gob gouv asso nom ltd plc info biz co ac or ne go gv".split()
+)
 PACKAGES = "packages"
 """Stands for the hosts that package managers download from."""
 
@@ -138,7 +140,7 @@ def _is_suffix(name: str) -> bool:
     """Whether anybody may have a name below this one: `com`, and most likely `co.uk`."""
     labels = name.split(".")
     country = len(labels) == 2 and len(labels[1]) == 2
-    return len(labels) < 2 or (country and (len(labels[0]) < 3 or labels[0] in _SECOND_LEVEL))
+    return len(labels) < 2 or (country and labels[0] in _SECOND_LEVEL)
 
 
 def _describe_host(host: str) -> str:

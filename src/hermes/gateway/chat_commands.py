@@ -1,6 +1,7 @@
 """Commands in chats: who may run them, the gateway's own, those of the registry, quick ones."""
 
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 
@@ -126,7 +127,8 @@ class ChatCommands:
             case "help" | "commands" if not args:
                 return self.list_commands(item.role)
         if command.name == "approve" and item.role != "admin":
-            args = args.replace("always", "session")  # a rule for everybody is the owner's
+            # A rule for everybody is the owner's.
+            args = re.sub("always", "session", args, flags=re.IGNORECASE)
         session, _ = await actor.slot.open_session(
             item, renews=False, needs_model=command.needs_model
         )

@@ -134,18 +134,14 @@ def _explain_line(line: str, command: CommandSpec, home: Path) -> str:
 def _explain_protected(line: str, policy: SandboxPolicy) -> str:
     """A note about the innermost protected path of the workspace that the line mentions, or whose
     folder it does."""
-    denied = bool(_DENIED.search(line))
-    if not denied and not _MISSING.search(line):
+    if not _DENIED.search(line):
         return ""
-    guarded = policy.protected if denied else set(policy.protected) & set(policy.hidden)
-    existing = filter(os.path.lexists, guarded)
+    existing = filter(os.path.lexists, policy.protected)
     for path in sorted(existing, key=lambda path: len(path.parts), reverse=True):
         name = str(path.relative_to(policy.workspace))
         folders = "|".join(re.escape(str(f)) for f in Path(name).parents if f.name)
         above = rf"|(?<![\w./-])(?:{folders})/?(?![\w./-])" if folders else ""
         if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]){above}", line):
-            if path in policy.hidden:
-                return f"[the sandbox hides {name}: it holds credentials]"
             if ".git" in path.parts:
                 return f"[the sandbox keeps {name} read-only for this command; {_UNCONFINED}]"
             return (

@@ -140,7 +140,7 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
     context_family(
         "assignment",
         _LETTER_CASES,
-        rf"(?:{_TELLING}){IS}((?<=[\"'`])[^\"'`\n\\]{{6,256}}(?=\\?[\"'`])"
+        rf"(?:{_TELLING}){IS}((?<=[\"'`])[^\"'`\s\\]{{6,256}}(?=\\?[\"'`])"
         r"|(?<![\"'`])[^\s\"'`,;&|\\)]{6,256})",
         is_written_out,
     ),

@@ -157,7 +157,8 @@ class CommandAnalyzer:
     def _find_acting(self, plain: tuple[SimpleCommand, ...] | None) -> tuple[Argv, ...]:
         acting = [simple for simple in plain or () if not is_read_only(simple)]
         known = all(
-            grant_prefix(wrappers.simplify_command(s.argv)) and not self._exceeds_rule(s)
+            grant_prefix(wrappers.simplify_command(s.argv))
+            and not (self._exceeds_rule(s) or s.writes or s.reads or UNKNOWN in "".join(s.argv))
             for s in acting
         )
         return tuple(wrappers.simplify_command(simple.argv) for simple in acting) if known else ()

@@ -73,7 +73,7 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         return WrappedCommands(scripts=argv[1:2] if len(argv) > 2 else ())
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
-    if name in ("tmux", "screen"):
+    if name == "tmux" and re.match(r"new|split|respawn|run", "".join(argv[1:2])):
         return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
     if name in _OPTIONS:
         given = feed if name in ("xargs", "gxargs") else ""

@@ -3,7 +3,7 @@
 # Only the standard library: the launcher runs without anything else. `hermes.exec.sandbox` decides
 # what to do; here it is carried out, and a step that fails keeps the command from running.
 
-# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH113, PTH120, PTH123, PTH208, PTH211
 import contextlib
 import fcntl
 import os
@@ -269,9 +269,9 @@ def _detach_pipes(folders: list[bytes], empty: bytes) -> None:
 
 
 def _cover_links(links: list[bytes]) -> None:
-    """Mount something on each link."""
+    """Mount something on each link: what it leads to, unless that is a folder, which cannot be."""
     for link in links:
-        source = link if os.path.exists(link) else os.devnull.encode()
+        source = link if os.path.isfile(link) else os.devnull.encode()
         libc.attach_mount(libc.clone_mount(source), link)
         _remount_read_only(link)
 

@@ -107,7 +107,7 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
     commands may change what they create."""
     found: list[str] = []
     steering: list[str] = []
-    for folder, names in recall_folders(root):
+    for folder, names in _scan_folders(root):
         if folder != root:
             found += _list_settings(f"{folder}/.git", is_folder=names.get(".git", False))
             steering += [f"{folder}/{name}" for name in _filter_steering(folder, names)]
@@ -115,7 +115,7 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
     return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
 
 
-def scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
+def _scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
     """The first folders of a tree, each with its names and whether these are folders."""
     found: list[tuple[str, dict[str, bool]]] = []
     waiting = [(root, 0)]
@@ -131,10 +131,6 @@ def scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
             inner = (n for n, is_folder in names.items() if is_folder and n not in _SKIPPED_FOLDERS)
             waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inner)]
     return tuple(found)
-
-
-recall_folders = lru_cache(maxsize=256)(scan_folders)
-"""The same, as it was when we first looked."""
 
 
 def _get_change_time(path: str) -> int:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,8 +13,7 @@ from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError
 from hermes.exec.launcher.protocol import SetupInstructions
-from hermes.exec.path_rules import SYSTEM_PATHS, find_agent_paths, list_names
-from hermes.exec.sandbox.credentials import find_credentials
+from hermes.exec.path_rules import SYSTEM_PATHS, explain_denial, find_agent_paths, list_names
 from hermes.exec.sandbox.planted_files import find_plantable_paths
 from hermes.exec.sandbox.toolchains import CACHES, PROGRAMS, RENEWABLE, VERSIONED_CREDENTIALS
 
@@ -21,6 +21,7 @@ SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 TierLevel: TypeAlias = Literal[1, 2, 3]
 
 _GB = 1024**3
+_MAX_FOLDERS = 400
 _HOME_FOLDERS = (Path("/root"), Path("/home"))
 _SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _READ_ONLY_SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
@@ -135,8 +136,7 @@ def build_policy(
     hidden += (*_list_existing(user_home, keys), *_find_versioned_keys(user_home))
     if os.geteuid() == 0:
         hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
-    keys_inside = find_credentials(workspace)
-    hidden += (*_find_private_settings("/etc"), *keys_inside)
+    hidden += _find_private_settings("/etc")
     plantable = find_plantable_paths(workspace, user_home, PROGRAMS)
     programs = _list_existing(user_home, PROGRAMS)
     caches, renewable = (
@@ -149,7 +149,7 @@ def build_policy(
         mode,
         workspace,
         tuple(dict.fromkeys(hidden)),
-        (*plantable.protected, *keys_inside),
+        plantable.protected,
         (*plantable.kept_missing, *steering),
         plantable.removed_after,
         network,
@@ -162,10 +162,8 @@ def build_policy(
 def add_grants(
     policy: SandboxPolicy, user_home: Path, *, read: Iterable[Path], write: Iterable[Path]
 ) -> SandboxPolicy:
-    """The policy with these real paths, without the credentials in them, and the names in the home
-    that lead to them."""
+    """The policy with these real paths, and the names in the home that lead to them."""
     granted, writable = tuple(read), tuple(write)
-    keys = [k for p in (*granted, *writable) if p.is_dir() for k in find_credentials(p, anew=True)]
     links = dict(policy.home_links)
     home = _resolve_path(user_home)
     for path in (*granted, *writable):
@@ -176,7 +174,6 @@ def add_grants(
     outer = {name for name in links if not any(str(p) in links for p in Path(name).parents)}
     return structs.replace(
         policy,
-        hidden=(*policy.hidden, *keys),
         granted=granted,
         writable=writable,
         home_links=tuple((name, path) for name, path in links.items() if name in outer),
@@ -208,7 +205,22 @@ def explain_ungrantable(path: Path, agent_home: Path, user_home: Path, *, write:
     keys += tuple(_list_existing(Path("/"), _KEYS_OF_ROOT))
     if any(real.is_relative_to(key) or key.is_relative_to(real) for key in keys):
         return f"{path} holds credentials; name what you need beside them"
+    if key := next(_find_credentials(real, user_home), None):
+        return f"{path} holds credentials ({key.relative_to(real)}); name what you need beside them"
     return ""
+
+
+def _find_credentials(folder: Path, user_home: Path) -> Iterator[Path]:
+    """The credentials in a folder and in the folders right below it."""
+    waiting = [folder]
+    for place in islice(iter(lambda: waiting.pop(0) if waiting else None, None), _MAX_FOLDERS):
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                if explain_denial(path, user_home, write=False):
+                    yield path
+                elif place == folder and entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
 
 
 @lru_cache(maxsize=1)

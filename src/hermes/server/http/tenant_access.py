@@ -58,7 +58,7 @@ class TenantAccess:
         found = await self._limits.find_tenant(tenant_id)
         if found is None or found.state != "active":
             return None
-        return self._build_principal(found, SCOPES)
+        return self._build_principal(found, [scope for scope in SCOPES if scope != "admin"])
 
     async def is_foreign_session(self, session_id: str) -> bool:
         """Whether a session of another tenant has this id: files of sessions are found by it."""

@@ -198,6 +198,9 @@ LOSES_WORK = {
 """Ask in a sandbox too, and why: no checkpoint covers what they delete."""
 
 COVERED = r"""
+sed -i '/dev/sda/d' fstab
+sed -i -e /boot/d -e s/a/b/ file
+tmux send-keys "shutdown the server"
 git reset --hard HEAD~3
 git clean -fd
 git clean -ndx

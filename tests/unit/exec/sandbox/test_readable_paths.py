@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from msgspec import structs
 
 from hermes.exec.process.local import CommandSpec, run_command
 from hermes.exec.process.output_capture import OutputCapture
-from hermes.exec.sandbox import SandboxPolicy, SandboxTier, add_grants, build_policy, policy
+from hermes.exec.sandbox import SandboxPolicy, SandboxTier, build_policy, policy
 from hermes.exec.sandbox.toolchains import TOOLCHAINS, Toolchain
 from tests.unit.exec.sandbox.sandbox_shell import ENV, linux, sh
 
@@ -88,49 +87,6 @@ async def test_tools_of_a_home_run_and_their_secrets_do_not_show(
     for name in caches:
         assert [p.name for p in (home / name).iterdir()] == ["in"], "the home is as it was"
     assert not list(home.rglob("planted"))
-
-
-@linux
-async def test_credentials_in_a_workspace_or_a_granted_folder_do_not_show(
-    tmp_path: Path, tier: SandboxTier
-) -> None:
-    home, work, there = tmp_path / "u", tmp_path / "work", tmp_path / "there"
-    names = (".aws/credentials", ".netrc", "backup/alice/.ssh/id_rsa", ".docker/config.json")
-    for folder in (work, there):
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text("SECRET\n")
-        (folder / "notes.ssh").write_text("open\n")
-    home.mkdir()
-    for read, write in (((there,), ()), ((), (there,))):
-        walls = build_policy("workspace-write", work, tmp_path / "agent", home)
-        walls = add_grants(walls, home, read=read, write=write)
-        lines = [f"cat {folder / name}" for folder in (work, there) for name in names]
-        lines += [f"echo SECRET >> {folder}/backup/alice/.ssh/id_rsa" for folder in (work, there)]
-        lines += [f"cat {work}/notes.ssh {there}/notes.ssh"]
-        lines += [f"mv {folder}/backup {folder}/moved" for folder in (work, there)]
-        text = (await sh("\n".join(lines), walls, tier))[1]
-        assert "SECRET" not in text and text.count("open\n") == 2
-        walls = build_policy("workspace-write", work, tmp_path / "agent", home)
-        walls = add_grants(walls, home, read=read, write=write)
-        lines = [f"cat {folder}/moved/alice/.ssh/id_rsa" for folder in (work, there)]
-        assert "SECRET" not in (await sh("\n".join(lines), walls, tier))[1]
-    assert (work / names[2]).read_text() == "SECRET\n"
-
-
-@linux
-async def test_what_the_repository_has_is_no_credential(tmp_path: Path, tier: SandboxTier) -> None:
-    """A fixture of its tests; hidden, it would look deleted to git."""
-    work = tmp_path / "work"
-    (work / "tests").mkdir(parents=True)
-    for name in ("tests/.netrc", ".netrc", "docs.netrc"):
-        (work / name).write_text(f"in {name}\n")
-    for words in (["init", "-q"], ["add", "tests", "docs.netrc"]):
-        subprocess.run(["git", "-C", str(work), *words], check=True, env=ENV)
-    walls = build_policy("workspace-write", work, tmp_path / "agent", tmp_path)
-    text = (await sh("cat tests/.netrc .netrc; git status --short", walls, tier))[1]
-    assert "in tests/.netrc" in text and "in .netrc" not in text
-    assert "AD" not in text
 
 
 @linux
