@@ -105,18 +105,11 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
             return words[-1:] if any(f.startswith("--del") for f in flags) else [], []
         case "sed":
             in_place = "i" in flags or any(abbreviates_option(f, "in-place") for f in flags)
-            return [], _find_edited(args) if in_place else []
+            files = (w for w in words if not re.search("/[a-z]$", w))  # `/x/d` is a script
+            return [], list(files) if in_place else []
         case "curl" | "wget" | "sort":
             return [], list(_find_outputs(args, _OUTPUT_OPTIONS[name]))
     return [], words if name in _WRITERS else []
-
-
-def _find_edited(args: Argv) -> list[str]:
-    """The files that `sed -i` changes: the words after its script."""
-    scripts = [at for at, arg in enumerate(args) if re.match(r"-[nrsEz]*[ef]$|--(?:exp|file)", arg)]
-    valued = {at + 1 for at in scripts if "=" not in args[at]}
-    words = [arg for at, arg in enumerate(args) if at not in valued and not arg.startswith("-")]
-    return words if scripts else words[1:]
 
 
 def _find_outputs(args: Argv, options: list[str]) -> Iterator[str]:
