@@ -105,8 +105,7 @@ def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
             return words[-1:] if any(f.startswith("--del") for f in flags) else [], []
         case "sed":
             in_place = "i" in flags or any(abbreviates_option(f, "in-place") for f in flags)
-            files = (w for w in words if not re.search("/[a-z]$", w))  # `/x/d` is a script
-            return [], list(files) if in_place else []
+            return [], [w for w in words if in_place and not re.search("/[a-z]$", w)]  # no script
         case "curl" | "wget" | "sort":
             return [], list(_find_outputs(args, _OUTPUT_OPTIONS[name]))
     return [], words if name in _WRITERS else []

@@ -76,8 +76,7 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     if name == "tmux" and re.match(r"new|split|respawn|run", "".join(argv[1:2])):
         return WrappedCommands(scripts=tuple(arg for arg in argv[1:] if " " in arg))
     if name in _OPTIONS:
-        given = feed if name in ("xargs", "gxargs") else ""
-        return _unwrap_options(argv, *_OPTIONS[name], given)
+        return _unwrap_options(argv, *_OPTIONS[name], feed if "xargs" in name else "")
     return WrappedCommands()
 
 
