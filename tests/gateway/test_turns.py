@@ -302,6 +302,7 @@ async def test_an_approval_is_asked_with_buttons(tmp_path: Path) -> None:
         asked = next(s for s in g.telegram.sent if s.buttons)
         assert asked.text.startswith("⚠️ Approval needed: ") and command in asked.text
         assert "/approve or /deny. No answer in 5 min means no." in asked.text
+        assert "Always saves the rule: {decision: allow, prefix: [git, push]" in asked.text
         await g.telegram.press(asked, "Deny", user=STRANGER)
         await g.telegram.press(asked, "Deny")
         await g.telegram.until_shown("Fine.")

@@ -9,6 +9,7 @@ from msgspec import structs
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
 from hermes.core.events import Answer, Approval, Question
+from hermes.core.untrusted_text import reveal_hidden
 from hermes.gateway import texts
 from hermes.gateway.adapter import Button
 from hermes.gateway.content.render import fence_code
@@ -200,11 +201,13 @@ def redact_approval(question: Approval, redact: Callable[[str], str], minutes: f
     command = question.command or f"{question.call.name} {question.call.args}"
     text = texts.APPROVAL.format(
         reason=redact(question.summary),
-        command=fence_code(redact(command)),
+        command=fence_code(reveal_hidden(redact(command))),
         span=texts.format_span(minutes),
     )
     if question.diff:
-        text += "\n" + fence_code(redact(question.diff), "diff")
+        text += "\n" + fence_code(reveal_hidden(redact(question.diff)), "diff")
+    if "always" in question.choices:
+        text += "\n" + texts.ALWAYS_SAVES.format(rules=redact("; ".join(question.rules)))
     return text
 
 

@@ -57,6 +57,7 @@ REASON_DAILY = "was reset by the daily schedule"
 APPROVAL = (
     "⚠️ Approval needed: {reason}\n{command}\n/approve or /deny. No answer in {span} means no."
 )
+ALWAYS_SAVES = "Always saves the rule: {rules}"
 APPROVAL_LABELS = {
     "once": "Allow once",
     "session": "For this session",

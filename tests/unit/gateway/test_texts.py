@@ -7,8 +7,10 @@ import re
 import pytest
 
 from hermes.app.commands import stop
+from hermes.core.events import Approval
+from hermes.core.message import ToolCall
 from hermes.gateway import texts
-from hermes.gateway.open_questions import describe_answer
+from hermes.gateway.open_questions import describe_answer, redact_approval
 
 TABLE = {
     texts.PAIRING_CODE.format(code="ABCD2345", platform="telegram"): (
@@ -55,6 +57,7 @@ TABLE = {
     texts.APPROVAL.format(reason="R", command="`C`", span=texts.format_span(5)): (
         "⚠️ Approval needed: R\n`C`\n/approve or /deny. No answer in 5 min means no."
     ),
+    texts.ALWAYS_SAVES.format(rules="R"): "Always saves the rule: R",
     " ".join(texts.APPROVAL_LABELS.values()): "Allow once For this session Always Deny",
     texts.FAILED_TURN.format(error="It failed."): "⚠️ It failed.",
     texts.TOOL_LINE.format(tool="terminal", what="ls"): "⚙️ terminal: ls",
@@ -90,3 +93,11 @@ def test_every_text_has_a_row() -> None:
 @pytest.mark.parametrize(("text", "expected"), TABLE.items())
 def test_texts_are_exact(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_hidden_characters_of_a_request_are_shown() -> None:
+    """A person decides about what it says."""
+    call = ToolCall("c1", "terminal", "{}")
+    asked = Approval("a1", call, "why", command="echo a\u202eb\u200bc")
+    text = redact_approval(asked, str, 5)
+    assert "\u202e" not in text and "\u200b" not in text and "202e" in text.lower()
