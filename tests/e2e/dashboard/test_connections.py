@@ -151,7 +151,10 @@ async def test_twelve_tabs_share_one_stream(tmp_path: Path) -> None:
             await page.get_by_text("An answer for all.").wait_for()
             pages.append(page)
         await v.wait_until_live(pages[-1])
-        assert len(v.api.server.services.dashboard.feeds) == 1  # type: ignore[union-attr]
+        feeds = v.api.server.services.dashboard.feeds  # type: ignore[union-attr]
+        async with asyncio.timeout(90):
+            while len(feeds) != 1:  # it is opened anew when pages join
+                await asyncio.sleep(0.05)
         await pages[0].close()
         await v.wait_until_live(pages[-1])
         v.page = pages[-1]
