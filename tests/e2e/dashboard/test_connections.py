@@ -153,7 +153,7 @@ async def test_twelve_tabs_share_one_stream(tmp_path: Path) -> None:
         await v.wait_until_live(pages[-1])
         feeds = v.api.server.services.dashboard.feeds  # type: ignore[union-attr]
         async with asyncio.timeout(90):
-            while len(feeds) != 1:  # it is opened anew when pages join
+            while not 1 <= len(feeds) <= 2:  # the one before it may not have ended yet
                 await asyncio.sleep(0.05)
         await pages[0].close()
         await v.wait_until_live(pages[-1])
