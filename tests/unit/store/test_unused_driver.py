@@ -1,7 +1,11 @@
 """One machine needs nothing of a cluster: neither its driver nor its engine is imported."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 _UNWANTED = ("psycopg", "psycopg_pool", "procrastinate", "hermes.store.postgres")
 
@@ -15,3 +19,22 @@ def test_a_server_on_sqlite_imports_nothing_of_a_cluster() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("", "its database is not configured"), ("postgresql://h/n", "needs the extra `cluster`")],
+)
+@pytest.mark.parametrize("words", [["worker"], ["tenants", "list"], ["cluster", "status"]])
+def test_commands_of_a_cluster_say_what_is_missing(
+    tmp_path: Path, words: list[str], url: str, said: str
+) -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = sys.modules['procrastinate'] = None\n"
+        f"from hermes.cli.main import main; sys.exit(main({words!r}))"
+    )
+    env = {"HOME": str(tmp_path), "PATH": os.defpath, "HERMES_DATABASE_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, env=env
+    )
+    assert done.returncode == 2 and said in done.stderr, done.stderr

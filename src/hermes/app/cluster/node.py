@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,13 +46,11 @@ def require_database(setup: Setup) -> str:
             f"{setup.config.cluster.database_env or 'cluster.database'}, for example to "
             "postgresql://user:password@host/name."
         )
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
+    if not all(map(find_spec, ("psycopg", "procrastinate"))):
         raise ConfigError(
             "A cluster needs the extra `cluster`, which is not installed. Nothing was changed. "
             "Run: pip install 'hermes-runtime[cluster]'"
-        ) from None
+        )
     return url
 
 
@@ -75,6 +74,7 @@ class ClusterNode:
 
     def __init__(self, setup: Setup, roles: Sequence[str] = ()) -> None:
         """`roles`: others than the configured ones."""
+        url = require_database(setup)
         from hermes.store.postgres.database import TenantDatabase
         from hermes.store.postgres.engine import ProcrastinateEngine
         from hermes.store.postgres.inbox import PostgresInbox
@@ -87,7 +87,6 @@ class ClusterNode:
         self.roles = tuple(roles) or cluster.roles
         self.has_own_files = cluster.workspaces == "none"
         """Whether the files of a session are on the node that ran it."""
-        url = require_database(setup)
         self.store: PostgresStore = open_postgres(
             url,
             node=cluster.node,
