@@ -145,7 +145,8 @@ async def test_the_schedule_of_a_cluster_moves_with_the_node_that_is_drained(
         with psycopg.connect(url) as db:  # half an hour later
             (body,) = db.execute("SELECT body FROM jobs").fetchone() or (b"",)
             due = int(time.time()) - 1
-            moved = json.dumps({**json.loads(body), "next": due, "wake": due}).encode()
+            times = {"created": due - 1800, "anchor": due - 1800, "next": due, "wake": due}
+            moved = json.dumps({**json.loads(body), **times}).encode()
             db.execute("UPDATE jobs SET body = %s, wake = %s", (moved, due))
         await wait_for_row(url, "SELECT 1 FROM runs WHERE state NOT IN ('claimed', 'running')")
         with psycopg.connect(url) as db:

@@ -18,10 +18,12 @@ from msgspec import json, structs
 
 from hermes.app.cluster.singleton import Serve, Singleton
 from hermes.config.load import Setup
+from hermes.config.paths import find_working_folder
 from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
+    from hermes.app.cluster.session_folders import SessionFolders
     from hermes.store.postgres.engine import Answer, Wake
     from hermes.store.postgres.store import PostgresStore
 
@@ -81,7 +83,7 @@ class ClusterNode:
 
         self.settings = cluster = setup.config.cluster
         self.roles = tuple(roles) or cluster.roles
-        self.has_own_files = cluster.workspaces == "none"
+        self.has_own_files = cluster.workspaces in ("none", "snapshot")
         """Whether the files of a session are on the node that ran it."""
         self.store: PostgresStore = open_postgres(
             url,
@@ -198,6 +200,22 @@ class ClusterNode:
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    def open_folders(self, setup: Setup) -> SessionFolders | None:
+        """The folders of sessions, where they are to follow them."""
+        if self.settings.workspaces != "snapshot":
+            return None
+        from hermes.app.cluster.session_folders import SessionFolders
+        from hermes.store.postgres.database import TenantDatabase
+        from hermes.store.postgres.shared.snapshots import SnapshotTable
+
+        return SessionFolders(
+            SnapshotTable(TenantDatabase(self.store.database, None)),
+            find_working_folder(setup.config.terminal.cwd),
+            setup.home / "run" / "snapshots",
+            node=self.lease.node,
+            limit_mb=self.settings.snapshot_mb,
+        )
 
     async def measure_queue(self) -> None:
         """Look how much waits and how fast the database answers; without it nothing changes."""
