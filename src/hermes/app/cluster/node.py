@@ -196,7 +196,7 @@ class ClusterNode:
                         await self.engine.reap()
                     if time.monotonic() - swept > _SWEEP_SECONDS:
                         swept = time.monotonic()
-                        await asyncio.to_thread(ask, delete_old)
+                        await asyncio.to_thread(self.store.database.run_apart, delete_old)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.store.postgres.shared.event_blocks import renew_partitions
+
 if TYPE_CHECKING:
     from psycopg import Connection
 
@@ -59,6 +61,7 @@ _SHOWN = ("snapshots", "calls", "event_blocks")
 
 def add_shared_tables(db: Connection[Any]) -> None:
     db.execute(_TABLES)
+    renew_partitions(db)
     for table in _SHOWN:
         db.execute(
             f"CREATE VIEW hermes.{table} AS SELECT * FROM public.{table}"
