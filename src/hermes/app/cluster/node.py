@@ -79,6 +79,7 @@ class ClusterNode:
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared.calls import PostgresCalls
         from hermes.store.postgres.shared.keys import PostgresKeys
         from hermes.store.postgres.shared.singletons import SingletonTable
         from hermes.store.postgres.shared_limits import SharedLimits
@@ -97,8 +98,10 @@ class ClusterNode:
         self.lease = self.store.database.lease
         self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
         self.notices = NodeNotices(url, self.lease.node)
+        rows = TenantDatabase(self.store.database, None)
+        self.calls = PostgresCalls(rows)
         self.inbox = PostgresInbox(
-            TenantDatabase(self.store.database, None),
+            rows,
             self.engine.defer,
             limit=cluster.inbox,
             stays_at_node=self.has_own_files,

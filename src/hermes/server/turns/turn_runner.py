@@ -32,6 +32,7 @@ from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.sessions import ClientSessions
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
+from hermes.server.turns.stored_runs import CallMarks, StoredMarks
 
 STOPPED = "The server stopped before the turn ended. The work so far is kept in the session."
 HEAD_SECONDS = 10.0
@@ -78,6 +79,7 @@ class TurnRunner:
         self.redact = redact
         """Removes what clients must not see from an error message."""
         objects = runtime.store.objects
+        self.marks: CallMarks = StoredMarks(objects)
         self.tenants = tenants
         self.slots = TurnSlots(settings.concurrent_runs, tenants)
         self.sessions = ClientSessions(runtime, settings.toolsets, tenants)
