@@ -93,6 +93,32 @@ async def test_a_page_that_reconnects_gets_what_it_missed_once(tmp_path: Path) -
         assert missed == [3, 4, 5]
 
 
+async def test_a_page_that_connects_right_after_the_end_of_a_turn_is_not_busy(
+    tmp_path: Path,
+) -> None:
+    """A snapshot with `busy` would never be followed by the end."""
+    async with api(tmp_path, [say("Done.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        live = a.server.services.dashboard.live  # type: ignore[union-attr]
+        busy: list[bool] = []
+
+        class Page:
+            watched = frozenset({session})
+
+            def put(self, session_id: str, name: str, data: object) -> None:
+                if name in ("step", "end"):
+                    busy.append(live.find_session(session_id).describe()["busy"])  # type: ignore
+
+        page = Page()
+        live.add_watcher(page)
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "hello")
+            await feed.until("end")
+        live.remove_watcher(page)
+        assert busy == [True, False]
+
+
 async def test_the_feed_of_a_browser_that_is_signed_out_ends(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Secret."), config=ON) as a:
         signed_out, operator = await sign_in(a), await sign_in(a)

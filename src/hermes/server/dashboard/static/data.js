@@ -218,7 +218,7 @@ const CHANGES = {
     conv.live.approvals = removeById(conv.live.approvals, data.id);
     conv.live.questions = removeById(conv.live.questions, data.id);
   },
-  turns(conv, data) { conv.live.turns = data.turns; if (data.turns.length) conv.live.busy = true; },
+  turns(conv, data) { conv.live.turns = data.turns; conv.live.busy = data.turns.length > 0 || conv.live.step > 0; },
   todo(conv, data) { conv.live.todo = data.todo; },
   usage(conv, data) { conv.live.usage = data; },
   notice(conv, data) { conv.notice = data.text; },
