@@ -75,7 +75,7 @@ class LiveSession:
         self._publish_event = publish
         self._id = session.id
         self._is_over = True
-        """Whether the end of the last turn was told; the session itself stays busy a little longer."""
+        """Whether the end of the last turn was told; the session is busy a little longer."""
         self._step = 0
         self._began = 0.0
         self._cost = 0.0
