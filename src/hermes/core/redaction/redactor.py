@@ -46,7 +46,8 @@ class Redactor:
 
 def learn_secret(value: str) -> None:
     """Have every Redactor of this process remove a secret that it was given while it runs."""
-    _learned_values.extend(Redactor([value])._known_values)
+    if len(value.strip()) >= _SHORTEST:
+        _learned_values.append(_KnownValue(value.strip()))
 
 
 class _KnownValue:
