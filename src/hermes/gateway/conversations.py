@@ -283,7 +283,7 @@ class ConversationActor:
             spawn(keep_typing(self._hub.platforms[item.platform], item), "typing indicator")
         ]
         drafts = spawn(reply.show_drafts(), "drafts") if streams_drafts(self._hub, item) else None
-        answer = session.continue_turn() if prompt is None else session.submit(prompt)
+        answer = session.continue_turn(self._hub.cut) if prompt is None else session.submit(prompt)
         answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
         try:
             async for event in events:
