@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hermes.batch.dataset import BatchItem
 from hermes.batch.run_folder import RunSettings
-from hermes.batch.trajectories import ToolCounts, Trajectory, count_calls
+from hermes.batch.trajectories import DeclaredTools, ToolCounts, Trajectory, count_calls
 from hermes.core.ledger import UsageRow
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
@@ -100,7 +100,7 @@ class Results:
         self, items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]
     ) -> AsyncIterator[Trajectory]:
         """Of the items that were answered, in their order."""
-        tools: dict[str, tuple[dict[str, Any], ...]] = {}
+        tools: dict[str, DeclaredTools] = {}
         for item in items.values():
             record = records.get(item.id)
             if record is None or (record.state == "failed" and not record.session):
@@ -122,9 +122,9 @@ class Results:
                 record.session,
             )
 
-    async def _load_tools(self, digest: str) -> tuple[dict[str, Any], ...]:
+    async def _load_tools(self, digest: str) -> DeclaredTools:
         found = await self._store.objects.get(_TOOLS_KIND, digest, owner=self._name)
-        return tuple(msgspec.json.decode(found.body)) if found else ()
+        return DeclaredTools(msgspec.json.decode(found.body) if found else ())
 
     async def _load_conversation(
         self, session_id: str
