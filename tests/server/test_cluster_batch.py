@@ -7,7 +7,7 @@ import json
 import os
 import random
 import signal
-from collections import Counter
+import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.kit import Home, Provider, Received, Reply, call, run_hermes, say, start_hermes
+from tests.kit import Gate, Home, Provider, Received, Reply, call, run_hermes, say, start_hermes
 from tests.kit.answers import Tokens
 from tests.kit.bodies import messages
 from tests.kit.postgres import create_database
@@ -133,5 +133,96 @@ async def test_every_item_is_there_once_whatever_node_is_killed(
         ran = await running
         assert ran.rc == 0, ran
         found = check_results(user, ITEMS)
-        counted = Counter(m.text for r in provider.requests for m in messages(r)[:2])
-        print(found["abandoned"], "abandoned", found["tokens"], len(counted))
+        assert KILLS == 0 or found["calls"]["made"] >= 2 * ITEMS
+
+
+async def test_limits_hold_over_all_nodes_and_a_resume_goes_on(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    """$0.03 an item: at $0.60 about twenty are answered, never more."""
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(Provider([], then=answer_at_a_price))
+        user, *nodes = await prepare(stack, tmp_path, provider, postgres_server)
+        for home in (user, *nodes):
+            price = {"input": 10.0, "output": 100.0}
+            models = {"kit-model": {"price": price, "max_tokens": 200}}
+            home.configure(providers={"custom": {"models": models}})
+        workers = Workers(nodes)
+        stack.push_async_callback(workers.close)
+        await workers.start_all()
+        file = str(write_items(user, 160))
+        args = ["batch", "run", file, "--cluster", "--toolsets", "none", "--concurrency", "2"]
+        ran = await run_hermes([*args, "--max-usd", "0.6"], user, timeout=90)
+        assert ran.rc == 3 and "--max-usd X goes on" in ran.stderr, ran
+        _, found = read_results(user)
+        assert 0.1 < found["cost_usd"] <= 0.6
+        assert found["states"]["todo"] > 100
+        began = time.monotonic()
+        before = len(provider.requests)
+        ran = await run_hermes(
+            ["batch", "resume", "data", "--max-usd", "50", "--rpm", "900"], user, timeout=200
+        )
+        assert ran.rc == 0, ran
+        made, seconds = len(provider.requests) - before, time.monotonic() - began
+        assert made >= 100 and made <= 1 + seconds * 900 / 60, "the nodes together"
+        found = check_results(user, 160)
+        assert found["cost_usd"] == pytest.approx(160 * 0.03)
+
+
+async def test_a_run_is_stopped_by_name_and_goes_on(tmp_path: Path, postgres_server: str) -> None:
+    gate = Gate()
+
+    def wait(request: Received) -> Reply:
+        return say(f"answer to {messages(request)[-1].text}").hold(gate)
+
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(Provider([], then=wait))
+        user, *nodes = await prepare(stack, tmp_path, provider, postgres_server)
+        workers = Workers(nodes[:1])
+        stack.push_async_callback(workers.close)
+        await workers.start_all()
+        file = str(write_items(user, 120))
+        args = ["batch", "run", file, "--cluster", "--toolsets", "none", "--concurrency", "4"]
+        running = asyncio.create_task(run_hermes(args, user, timeout=90))
+        async with asyncio.timeout(90):
+            await gate.reached()
+        stopped = await run_hermes(["batch", "stop", "data"], user)
+        assert stopped.rc == 0, stopped
+        url = user.env["HERMES_DATABASE_URL"]
+        async with asyncio.timeout(90):
+            while not read_rows(
+                url,
+                "SELECT 1 FROM objects WHERE position('stopped' IN "
+                "convert_from(body, 'UTF8')) > 0 AND kind = 'batch_run'",
+            ):
+                await asyncio.sleep(0.05)
+        gate.open()
+        ran = await running
+        assert ran.rc == 3 and "hermes batch resume data goes on" in ran.stderr, ran
+        ran = await run_hermes(["batch", "resume", "data"], user, timeout=90)
+        assert ran.rc == 0, ran
+        check_results(user, 120)
+
+
+async def test_what_cannot_be_is_said_before_anything_starts(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    async with Provider([]) as provider:
+        alone = Home.of(tmp_path, provider)
+        args = ["batch", "run", str(write_items(alone, 3)), "--cluster"]
+        ran = await run_hermes(args, alone)
+        assert ran.rc == 2 and "There is no cluster" in ran.stderr
+        with create_database(postgres_server) as url:
+            alone.env["HERMES_DATABASE_URL"] = url
+            ran = await run_hermes([*args, "--processes", "2"], alone)
+            assert ran.rc == 2 and "start more nodes instead" in ran.stderr
+        assert not provider.requests
+
+
+def answer_at_a_price(request: Received) -> Reply:
+    return say(f"answer to {messages(request)[-1].text}").usage(Tokens(1000, 200))
+
+
+def read_rows(url: str, sql: str) -> list[Any]:
+    with psycopg.connect(url) as db:
+        return db.execute(sql).fetchall()  # type: ignore[call-overload,no-any-return]

@@ -39,9 +39,7 @@ class Rates(Struct, frozen=True):
 
     @classmethod
     def per_minute(cls, requests: float | None, tokens: float | None) -> Rates:
-        return cls(
-            _MARGIN * 60.0 / requests if requests else 0.0, 60.0 / tokens if tokens else 0.0
-        )
+        return cls(_MARGIN * 60.0 / requests if requests else 0.0, 60.0 / tokens if tokens else 0.0)
 
     def take_start(self, due: NextStart, now: float, size: int) -> float:
         """The time at which a request of `size` bytes may start; the next one is later."""

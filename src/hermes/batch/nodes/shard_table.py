@@ -74,9 +74,7 @@ class ShardTable:
             await self._put_run(structs.replace(run, state=state))
 
     async def _put_run(self, run: SharedRun) -> None:
-        await self._objects.put(
-            _RUN_KIND, self._name, msgspec.json.encode(run), owner=self._name
-        )
+        await self._objects.put(_RUN_KIND, self._name, msgspec.json.encode(run), owner=self._name)
 
     async def add_shards(self, shards: Mapping[int, Sequence[BatchItem]]) -> None:
         """Store the shards, and wake workers for them."""
@@ -166,7 +164,9 @@ def find_shard(wake: Wake) -> tuple[str, int]:
     return name, int(number)
 
 
-def split_items(items: Sequence[BatchItem], ended: Mapping[str, object]) -> dict[int, list[BatchItem]]:
+def split_items(
+    items: Sequence[BatchItem], ended: Mapping[str, object]
+) -> dict[int, list[BatchItem]]:
     """The shards that have items to answer, whole: their numbers stay the same."""
     shards = {
         first // SHARD_ITEMS: list(items[first : first + SHARD_ITEMS])
@@ -177,7 +177,9 @@ def split_items(items: Sequence[BatchItem], ended: Mapping[str, object]) -> dict
 
 async def is_waiting(store: PostgresStore) -> bool:
     """Whether a shard of any run waits for a node."""
-    sql = "SELECT 1 FROM public.procrastinate_jobs WHERE queue_name = %s AND status = 'todo' LIMIT 1"
+    sql = (
+        "SELECT 1 FROM public.procrastinate_jobs WHERE queue_name = %s AND status = 'todo' LIMIT 1"
+    )
     return await store.database.read(lambda db: db.db.execute(sql, (QUEUE,)).fetchone() is not None)
 
 

@@ -70,6 +70,9 @@ class ShardWorker:
         self._places: dict[str, Path] = {}
         self._stack = ExitStack()
         self._draining = asyncio.Event()
+        self._free = asyncio.Event()
+        """Set while no item runs here."""
+        self._free.set()
         self._turns: dict[str, asyncio.Semaphore] = {}
 
     async def work_on_demand(self) -> None:
@@ -109,8 +112,7 @@ class ShardWorker:
     async def wait_until_free(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._runners:
-                    await asyncio.sleep(0.05)
+                await self._free.wait()
         self._stack.close()
 
     async def _reap(self, engine: ProcrastinateEngine) -> None:
@@ -162,6 +164,7 @@ class ShardWorker:
         own = structs.replace(settings, concurrency=max(1, settings.concurrency // _SHARDS))
         runner = ShardRunner(self._setup, own, self._node, self._find_place(settings.name))
         self._runners.add(runner)
+        self._free.clear()
         watching = asyncio.create_task(_watch_state(table, runner))
         try:
             await runner.run_items(todo)
@@ -169,6 +172,8 @@ class ShardWorker:
                 await table.change_state("over_budget")
         finally:
             self._runners.discard(runner)
+            if not self._runners:
+                self._free.set()
             watching.cancel()
             await asyncio.wait({watching})
 

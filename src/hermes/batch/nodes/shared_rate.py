@@ -28,9 +28,7 @@ class SharedRate:
 
     async def admit(self, size: int) -> None:
         async with self._turn:
-            wait = await self._change(
-                lambda due, now: self._rates.take_start(due, now, size) - now
-            )
+            wait = await self._change(lambda due, now: self._rates.take_start(due, now, size) - now)
             await asyncio.sleep(max(0.0, wait))
 
     def charge(self, tokens: int) -> None:
