@@ -18,7 +18,7 @@ from hermes.app.extensions.plugin_sources import (
     list_local_plugins,
     list_packaged_plugins,
 )
-from hermes.app.extensions.plugin_thread import PluginThread, run_detached
+from hermes.app.extensions.plugin_thread import PluginThread
 from hermes.app.extensions.plugin_tool import PluginTool
 from hermes.config.load import Setup
 from hermes.config.paths import plugins_folder
@@ -102,7 +102,7 @@ class Plugins:
         api = PluginApi(name, thread, self._describe_surroundings(name, source))
         try:
             async with asyncio.timeout(LOAD_SECONDS):
-                await run_detached(partial(_register, source, api), f"plugin {name}")
+                await thread.run_function(partial(_register, source, api))
         except TimeoutError:
             return failed(f"it took more than {LOAD_SECONDS:g} s")
         except Exception as error:
