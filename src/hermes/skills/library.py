@@ -90,7 +90,7 @@ def _is_current(root: str, cached: _CachedRoot) -> bool:
         return False
     try:
         for path, time in times:
-            if os.stat(path[start:] or ".", dir_fd=folder).st_mtime_ns != time:  # noqa: PTH116
+            if os.stat(path[start:] or ".", dir_fd=folder).st_mtime_ns != time:
                 return False
     except OSError:
         return False
