@@ -34,6 +34,7 @@ params.model.path = sys.argv[1]
 params.port = int(sys.argv[2])
 params.n_ctx = 16384
 params.n_parallel = 1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = int(sys.argv[3])
 params.ui = False
 params.warmup = False
 params.verbosity = 1
@@ -96,8 +97,9 @@ def engine_address() -> Iterator[str]:
     from tests.server.test_serve import find_free_port
 
     port = find_free_port()
+    idle = max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVER, str(FILE), str(port)],
+        [sys.executable, "-c", _SERVER, str(FILE), str(port), str(idle)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
