@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -130,14 +131,15 @@ async def test_how_much_it_does(
     least: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every task in a folder of its own, all of them in one home, which knows only the address
-    and that the machine may be slow."""
+    """All tasks in one folder, which is emptied between them, and in one home, which knows only the
+    address and that the machine may be slow. The same folder is the same prompt: it is read once."""
     recorded, address = recorder
     model = {"provider": "custom", "base_url": address, "default": NAME}
     home = Home(tmp_path, model=model, providers={"custom": PATIENCE})
     failed, first_sizes = [], []
-    for number, task in enumerate(tasks):
-        folder = home.work / str(number)
+    for task in tasks:
+        folder = home.work
+        shutil.rmtree(folder)
         folder.mkdir()
         for name, content in task.files.items():
             (folder / name).write_text(content)
