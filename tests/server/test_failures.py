@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit import Gate, call, say, status
 from tests.kit.api import Answer, Api, api
+from tests.kit.bodies import system
 from tests.server.exchanges import wait_until_idle
 
 ROUTES: dict[str, dict[str, Any]] = {
@@ -194,6 +195,22 @@ async def test_a_crash_after_an_effect_is_not_repeated(
             assert answer.status == 424 and "Internal error" in answer.error["message"]
             assert answer.headers["X-Should-Retry"] == "false"
         assert effects(a) == 1
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_the_model_is_told_what_an_earlier_attempt_has_done(
+    tmp_path: Path, path: str
+) -> None:
+    async with api(tmp_path, [TOUCH], then=status(404, "no such model")) as a:
+        assert (await post(a, path, stream=False)).status == 424
+    async with api(tmp_path, then=say("Yes.")) as a:
+        field = "input" if path.endswith("responses") else "messages"
+        for text, is_told in (("more", False), ("hi", True)):
+            said = [{"role": "user", "content": text}, {"role": "assistant", "content": "Well."}]
+            body = {**ROUTES[path], field: [*said, {"role": "user", "content": "go on"}]}
+            assert (await a.post(path, body)).status == 200
+            noted = "after these tools had run: terminal." in system(a.provider.last)
+            assert noted is is_told
 
 
 async def test_a_failure_is_known_after_a_restart(tmp_path: Path) -> None:
