@@ -293,7 +293,10 @@ async def test_side_requests_get_no_tools(tmp_path: Path, client: str) -> None:
             more = {"model": "x", "tool_execution": execution}
             for path, body in {
                 CHAT: {"messages": SIDE[client], "tools": [{"type": "function", **function}]},
-                "/v1/responses": {"input": SIDE[client], "tools": [{"type": "function", **function}]},
+                "/v1/responses": {
+                    "input": SIDE[client],
+                    "tools": [{"type": "function", **function}],
+                },
                 "/v1/messages": {"messages": SIDE[client], "max_tokens": 99},
             }.items():
                 assert (await a.post(path, {**body, **more})).status == 200, path

@@ -15,7 +15,7 @@ from tests.server.exchanges import wait_until_idle
 
 ROUTES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
-    "/v1/responses": {"input": "hi"},
+    "/v1/responses": {"input": [{"role": "user", "content": "hi"}]},
     "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 999},
 }
 TOUCH = call(("c1", "terminal", {"command": "echo x >> effects"}))
@@ -141,8 +141,11 @@ async def test_a_failure_after_an_effect_is_not_repeated(
         if not stream:  # a stream has begun when its tool starts
             assert first.status == 424 and first.headers["X-Should-Retry"] == "false"
         made = len(a.provider.requests)
-        for _ in range(2):
-            again = await post(a, path, stream=stream)
+        body = {**ROUTES[path], "stream": stream}
+        field = "input" if "input" in body else "messages"
+        begun = {**body, field: [*body[field], {"role": "assistant", "content": "Half of"}]}
+        for sent in (body, dict(reversed(body.items())), begun):
+            again = await a.post(path, sent)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"
             assert "server_error" not in again.body.decode()  # a reason to repeat, for some

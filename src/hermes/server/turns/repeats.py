@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import orjson
 from msgspec import Struct
 
 from hermes.app.knowledge.titles import SpawnTask
@@ -82,6 +83,8 @@ class FailedRequests:
     def raise_if_repeated(self, call: ApiCall) -> None:
         """Raise the failure that this request has already met. A client's automatic retry does not
         run beside the first attempt either."""
+        if not self._known:
+            return
         request_hash = hash_request(call)
         failure = self._known.get(request_hash)
         if failure is None:
@@ -192,6 +195,27 @@ def _count_retries(call: ApiCall) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
+def _normalize_body(body: bytes, *, drop_answers: bool) -> bytes:
+    """The body with the fields of its objects in order: some clients write them in another order
+    each time. `drop_answers`: without what the assistant said last, because a client may repeat a
+    request together with the part of its answer that it has."""
+    try:
+        fields = orjson.loads(body)
+    except ValueError:  # such as half a surrogate pair, which other parsers accept
+        return body
+    if drop_answers and isinstance(fields, dict):
+        for items in (fields.get("messages"), fields.get("input")):
+            while isinstance(items, list) and items and _is_answer(items[-1]):
+                del items[-1]
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, dict) and (
+        item.get("role") == "assistant" or item.get("type") in ("mcp_call", "reasoning")
+    )
+
+
 def _hash_prompt(owner: str, prompt: Message) -> str:
     """A hash of what a user said, empty for nothing; clients often change white space."""
     words = prompt.text.split()
@@ -208,5 +232,5 @@ def hash_request(call: ApiCall, key: str = "") -> str:
     for part in (call.principal.name, call.request.path, key, *names):
         raw = part.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(8, "big") + raw)
-    digest.update(call.body)
+    digest.update(_normalize_body(call.body, drop_answers=not key))
     return digest.hexdigest()
