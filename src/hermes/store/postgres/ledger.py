@@ -9,18 +9,21 @@ from typing import Any
 import msgspec
 
 from hermes.core.ledger import Cap, CapLevel, CapWarning, Decide, Entry
+from hermes.core.text import replace_invalid
 from hermes.store.db_thread import do_nothing
 from hermes.store.postgres.connection import PostgresConnection
 from hermes.store.postgres.database import TenantDatabase
 from hermes.store.tables.connection import SqlConnection
 from hermes.store.tables.ledger import (
+    ADD_SPENT,
+    INSERT_LINE,
     PendingEntry,
     SqlLedger,
-    add_spent,
     estimate_lost_call,
-    insert_line,
     insert_reservation,
+    list_columns,
     log_failure,
+    record_warnings,
 )
 from hermes.store.tables.tenancy import CURRENT_TENANT, OPERATOR, enter_tenant
 
@@ -32,6 +35,21 @@ _ROUNDING = 1e-9
 TOKENS = "tokens"
 """The bucket of `tokens_per_minute`."""
 _COLUMNS = {"usd": ("usd", "reserved_usd"), "tokens": ("tokens", "reserved_tokens")}
+_SETTLE = (
+    f"WITH line AS ({INSERT_LINE} RETURNING 1), added AS ("
+    + ADD_SPENT.replace(
+        "VALUES (?, ?, ?)",
+        "SELECT scope, u, t FROM (SELECT ?::float8 AS u, ?::float8 AS t,"
+        " unnest(?::text[]) AS scope) AS s WHERE EXISTS (SELECT 1 FROM line)",
+    )
+    + ")"
+    "{} , gone AS (DELETE FROM reservations WHERE id = ? RETURNING owner, asks)"
+    " SELECT (SELECT owner FROM gone), (SELECT asks FROM gone), (SELECT count(*) FROM line)"
+)
+_COUNT_TOKENS = (
+    ", counted AS (UPDATE public.limits SET amount = amount - ? WHERE tenant = ? AND name = ?"
+    " AND EXISTS (SELECT 1 FROM line))"
+)
 _asks_decoder = msgspec.json.Decoder(list[tuple[str, str, float]])
 
 
@@ -92,16 +110,16 @@ class PostgresLedger(SqlLedger):
     def _settle_entry(
         self, db: SqlConnection, entry: Entry, caps: Sequence[Cap] = ()
     ) -> list[CapWarning]:
-        _delete_reservation(db, entry, spent=entry)
-        if not insert_line(db, entry):
-            return []
-        if (tenant := _find_tenant(db)) != OPERATOR:
-            sql = "UPDATE public.limits SET amount = amount - ? WHERE tenant = ? AND name = ?"
-            db.execute(sql, (entry.tokens, tenant, TOKENS))
-        return add_spent(db, entry, caps)
+        assert isinstance(db, PostgresConnection)
+        rows = db.execute(*_build_settlement(entry, db.tenant))
+        if caps:
+            is_new = _finish_settlement(db, rows.fetchall(), entry)
+            return record_warnings(db, caps) if is_new else []
+        db.read_later(lambda: _finish_settlement(db, rows.fetchall(), entry))
+        return []
 
     def _undo_reservation(self, db: SqlConnection, entry: Entry) -> None:
-        _delete_reservation(db, entry, spent=None)
+        _delete_reservation(db, entry)
 
     def _settle_dead_calls(self, db: SqlConnection) -> None:
         rows: list[Any] = db.execute(
@@ -117,6 +135,24 @@ class PostgresLedger(SqlLedger):
         ).fetchall()
         for scope, unit, amount in gone:
             _return_amount(db, scope, unit, amount)
+
+
+def _build_settlement(entry: Entry, tenant: int) -> tuple[str, tuple[Any, ...]]:
+    """One statement that ends a reservation and, unless its line is there already, counts it; it
+    returns the reservation and whether the line is new."""
+    scopes = [replace_invalid(scope) for scope in entry.scopes]
+    values = (*list_columns(entry), entry.cost or 0.0, entry.tokens, scopes)
+    if tenant != OPERATOR:
+        return _SETTLE.format(_COUNT_TOKENS), (*values, entry.tokens, tenant, TOKENS, entry.id)
+    return _SETTLE.format(""), (*values, entry.id)
+
+
+def _finish_settlement(db: SqlConnection, rows: Sequence[tuple[Any, ...]], entry: Entry) -> bool:
+    """Whether the line is new. What the call held and did not use is free again."""
+    ((owner, asks, added),) = rows
+    if asks:
+        _free_slices(db, owner, asks, entry)
+    return bool(added)
 
 
 def _find_tenant(db: SqlConnection) -> int:
@@ -186,15 +222,18 @@ def _use_slice(db: SqlConnection, owner: str, cap: Cap, ask: float) -> None:
     _add_to_slice(db, owner, (cap.scope, cap.unit), 0.0, ask)
 
 
-def _delete_reservation(db: SqlConnection, entry: Entry, *, spent: Entry | None) -> None:
-    """Its part of the slices is free again, less what was spent; a slice that nothing uses is given
-    back."""
+def _delete_reservation(db: SqlConnection, entry: Entry) -> None:
     sql = "DELETE FROM reservations WHERE id = ? RETURNING owner, asks"
     row = db.execute(sql, (entry.id,)).fetchone()
-    if row is None:
-        return
-    owner, asks = row
-    for scope, unit, ask in _asks_decoder.decode(asks) if asks else ():
+    if row is not None and row[1]:
+        owner, asks = row
+        _free_slices(db, owner, asks, None)
+
+
+def _free_slices(db: SqlConnection, owner: str, asks: str, spent: Entry | None) -> None:
+    """Its part of the slices is free again, less what was spent; a slice that nothing uses is given
+    back."""
+    for scope, unit, ask in _asks_decoder.decode(asks):
         cost = _measure_entry(spent, unit) if spent is not None else 0.0
         _free_slice(db, (scope, unit, owner), ask, cost)
 
