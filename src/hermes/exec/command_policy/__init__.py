@@ -25,11 +25,8 @@ def judge_command(  # noqa: PLR0913 - one keyword per thing that it depends on
     cwd: Path | None = None,
     readable: tuple[Path, ...] = (),
 ) -> Judgement:
-    """What may be done with `command`, run by bash in `cwd` (else in the workspace).
-
-    `home` is the agent's own folder, of which commands in a sandbox may name the `readable` parts.
-
-    """
+    """What may be done with `command`, run by bash in `cwd` (else in the workspace). `home` is
+    the agent's own folder, of which commands in a sandbox may name the `readable` parts."""
     from hermes.exec.command_policy.analyzer import CommandAnalyzer
     from hermes.exec.command_policy.paths import PathZones
 

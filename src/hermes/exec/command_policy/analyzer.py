@@ -189,11 +189,8 @@ class CommandAnalyzer:
                 self._ask(reason)
             return
         words = wrappers.simplify_command(simple.argv)
-        wrapped = (
-            wrappers.unwrap_command(words).commands
-            if words[0] in wrappers.HARMLESS_WRAPPERS
-            else ()
-        )
+        harmless = words[0] in wrappers.HARMLESS_WRAPPERS
+        wrapped = wrappers.unwrap_command(words).commands if harmless else ()
         if wrapped and not self._allows(words):
             self._check_plain(SimpleCommand(wrapped[0], simple.folder))
         elif not self._allows(words):

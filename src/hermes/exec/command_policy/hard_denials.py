@@ -18,9 +18,7 @@ _SYSTEMCTL = LISTS.get_words("systemctl stops")
 _DISK_WORDS = {name: words.split() for name, words in LISTS.get_table("disk words")}
 _EFFECTS = dict(LISTS.get_table("effects on vital folders"))
 _WRITERS = frozenset("cp install ln tee truncate dd unlink".split())
-_OUTPUT_OPTIONS = {
-    n: opts.split() for n, opts in LISTS.get_table("options that name a written file")
-}
+_OUTPUT_OPTIONS = {n: o.split() for n, o in LISTS.get_table("options that name a written file")}
 _EVERY_PROCESS = frozenset((".", ".*", "", "*", "^", "$"))
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
 _EDITING = frozenset(("sed", "unlink", *_OUTPUT_OPTIONS))
@@ -83,18 +81,18 @@ def _find_process_ids(args: Argv) -> Argv:
 def _find_targets(name: str, args: Argv) -> tuple[list[str], list[str]]:
     """The words that must not be vital folders, and the files that are written."""
     flags, words = _split_flags(args)
-    recursive = bool(flags & {"r", "R"}) or any(
-        abbreviates_option(flag, "recursive") for flag in flags
-    )
+    recursive = any(abbreviates_option(flag, "recursive") for flag in flags)
+    recursive = recursive or bool(flags & {"r", "R"})
     match name:
         case "rm":
             return [w for w in words if recursive or set(w) & set("*?[")], words
         case "chmod" | "chown" | "chgrp" | "chattr" | "setfacl":
             return words if recursive else [], []
-        case "mv":
-            return words[:-1], words[-1:]
-        case "cp" | "install" | "ln":
-            return [], words[-1:]
+        case "mv" | "cp" | "install" | "ln":
+            into = [*_find_outputs(args, ["-t", "--target-directory"])]
+            moved = [word for word in words if word not in into] if into else words[:-1]
+            written = [f"{folder}/{program_name((w,))}" for folder in into for w in moved]
+            return moved if name == "mv" else [], written or words[-1:]
         case "dd":
             return [], [arg[3:] for arg in args if arg.startswith("of=")]
         case "shred" | "srm" | "wipe":

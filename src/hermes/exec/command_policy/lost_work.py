@@ -10,8 +10,7 @@ from hermes.exec.command_policy.wrappers import abbreviates_option, program_name
 _GIT = {name: row for name, *row in LISTS.get_table("git discards")}
 """Letters or words, and long options, of a subcommand that discard something; what they do."""
 _FIND_ALL = re.compile(
-    r"(?: -(?:delete|depth|xdev|m..depth \d+|type \w|i?name \*|exec(?:dir)? (?:\S*/)?rm .*))+",
-    re.DOTALL,
+    r"(?s)(?: -(?:delete|depth|xdev|m..depth \d+|type \w|i?name \*|exec(?:dir)? (?:\S*/)?rm .*))+"
 )
 _GIT_WRITES = LISTS.get_words("git writes")
 _DRY_RUN = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry-run")

@@ -24,9 +24,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_RESERVED = frozenset(
-    "if then else elif fi for while until do done case esac select function in coproc".split()
-)
+_RESERVED = LISTS.get_words("reserved words")
 _READS_FOLDERS = frozenset("grep egrep fgrep rg find tree du diff".split())
 _FIND_OPTION = LISTS.compile_pattern("find tests", "-(?:{})")
 _SED_PRINTS = re.compile(r"(?:(?:\d+|\$|/[\w .:=-]*/)(?:,(?:\d+|\$|\+\d+|/[\w .:=^-]*/))?p;?)+")

@@ -24,7 +24,6 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """Commands it must not apply to."""
     escalate: Access | None = None
     """What these commands get beyond the walls of the sandbox; the rule is about nothing else."""
-
     exact: bool = False
 
     def matches_command(self, argv: Argv) -> bool:

@@ -18,8 +18,6 @@ _MAX_BRACES = 32
 _VALUE = re.compile(r"\$\w+|\$\{\w+\}")
 _SPECIAL = re.compile(r"[\\'\"$*?\[\]]")
 _TILDE = re.compile(r"(\A|=)~(?=/|\Z)")
-
-
 LISTS = WordLists(Path(__file__).with_name("program_lists.txt"))
 REMEMBERED_PREFIXES: frozenset[tuple[str, ...]] = frozenset(
     (name, subcommand) if subcommand else (name,)

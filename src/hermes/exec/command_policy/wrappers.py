@@ -1,6 +1,7 @@
 """Programs that run other programs: what env, sudo, xargs, find -exec or bash -c would run."""
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -52,7 +53,7 @@ def abbreviates_option(arg: str, *names: str) -> bool:
 def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
     """What a wrapper would run, as far as it is literal; nothing when this is not a wrapper."""
     name = program_name(argv)
-    if name in SHELLS:
+    if name in SHELLS or name in ("source", "."):
         return _unwrap_shell(argv, feed)
     if name in ("find", "gfind"):
         return _unwrap_find(argv)
@@ -63,14 +64,13 @@ def unwrap_command(argv: Argv, feed: str = "") -> WrappedCommands:
         text = re.sub(r"-\w*S|--[\w-]+=?", "", split[0], count=1)
         return WrappedCommands(scripts=(" ".join((text, *argv[argv.index(split[0]) + 1 :])),))
     if name == "git":
-        return WrappedCommands(
-            scripts=tuple(re.findall(r"^alias\.[^=]*=!(.*)", "\n".join(argv), re.M))
-        )
+        return WrappedCommands(scripts=tuple(_find_git_scripts(argv)))
     if name in ("eval", "watch"):
         at = _skip_options(argv, 1, frozenset(("-n", "--interval")))
         return WrappedCommands(scripts=(" ".join(argv[at:]),))
     if name == "trap":
-        return WrappedCommands(scripts=argv[1:2] if len(argv) > 2 else ())
+        at = _skip_options(argv, 1, frozenset())
+        return WrappedCommands(scripts=argv[at : at + 1] if len(argv) > at + 1 else ())
     if re.fullmatch(r"(?:python|pypy)[\d.]*", name) and "-m" in argv[1:4]:
         return WrappedCommands((argv[argv.index("-m") + 1 :],))  # `python -m pip` is `pip`
     if name == "tmux" and re.match(r"new|split|respawn|run", "".join(argv[1:2])):
@@ -107,13 +107,26 @@ def _takes_value(option: str, valued: frozenset[str]) -> bool:
 
 def _find_script(argv: Argv) -> str:
     """The text behind `-c`; empty when there is none."""
-    for at, arg in enumerate(argv[:-1]):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", arg):
+    for at, arg in enumerate(argv):
+        if joined := re.match(r"--comm[a-z]*=(.*)", arg, re.DOTALL):
+            return joined[1]
+        if argv[at + 1 :] and re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--comm[a-z]*", arg):
             return argv[_skip_options(argv[:-1], at + 1, frozenset())]
     return ""
 
 
+def _find_git_scripts(argv: Argv) -> Iterator[str]:
+    """What git would give to a shell: its aliases, and what it runs for commits and submodules."""
+    yield from re.findall(r"^alias\.[^=]*=!(.*)", "\n".join(argv), re.M)
+    _, *words = simplify_command(argv)
+    if words[:2] in (["bisect", "run"], ["submodule", "foreach"]):
+        yield " ".join(word for word in words[2:] if word != "--recursive")
+    elif words[:1] == ["rebase"]:
+        yield from (re.sub(r"^(?:-x|--ex[ec]*=)", "", word) for word in words if " " in word)
+
+
 def _unwrap_shell(argv: Argv, feed: str) -> WrappedCommands:
+    argv = tuple(arg for arg in argv if not re.fullmatch(r"\+[a-zA-Z]+", arg))  # bash +e -c
     at = _skip_options(argv, 1, frozenset(("-o", "-O", "--rcfile", "--init-file")))
     if text := _find_script(argv[: at + 2]):
         return WrappedCommands(scripts=(text,))

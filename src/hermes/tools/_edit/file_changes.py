@@ -70,6 +70,8 @@ class FileChanges:
         self._edit_text(file, lambda text: replace_text(text, *change, every=every))
 
     def replace_file(self, path: Path, data: bytes) -> None:
+        """Replace the content of a file, given by its real path."""
+        self._paths[str(path)] = path
         self._load_file(str(path)).after = data
 
     def apply_change(self, change: Change) -> None:

@@ -34,11 +34,15 @@ def resolve_path(raw: str, cwd: Path) -> Path:
 
 def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
     """Raise ToolError when file tools may not read (or write) this real path, whoever allows it."""
-    from hermes.exec.path_rules import explain_denial
-
-    home = find_user_home(workspace)
-    reason = _explain_own_home(path, workspace, write=write)
-    if reason := reason or explain_denial(path, home, write=write):
+    reason = _explain_refusal(
+        path,
+        find_real_path(workspace.home),
+        (find_real_path(workspace.outputs), *workspace.readable),
+        find_real_path(workspace.cwd),
+        find_user_home(workspace),
+        write=write,
+    )
+    if reason:
         verb = "write" if write else "read"
         raise ToolError(
             f"Denied: file tools may not {verb} {path}: {reason}. Do not try another way; "
@@ -59,8 +63,10 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def find_user_home(workspace: Workspace) -> Path:
-    home = workspace.child_env.get("HOME")
-    return Path(home) if home else Path.home()
+    return _make_path(workspace.child_env.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
+
+
+_make_path = lru_cache(maxsize=8)(Path)
 
 
 @contextmanager
@@ -97,22 +103,30 @@ def is_regular(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode)
 
 
-def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
-    """Why a path in the agent's home is denied: everything but saved outputs or, when the working
-    folder is inside that home, its settings, secrets, history and instructions."""
-    from hermes.exec.path_rules import belongs_to_agent
+@lru_cache(maxsize=256)
+def _explain_refusal(
+    path: Path,
+    agent_home: Path,
+    open_folders: tuple[Path, ...],
+    cwd: Path,
+    user_home: Path,
+    *,
+    write: bool,
+) -> str:
+    """Why a real path is denied; all others are real paths too. Cached: a call asks several times
+    about one path."""
+    from hermes.exec.path_rules import belongs_to_agent, explain_denial
 
-    for home in {find_real_path(workspace.home), *_list_other_homes(path)}:
+    for home in {agent_home, *_list_other_homes(path)}:
         if not is_inside(path, home):
             continue
-        open_folders = (find_real_path(workspace.outputs), *workspace.readable)
         if not write and any(is_inside(path, folder) for folder in open_folders):
             continue
         top = path.relative_to(home).parts[:1]
         steers = bool(top) and belongs_to_agent(top[0])
-        if steers or not find_real_path(workspace.cwd).is_relative_to(home):
+        if steers or not cwd.is_relative_to(home):
             return "it belongs to the agent itself"
-    return ""
+    return explain_denial(path, user_home, write=write)
 
 
 def _list_other_homes(path: Path) -> Iterable[Path]:

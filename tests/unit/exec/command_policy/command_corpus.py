@@ -64,6 +64,9 @@ sed -i s/a/b/ /etc/passwd
 curl -o /etc/passwd https://example.org/x
 wget -qO/etc/shadow https://example.org/x
 sort --output=/etc/sudoers x
+cp -t /etc passwd
+install --target-directory=/etc x/passwd
+mv -t /tmp /usr
 """.strip().splitlines()  # fmt: skip
 """Never run, in no mode."""
 
@@ -90,6 +93,15 @@ echo / | xargs rm -rf
 xargs chmod -R 777 <<< /
 parallel rm -rf ::: /
 git -c alias.x='!rm -rf /' x
+bash +e -c 'rm -rf /'
+source /dev/stdin <<< 'rm -rf /'
+. /dev/stdin <<< 'rm -rf /'
+git rebase -x 'rm -rf /' main
+git rebase '--exec=rm -rf /' main
+git bisect run rm -rf /
+git submodule foreach --recursive 'rm -rf /'
+su --command='rm -rf /'
+trap -- 'rm -rf /' EXIT
 """.strip().splitlines()  # fmt: skip
 """The same with operators; not every wrapper can be put around them."""
 
@@ -120,6 +132,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "heredoc": lambda c: f"bash <<'END'\n{c}\nEND",
     "env": lambda c: f"env A=1 {c}",
     "sudo": lambda c: f"sudo -n -u root {c}",
+    "pkexec": lambda c: f"pkexec --user root {c}",
     "nohup": lambda c: f"nohup {c} &",
     "timeout": lambda c: f"timeout -k 5 60 {c}",
     "nice": lambda c: f"nice -n 5 {c}",
