@@ -165,6 +165,8 @@ def import_server() -> None:
 async def _serve_until(
     stop: asyncio.Event, setup: Setup, settings: ApiServer, parts: _Parts
 ) -> None:
+    from contextlib import AsyncExitStack
+
     from hermes.app.runtime import Runtime
     from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
@@ -181,7 +183,12 @@ async def _serve_until(
             node.add_singleton("gateway", partial(_serve_messengers, node, runtime))
         server = Server(runtime, settings, open_messengers=open_messengers, node=node)
         tune_garbage_collection()
-        async with server.listen(parts.listener):
+        async with AsyncExitStack() as stack:
+            if parts.node is not None and "worker" in parts.node.roles:
+                from hermes.cli.batch.node import take_batches
+
+                await stack.enter_async_context(take_batches(setup, parts.node, stop))
+            await stack.enter_async_context(server.listen(parts.listener))
             await stop.wait()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import logging
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -109,6 +110,7 @@ class Gateway:
         ]
         self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
         self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
+        self._status_lock = threading.Lock()
         self._watch: DamageWatch | None = None
         if isinstance(store, SqliteStore):
             self._watch = DamageWatch(store, database_file(self.home))
@@ -148,7 +150,8 @@ class Gateway:
         self.request_stop()
 
     def save_status(self) -> None:
-        write_status(self.home, self.status)
+        with self._status_lock:
+            write_status(self.home, self.status)
 
     async def close_store(self) -> None:
         await self._store.close()
@@ -174,6 +177,7 @@ class Gateway:
         upkeep = [
             spawn(self._write_states(), "state file"),
             spawn(self._do_upkeep(), "upkeep"),
+            spawn(self.conversations.keep_evicting(UPKEEP_SECONDS), "eviction"),
             spawn(self._adopt_replies(), "outbox"),
         ]
         if self._watch is not None:
@@ -243,7 +247,7 @@ class Gateway:
                 self.hub.note_error(error)
             self.status.active_agents = sum(g.conversations.active_count for g in served)
             self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
-            self.save_status()
+            await asyncio.to_thread(self.save_status)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):
                     await self._changed.wait()
@@ -274,9 +278,8 @@ class Gateway:
         while True:
             with suppress(StoreError):
                 await self._store.mailbox.forget_before(time.time() - KEEP_SECONDS)
-                await self.conversations.evict_idle()
             with suppress(OSError):
-                self.hub.media.remove_old_files()
+                await asyncio.to_thread(self.hub.media.remove_old_files)
             await asyncio.sleep(UPKEEP_SECONDS)
 
     def _prepare_platforms(self) -> None:

@@ -118,7 +118,8 @@ class RunRecovery:
             past = await read_past(self._objects, state.run_id)
         run = Run(self._turns, self._objects, principal, request, state)
         run.continue_after(past, begun=request is not asked, lost=was_lost)
-        await save_run(self._objects, owner, state)
+        if was_lost:  # otherwise it is saved when it begins
+            await save_run(self._objects, owner, state)
         return run
 
     def _note_files(self, state: StoredRun) -> None:

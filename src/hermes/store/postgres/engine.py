@@ -195,21 +195,32 @@ class ProcrastinateEngine:
 
 
 def defer_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
-    """Add a wake in the transaction of this connection; one that waits already suffices."""
-    try:
-        with db.transaction():
-            _DEFERRER.configure_task(
-                _TASK,
-                lock=wake.key,
-                queueing_lock=wake.key,
-                queue=wake.queue,
-                priority=wake.priority,
-                connection=db,
-            ).defer(tenant=wake.tenant, session=wake.session)
-    except exceptions.AlreadyEnqueued:
-        pass
-    except exceptions.ConnectorException as error:
-        raise error.__cause__ or error from None
+    """Add a wake in the transaction of this connection; one that waits already suffices, and waits
+    until the transaction has ended."""
+    while db.execute(_FIND_WAITING, (wake.key,)).fetchone() is None:
+        try:
+            if db.pgconn.pipeline_status:
+                _insert_wake(db, wake)  # if it fails the group is repeated, with savepoints
+            else:
+                with db.transaction():
+                    _insert_wake(db, wake)
+            return
+        except exceptions.AlreadyEnqueued:
+            if db.pgconn.pipeline_status:
+                raise
+        except exceptions.ConnectorException as error:
+            raise error.__cause__ or error from None
+
+
+def _insert_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
+    _DEFERRER.configure_task(
+        _TASK,
+        lock=wake.key,
+        queueing_lock=wake.key,
+        queue=wake.queue,
+        priority=wake.priority,
+        connection=db,
+    ).defer(tenant=wake.tenant, session=wake.session)
 
 
 class _PatientConnector(PsycopgConnector):
@@ -288,6 +299,9 @@ async def _retry_while_away(run: Callable[[], Awaitable[T]]) -> T:
 
 
 _DEFERRER = App(connector=SyncPsycopgConnector())
+_FIND_WAITING = (
+    "SELECT 1 FROM public.procrastinate_jobs WHERE queueing_lock = %s AND status = 'todo' FOR SHARE"
+)
 _MOVE = (
     "UPDATE procrastinate_jobs SET queue_name = 'turns' WHERE status = 'todo'"
     " AND queue_name LIKE 'node:%%' AND NOT EXISTS (SELECT 1 FROM nodes n"

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hermes.core.text import replace_invalid
 from hermes.store.connection import open_writer
-from hermes.store.postgres.search import compose_vector
+from hermes.store.postgres.search import compose_vector, list_words
 from hermes.store.postgres.shared.event_blocks import expand_blocks
 from hermes.store.tables.tenancy import Tenant
 
@@ -199,7 +199,7 @@ def _import_facts(db: Connection[Any], source: apsw.Connection) -> None:
     for id, *row in facts:
         values: list[Any] = [replace_invalid(v) if isinstance(v, str) else v for v in row]
         values[-1] = numbers.get(values[-1], 0)
-        made = db.execute(sql, (*values, compose_vector(values[2]))).fetchone()
+        made = db.execute(sql, (*values, compose_vector(list_words(values[2])))).fetchone()
         assert made is not None
         numbers[id] = made[0]
 
