@@ -107,6 +107,7 @@ async def test_a_search_starts_the_server_and_its_tools_are_called(tmp_path: Pat
             ("r2", "tool_search", {"name": "mcp_resources",
              "arguments": {"server": "kit", "uri": "kit://note"}})
         ),
+        call(("r3", "tool_search", {"name": "mcp_resources", "arguments": {"server": "tik"}})),
         say("done"),
         say("again"),
     ]  # fmt: skip
@@ -127,6 +128,8 @@ async def test_a_search_starts_the_server_and_its_tools_are_called(tmp_path: Pat
         assert "Error executing tool fail" in result(r.requests[5])
         assert json.loads(quoted(result(r.requests[6])))["resources"][0]["uri"] == "kit://note"
         assert quoted(result(r.requests[7])) == "the content of the note"
+        refusal = {"ok": False, "error": "There is no MCP server 'tik'. Servers: kit."}
+        assert json.loads(quoted(result(r.requests[8]))) == refusal
         assert r.session.transcript.taint.untrusted
         pinned = [n for n in r.notices if n.code == "mcp_pinned"]
         assert [n.text for n in pinned] == [
