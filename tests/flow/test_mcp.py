@@ -23,6 +23,8 @@ from tests.kit.processes import naming, until
 from tests.kit.rig import Rig, rig
 
 KIT = kit.__file__
+PATIENT = {"connect_timeout": 180}
+"""On a busy machine a server needs long to start."""
 
 
 def servers(**entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +33,8 @@ def servers(**entries: Mapping[str, Any]) -> dict[str, Any]:
 
 def kit_server(mark: str = "kit", **more: Any) -> dict[str, Any]:
     """An entry for the server of the kit; `mark` finds its process."""
-    return {"command": sys.executable, "args": ["-c", RUN, KIT, mark], **more}
+    entry = {"command": sys.executable, "args": ["-c", RUN, KIT, mark]}
+    return {**entry, **PATIENT, **more}
 
 
 RUN = """
@@ -46,7 +49,7 @@ def script(root: Path, text: str, mark: str) -> dict[str, Any]:
     """An entry for a server that is a small program of plain Python."""
     file = root / f"{mark}.py"
     file.write_text(HEAD + text)
-    return {"command": sys.executable, "args": [str(file), mark], "connect_timeout": 60}
+    return {"command": sys.executable, "args": [str(file), mark], **PATIENT}
 
 
 HEAD = """
