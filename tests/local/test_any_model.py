@@ -132,7 +132,7 @@ async def test_how_much_it_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """All tasks in one folder, which is emptied between them, and in one home, which knows only the
-    address and that the machine may be slow. The prompt names the folder: it is read once."""
+    address and that the machine may be slow. One folder is one prompt: it is read once."""
     recorded, address = recorder
     model = {"provider": "custom", "base_url": address, "default": NAME}
     home = Home(tmp_path, model=model, providers={"custom": PATIENCE})
