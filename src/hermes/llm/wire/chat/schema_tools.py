@@ -154,7 +154,6 @@ _ENOUGH_EXAMPLES = frozenset(
         "save a program a.py that adds 1 and 2",
         "rename x.txt to y.txt",
         "fix the mistake in half.py",
-        "count the words of a.txt",
         "where is cat mentioned?",
         "start task.py",
         "which files are here?",
