@@ -6,10 +6,11 @@ import asyncio
 import itertools
 import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -67,13 +68,25 @@ class KilledNodes:
             self.processes.append(await stack.enter_async_context(serve(home)))
 
     async def kill(self, index: int) -> None:
-        self.processes[index].process.kill()
+        with suppress(ProcessLookupError):
+            self.processes[index].process.kill()
         await self._stacks[index].aclose()
 
     async def restart(self, index: int) -> None:
         self.processes[index] = await self._stacks[index].enter_async_context(
             serve(self.homes[index])
         )
+
+    async def replace(self, index: int) -> int:
+        """Start a program instead of this one, which gets no more requests; its exit status."""
+        old, stack = self.processes[index], self._stacks[index]
+        del self.processes[index]
+        old.process.send_signal(signal.SIGTERM)
+        status = await old.wait()
+        await stack.aclose()
+        new = await stack.enter_async_context(serve(self.homes[index]))
+        self.processes.insert(index, new)
+        return status
 
     async def close(self) -> None:
         for stack in self._stacks:
@@ -105,6 +118,8 @@ class Load:
         """By session."""
         self.runs: list[str] = []
         self.unknown: list[str] = []
+        self.failures = 0
+        """Requests that were not accepted."""
         self.stopping = False
         self._numbers = itertools.count()
         self._turn = itertools.count()
@@ -127,6 +142,7 @@ class Load:
     async def _start(self, node: ServeProcess, body: Any, key: dict[str, str]) -> Any:
         status, told = await node.call("POST", "/v1/runs", body, **key)
         if status in (500, 503):
+            self.failures += 1
             return None
         assert status == 202, told
         return told
@@ -184,8 +200,10 @@ async def kill_one(
 
 
 def find_step(provider: Provider, prompts: set[str], since: float) -> float | None:
-    for request in reversed(provider.requests):
-        if request.at < since:
+    """How long after that the first request of one of these turns came. What the dead node had sent
+    may arrive a moment later; others begin after its lease."""
+    for request in provider.requests[::-1]:
+        if request.at < since + 0.5:
             return None
         if last_prompt(request.json["messages"]) in prompts:
             return request.at - since
