@@ -29,6 +29,11 @@ FILES_GONE = (
     "[This turn goes on at another node. What it wrote to files is not here, and background "
     "commands, browsers and containers are gone. Look before you rely on any of it.]"
 )
+FILES_OLDER = (
+    "[This turn goes on at another node. Its files are as they were when the turn before it ended; "
+    "what this turn wrote may be missing, and background commands, browsers and containers are "
+    "gone. Look before you rely on any of it.]"
+)
 MAX_TAKEOVERS = 3
 SUSPENSION_SECONDS = 600.0
 TAKEOVER_KIND = "takeover"
@@ -121,7 +126,8 @@ class RunRecovery:
         """Have the model told when what it wrote is not here."""
         here = self._instance.node if self._instance.has_own_files else ""
         if state.files and state.files != here and state.place >= 0:
-            state.guidance = (*state.guidance, FILES_GONE)
+            follows = self._turns.sessions.folders is not None
+            state.guidance = (*state.guidance, FILES_OLDER if follows else FILES_GONE)
         state.files = here
 
     async def _claim_run(self, owner: str, state: StoredRun) -> bool:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -24,6 +24,9 @@ from hermes.store.postgres.errors import translate_error
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import check_version
 from hermes.store.tables.tenancy import CURRENT_TENANT
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -321,7 +324,13 @@ class PostgresDatabase:
         self.lease = NodeLease(connect, node, lease_seconds)
         self.writer = PostgresWriter(connect_writer, patience, self.lease)
         self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
+        self._connect: Connect = connect
         self._turn = 0
+
+    def run_apart(self, use: Callable[[Connection[Any]], None]) -> None:
+        """Use a connection of its own, for what may take a while."""
+        with self._connect() as db:
+            use(db)
 
     async def wait_until_open(self) -> None:
         await self.writer.submit(do_nothing)

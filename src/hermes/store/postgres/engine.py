@@ -24,6 +24,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 TURNS = "turns"
 """The queue of every worker."""
+SINGLETONS = "singletons"
+"""The queue of what one node does at a time; its wakes are never done."""
 _TASK = "wake"
 _OPTIONS = "-c search_path=public -c synchronous_commit=off -c application_name=hermes-engine"
 _RETRY_SECONDS = 0.2
@@ -42,6 +44,8 @@ class Wake(Struct, frozen=True):
 
     @property
     def key(self) -> str:
+        if self.queue == SINGLETONS:
+            return f"singleton:{self.session}"
         return f"{self.tenant}/{self.session}"
 
 

@@ -190,6 +190,7 @@ def renew_wakes(db: Connection[Any], defer: Defer) -> int:
     """Wake the sessions for which something waits and that nobody wakes: the node that held them
     back has died, or the tables of the engine were lost. How many there are."""
     from hermes.store.postgres.engine import Wake
+    from hermes.store.postgres.shared.singletons import renew_singletons
 
     rows = db.execute(
         "SELECT DISTINCT tenant, session FROM public.session_inbox i WHERE NOT EXISTS (SELECT 1"
@@ -199,7 +200,7 @@ def renew_wakes(db: Connection[Any], defer: Defer) -> int:
     with db.transaction():
         for tenant, session in rows:
             defer(db, Wake(tenant, session))
-    return len(rows)
+    return len(rows) + renew_singletons(db, defer)
 
 
 def inbox_full_error(session: str, limit: int) -> StoreError:

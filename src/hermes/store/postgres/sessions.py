@@ -141,6 +141,8 @@ class PostgresSessions(SqlSessionList):
                 n = db.execute("SELECT n FROM sessions WHERE id = ?", (part,)).get
                 for table in ("messages", "pending", "search", "systems"):
                     db.execute(f"DELETE FROM {table} WHERE session = ?", (n,))
+                for table in ("snapshots", "calls"):
+                    db.execute(f"DELETE FROM {table} WHERE session = ?", (part,))
                 db.execute("DELETE FROM sessions WHERE n = ?", (n,))
                 db.execute("DELETE FROM objects WHERE kind = 'handoff' AND id = ?", (part,))
                 db.new_epochs[db.tenant, part] = None
