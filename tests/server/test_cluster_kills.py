@@ -259,7 +259,7 @@ async def test_runs_survive_the_nodes_they_run_on(tmp_path: Path, postgres_serve
                     for _ in range(SESSIONS):
                         group.create_task(load.keep_busy())
                     try:
-                        times = [
+                        found = [
                             await kill_one(nodes, load, provider, url, choose) for _ in range(KILLS)
                         ]
                     finally:

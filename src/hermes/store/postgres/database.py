@@ -327,7 +327,7 @@ class PostgresDatabase:
         self._connect: Connect = connect
         self._turn = 0
 
-    def run_apart(self, use: Callable[[Connection[Any]], None]) -> None:
+    def run_apart(self, use: Callable[[Connection[Any]], object]) -> None:
         """Use a connection of its own, for what may take a while."""
         with self._connect() as db:
             use(db)
