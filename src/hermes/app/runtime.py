@@ -293,7 +293,7 @@ class Runtime:
         messages = await self.store.sessions.load_messages(found.id)
         return await store_branch(self.store, found, found.taint, messages)
 
-    async def open_client_session(
+    async def open_client_session(  # noqa: PLR0913 - one keyword per trait of a session
         self,
         session_id: str,
         *,
@@ -301,12 +301,13 @@ class Runtime:
         persistent: bool = True,
         source: str,
         key: str = "",
+        cwd: Path | None = None,
         options: Options | None = None,
     ) -> Session:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
         scope = self.knowledge.find_scope(source, key, "")
-        cwd = self.working_folder
+        cwd = cwd or self.working_folder
         settings = await self._resolve_settings(options, source, scope, cwd)
         known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or await self._create_meta(settings, cwd, (source, key), scope, notes=False)

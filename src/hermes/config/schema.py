@@ -415,9 +415,11 @@ class ClusterSection(Section, frozen=True):
     """How long turns wait for a database that is away."""
     inbox: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """How many messages may wait for one session; more are refused."""
-    workspaces: Annotated[str, Meta(pattern=r"^(none|shared:/.+)$")] = "none"
-    """none: the files of a session stay on the node that ran it; shared:PATH: all nodes work in
-    this folder of a shared disk."""
+    workspaces: Annotated[str, Meta(pattern=r"^(none|snapshot|shared:/.+)$")] = "none"
+    """none: files stay on the node that ran a session; snapshot: each session has a folder, whose
+    files follow it; shared:PATH: all nodes work in this folder of a shared disk."""
+    snapshot_mb: Annotated[int, Meta(ge=1, le=1024)] = 64
+    """Files of a session that follow it, in MB; the largest ones beyond that stay behind."""
     events_hours: Annotated[float, Meta(ge=1)] = 24.0
     """How long the events of a run are kept after it has ended."""
 

@@ -279,11 +279,10 @@ class ConversationActor:
         session.transcript.on_record = reply.compose_change
         events = session.subscribe_events()
         spawn = self._hub.runtime.spawn_task
-        side_tasks = [
-            spawn(keep_typing(self._hub.platforms[item.platform], item), "typing indicator")
-        ]
-        drafts = spawn(reply.show_drafts(), "drafts") if streams_drafts(self._hub, item) else None
-        answer = session.continue_turn() if prompt is None else session.submit(prompt)
+        spawn(keep_typing(self._hub.platforms[item.platform], item, reply), "typing indicator")
+        if streams_drafts(self._hub, item):
+            reply.start_drafts(spawn)
+        answer = session.continue_turn(self._hub.cut) if prompt is None else session.submit(prompt)
         answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
         try:
             async for event in events:
@@ -306,12 +305,8 @@ class ConversationActor:
             await until_begun.aclose()
             if self._reply is reply:
                 self._reply = None
-            reply.end()
             events.close()
-            for task in side_tasks:
-                task.cancel()
-            if drafts is not None:
-                await asyncio.wait({drafts}, timeout=STOP_SECONDS)
+            await reply.end(STOP_SECONDS)
 
     async def _close_turn(self, reply: TurnReply, result: TurnResult) -> None:
         if result.error_code == "internal" and self._hub.note_error(
@@ -484,14 +479,15 @@ async def speak_answer(hub: Hub, session: Session, item: Item, text: str) -> Non
     await hub.outbox.post(address.platform, address.chat, content)
 
 
-async def keep_typing(found: OpenPlatform, item: Item) -> None:
-    """Show the typing indicator until cancelled."""
+async def keep_typing(found: OpenPlatform, item: Item, reply: TurnReply) -> None:
+    """Show the typing indicator until the turn has ended. A call is never cut off: its connection
+    would be lost with it."""
     seconds = found.platform.capabilities.typing_seconds
     target = Target(item.message.chat, item.message.thread)
-    while seconds and found.settings.typing:
+    while seconds and found.settings.typing and not reply.has_ended:
         with suppress(SendFailure):
             await found.platform.show_typing(target)
-        await asyncio.sleep(seconds)
+        await reply.wait_for_end(seconds)
 
 
 def streams_drafts(hub: Hub, item: Item) -> bool:
@@ -508,10 +504,13 @@ class Conversations:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._actors: dict[str, ConversationActor] = {}
+        self._is_crowded = asyncio.Event()
 
     def get_actor(self, key: str) -> ConversationActor:
         actor = self._actors.pop(key, None) or ConversationActor(self._hub, key)
         self._actors[key] = actor  # the most recently used is the last
+        if len(self._actors) > self._hub.settings.max_live_sessions:
+            self._is_crowded.set()
         return actor
 
     def find_actor(self, key: str) -> ConversationActor | None:
@@ -525,9 +524,19 @@ class Conversations:
     def live_count(self) -> int:
         return sum(actor.session is not None for actor in self._actors.values())
 
-    async def evict_idle(self) -> None:
+    async def keep_evicting(self, seconds: float) -> None:
+        """Evict so often, and as soon as there are too many conversations."""
+        while True:
+            with suppress(StoreError):
+                await self._evict_idle()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._is_crowded.wait()
+
+    async def _evict_idle(self) -> None:
         """Let go of conversations that were not used for a while, and of the oldest when there are
         too many."""
+        self._is_crowded.clear()
         settings = self._hub.settings
         limit = time.monotonic() - settings.idle_evict_minutes * 60
         surplus = len(self._actors) - settings.max_live_sessions

@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import logging
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -38,6 +39,7 @@ from hermes.gateway.router import Router
 from hermes.gateway.schedule import GatewaySchedule
 from hermes.gateway.turn_reply import ReplyAddress
 from hermes.store.sqlite import SqliteStore
+from hermes.store.tables.mailbox import MessengerStore
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Gateway:
     def __init__(
         self,
         runtime: Runtime,
-        store: SqliteStore,
+        store: MessengerStore,
         platforms: tuple[OpenPlatform, ...],
         hosted: tuple[HostedServer, ...] = (),
     ) -> None:
@@ -108,7 +110,10 @@ class Gateway:
         ]
         self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
         self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
-        self._watch = DamageWatch(store, database_file(self.home))
+        self._status_lock = threading.Lock()
+        self._watch: DamageWatch | None = None
+        if isinstance(store, SqliteStore):
+            self._watch = DamageWatch(store, database_file(self.home))
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
         runtime.chats = ReachableChats(self.hub, self.owner)
@@ -145,7 +150,8 @@ class Gateway:
         self.request_stop()
 
     def save_status(self) -> None:
-        write_status(self.home, self.status)
+        with self._status_lock:
+            write_status(self.home, self.status)
 
     async def close_store(self) -> None:
         await self._store.close()
@@ -171,9 +177,11 @@ class Gateway:
         upkeep = [
             spawn(self._write_states(), "state file"),
             spawn(self._do_upkeep(), "upkeep"),
+            spawn(self.conversations.keep_evicting(UPKEEP_SECONDS), "eviction"),
             spawn(self._adopt_replies(), "outbox"),
-            spawn(self._repair_database(), "repair"),
         ]
+        if self._watch is not None:
+            upkeep.append(spawn(self._repair_database(self._watch), "repair"))
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
             await self._wait_for_first_tries()
@@ -233,13 +241,13 @@ class Gateway:
             try:
                 counts = [await gateway.hub.mailbox.count_open() for gateway in served]
                 self.status.set_counts(counts)
-                if await self._watch.find_damage():
+                if self._watch is not None and await self._watch.find_damage():
                     self.hub.damage.set()
             except (StoreError, OSError) as error:
                 self.hub.note_error(error)
             self.status.active_agents = sum(g.conversations.active_count for g in served)
             self.status.sessions = {"live": sum(g.conversations.live_count for g in served)}
-            self.save_status()
+            await asyncio.to_thread(self.save_status)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):
                     await self._changed.wait()
@@ -257,10 +265,10 @@ class Gateway:
             except Exception:
                 log.exception("replies of other processes were not delivered")
 
-    async def _repair_database(self) -> None:
+    async def _repair_database(self, watch: DamageWatch) -> None:
         """Salvage the database when it is found to be damaged, and start anew with it."""
         await self.hub.damage.wait()
-        text = await salvage_store(self._store)
+        text = await salvage_store(watch.store)
         log.warning(text)
         await self.owner.save_chats()
         await self.owner.tell(text, text)
@@ -270,9 +278,8 @@ class Gateway:
         while True:
             with suppress(StoreError):
                 await self._store.mailbox.forget_before(time.time() - KEEP_SECONDS)
-                await self.conversations.evict_idle()
             with suppress(OSError):
-                self.hub.media.remove_old_files()
+                await asyncio.to_thread(self.hub.media.remove_old_files)
             await asyncio.sleep(UPKEEP_SECONDS)
 
     def _prepare_platforms(self) -> None:

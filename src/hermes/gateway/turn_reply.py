@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -75,6 +76,8 @@ class TurnReply:
         self._tool_line = ""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
+        self._drafts: asyncio.Task[None] | None = None
+        self._first_draft: asyncio.TimerHandle | None = None
         self._complete: list[Reply] = []
         """Composed, and to be scheduled once their record is committed."""
         self._is_first = True
@@ -180,14 +183,31 @@ class TurnReply:
         for reply in complete:
             self._outbox.schedule(reply)
 
-    def end(self) -> None:
-        """Show nothing more of drafts. What is being sent is sent to its end."""
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def end(self, seconds: float) -> None:
+        """Show nothing more of drafts. What is being sent has so long to be sent to its end."""
         self._ended.set()
         self._changed.set()
+        if self._first_draft is not None:
+            self._first_draft.cancel()
+        if self._drafts is not None:
+            await asyncio.wait({self._drafts}, timeout=seconds)
 
-    async def show_drafts(self) -> None:
-        """Runs beside the turn until `end`."""
-        await self._pause(FIRST_DRAFT_SECONDS)
+    def start_drafts(
+        self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+    ) -> None:
+        """Show drafts beside the turn, from soon on until `end`."""
+
+        def spawn_drafts() -> None:
+            self._drafts = spawn(self._show_drafts(), "drafts")
+
+        loop = asyncio.get_running_loop()
+        self._first_draft = loop.call_later(FIRST_DRAFT_SECONDS, spawn_drafts)
+
+    async def _show_drafts(self) -> None:
         while not self._ended.is_set():
             await self._changed.wait()
             self._changed.clear()
@@ -199,12 +219,13 @@ class TurnReply:
             wait = await self._outbox.show_draft(self._draft, shown)
             if wait:
                 self._changed.set()  # show what came meanwhile
-                await self._pause(wait)
+                await self.wait_for_end(wait)
 
     def _visible_text(self) -> str:
         return hold_back_secrets(self._text, self._style.redact)
 
-    async def _pause(self, seconds: float) -> None:
+    async def wait_for_end(self, seconds: float) -> None:
+        """Until the end of the turn, but no longer than that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()

@@ -90,6 +90,7 @@ class Server:
             self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
             runtime.agents.cooldowns.shared = node.cooling
+            self.turns.sessions.folders = node.open_folders(runtime.setup)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
         self.metrics.add_gauge("connections", lambda: self.connection_count)

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from hermes.gateway.content.discord_markup import escape_discord, render_discord
 from hermes.gateway.content.markup import render_html
+from hermes.gateway.content.signal_markup import render_signal
 from hermes.gateway.content.slack_markup import count_slack, escape_slack, render_slack
+from hermes.gateway.content.whatsapp_markup import render_whatsapp
 from tests.kit.discord import read_discord
 from tests.kit.slack import read_slack
 from tests.kit.telegram import read_html
@@ -82,6 +84,12 @@ def test_no_letter_is_lost_whatever_the_text_is(text: str) -> None:
     expected = keep_words(read_html(render_html(text)))
     assert keep_words(read_discord(render_discord(text))) == expected
     assert keep_words(read_slack(render_slack(text))) == expected
+
+
+@given(TEXT | RAW)
+def test_plain_lines_are_written_like_all_text(text: str) -> None:
+    for render in (render_html, render_discord, render_slack, render_signal, render_whatsapp):
+        assert render(text) == render(f"\n{text}")
 
 
 @pytest.mark.parametrize(

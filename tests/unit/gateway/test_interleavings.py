@@ -278,7 +278,7 @@ async def test_text_that_is_read_after_its_message_was_stored_is_not_shown_again
     async with delivery(tmp_path) as d:
         style = ReplyStyle(str, (tmp_path,), shows_tools=True)
         reply = TurnReply(d.outbox, ADDRESS, style, Conversation("key"), (1,))
-        drafts = d.spawn(reply.show_drafts(), "drafts")
+        reply.start_drafts(d.spawn)
         reply.handle_event(TextDelta("All is"))
         await d.platform.calls.get()
         message = Message("assistant", (Text("All is well, as it was."),))
@@ -287,6 +287,5 @@ async def test_text_that_is_read_after_its_message_was_stored_is_not_shown_again
         assert change is not None
         await d.mailbox.apply(change)
         reply.handle_event(Recorded(message))
-        reply.end()
-        await drafts
+        await reply.end(90)
         assert await d.until_sent() == ["All is well, as it was."]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 from msgspec import structs
 
 from hermes.app.commands import load_commands
 from hermes.config.platforms import PlatformSettings
-from hermes.config.schema import ResetRule, ResetSection
+from hermes.config.schema import GatewaySection, ResetRule, ResetSection
 from hermes.core.errors import ConfigError
 from hermes.gateway import texts
 from hermes.gateway.adapter import ChatType, Inbound
+from hermes.gateway.conversations import Conversations
 from hermes.gateway.people.access import (
     ADMIN_COMMANDS,
     GUEST_COMMANDS,
@@ -316,3 +319,16 @@ def test_g21_only_what_is_repeated_right_after_answers_is_a_loop() -> None:
         now[0] += 12
         slow.append(judge("ping", key="slow"))
     assert set(slow) == {"answer"}, "five in a minute are none"
+
+
+async def test_conversations_beyond_the_limit_are_let_go_at_once() -> None:
+    hub: Any = SimpleNamespace(settings=GatewaySection(max_live_sessions=2), runtime=None)
+    conversations = Conversations(hub)
+    eviction = asyncio.create_task(conversations.keep_evicting(1e6))
+    for key in "abcde":
+        conversations.get_actor(key)
+        async with asyncio.timeout(90):
+            while sum(conversations.find_actor(k) is not None for k in "abcde") > 2:
+                await asyncio.sleep(0)
+    assert [k for k in "abcde" if conversations.find_actor(k) is not None] == ["d", "e"]
+    eviction.cancel()

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import json, structs
 
+from hermes.app.cluster.singleton import Serve, Singleton
 from hermes.config.load import Setup
+from hermes.config.paths import find_working_folder
 from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
-    from hermes.store.postgres.engine import Answer
+    from hermes.app.cluster.session_folders import SessionFolders
+    from hermes.store.postgres.engine import Answer, Wake
     from hermes.store.postgres.store import PostgresStore
 
 EXIT_LATE = 75
@@ -31,15 +34,9 @@ _SWEEP_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
-def find_database(setup: Setup) -> str:
-    """The address of the cluster's database; empty: this home has its own."""
-    cluster = setup.config.cluster
-    return cluster.database or setup.secrets.get(cluster.database_env) or ""
-
-
 def require_database(setup: Setup) -> str:
-    """The same; ConfigError without one, or without the driver."""
-    url = find_database(setup)
+    """The address of the cluster's database; ConfigError without one, or without the driver."""
+    url = setup.database_url
     if not url:
         raise ConfigError(
             "There is no cluster: its database is not configured. Nothing was changed. Set "
@@ -80,12 +77,13 @@ class ClusterNode:
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared.singletons import SingletonTable
         from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
         self.roles = tuple(roles) or cluster.roles
-        self.has_own_files = cluster.workspaces == "none"
+        self.has_own_files = cluster.workspaces in ("none", "snapshot")
         """Whether the files of a session are on the node that ran it."""
         self.store: PostgresStore = open_postgres(
             url,
@@ -104,6 +102,8 @@ class ClusterNode:
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
         self.cooling = PostgresCooling(self.store.database)
+        self.singletons: dict[str, Singleton] = {}
+        self._singleton_table = SingletonTable(self.store.database, self.engine.defer)
         self.queue = QueueRecord()
         """As it was last measured."""
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
@@ -139,14 +139,32 @@ class ClusterNode:
     ) -> None:
         """Answer the wakes of sessions until the node is drained; with `until_idle` until none is
         left. `queues`: others than the common one and that of this node."""
-        from hermes.store.postgres.engine import TURNS, node_queue
+        for singleton in self.singletons.values():
+            await singleton.announce()
+
+        async def answer_any(wake: Wake) -> None:
+            singleton = self.singletons.get(wake.session) if wake.queue == SINGLETONS else None
+            await (answer(wake) if singleton is None else singleton.hold())
+
+        from hermes.store.postgres.engine import SINGLETONS
 
         await self.engine.run(
-            answer,
-            queues=queues or (TURNS, node_queue(self.lease.node)),
-            turns=self.settings.turns,
+            answer_any,
+            queues=queues or self.list_queues(),
+            turns=self.settings.turns + len(self.singletons),
             until_idle=until_idle,
         )
+
+    def list_queues(self) -> tuple[str, ...]:
+        """What this node works on."""
+        from hermes.store.postgres.engine import SINGLETONS, TURNS, node_queue
+
+        found = (TURNS, node_queue(self.lease.node)) if "worker" in self.roles else ()
+        return (*found, SINGLETONS) if self.singletons else found
+
+    def add_singleton(self, name: str, serve: Serve) -> None:
+        """Take part in doing something that one node does at a time."""
+        self.singletons[name] = Singleton(name, serve, self._singleton_table, self.lease)
 
     async def bury_dead(self) -> None:
         """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
@@ -178,10 +196,26 @@ class ClusterNode:
                         await self.engine.reap()
                     if time.monotonic() - swept > _SWEEP_SECONDS:
                         swept = time.monotonic()
-                        await asyncio.to_thread(ask, delete_old)
+                        await asyncio.to_thread(self.store.database.run_apart, delete_old)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    def open_folders(self, setup: Setup) -> SessionFolders | None:
+        """The folders of sessions, where they are to follow them."""
+        if self.settings.workspaces != "snapshot":
+            return None
+        from hermes.app.cluster.session_folders import SessionFolders
+        from hermes.store.postgres.database import TenantDatabase
+        from hermes.store.postgres.shared.snapshots import SnapshotTable
+
+        return SessionFolders(
+            SnapshotTable(TenantDatabase(self.store.database, None)),
+            find_working_folder(setup.config.terminal.cwd),
+            setup.home / "run" / "snapshots",
+            node=self.lease.node,
+            limit_mb=self.settings.snapshot_mb,
+        )
 
     async def measure_queue(self) -> None:
         """Look how much waits and how fast the database answers; without it nothing changes."""

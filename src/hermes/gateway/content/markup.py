@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Emphasis: TypeAlias = Literal["strong", "em", "s"]
 _TAGS: dict[Emphasis, str] = {"strong": "b", "em": "i", "s": "s"}
+_PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\0\r\n\\`*_~\[\]<>&]*[^\0\s\\`*_~\[\]<>&])?")
+"""Nothing in it means anything in Markdown."""
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 
 
@@ -45,6 +47,8 @@ class MarkupWriter:
         """The level of the heading that is being written."""
 
     def render(self, text: str) -> str:
+        if _PLAIN_LINE.fullmatch(text):
+            return self.join_inline([self.escape_text(text)])
         for token in _load_parser().parse(text):
             self._write_block(token)
         return "".join(self._out)

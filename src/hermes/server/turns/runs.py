@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from hermes.agent.loop import HANDED_OVER, CutTurn, find_lost_calls
+from hermes.agent.loop import HANDED_OVER, NODE_DIED, CutTurn, find_lost_calls
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.app.session import Session
 from hermes.core import events
@@ -48,10 +48,6 @@ log = logging.getLogger(__name__)
 MAX_RUNS = 1000
 _PAGE_FRAMES = 500
 CALL_KIND = "call"
-CALL_LOST = (
-    "The node that ran this died while it ran; whether it took effect is not known. It was not "
-    "repeated."
-)
 POLL_SECONDS = 0.5
 """How often a run of another server of this home is checked for news."""
 LOOK_SECONDS = 2.0
@@ -211,7 +207,7 @@ class Run:
             return None
         messages = session.transcript.history.messages
         shown = "" if messages[-1].role == "assistant" else self._shown
-        return CutTurn(CALL_LOST, await self._find_marks(), shown)
+        return CutTurn(NODE_DIED, await self._find_marks(), shown)
 
     async def _run_turn(self, session: Session, cut: CutTurn | None) -> None:
         events = self._events = self._turns.follow_events(session)

@@ -15,7 +15,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.tenant_access import TenantAccess
-from hermes.server.requests.turn_request import TurnRequest
+from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.client_turn import ClientTurn
 from hermes.server.turns.frame_log import FrameLog
@@ -92,8 +92,8 @@ class TurnRunner:
             self.slots.reserve_slot(call.principal),
             self.sessions.open_session(call.principal, request) as session,
         ):
-            watch = self.failures.watch_turn(call, session.id, session.agent.tools)
-            turn = self._begin_turn(session, request)
+            watch = self.failures.watch_turn(call, request, session.id, session.agent.tools)
+            turn = self._begin_turn(call, session, request)
             try:
                 result = await turn.run_to_end(watch.note_event)
             except asyncio.CancelledError:
@@ -179,8 +179,8 @@ class TurnRunner:
         await stack.enter_async_context(self.slots.reserve_slot(call.principal))
         opening = self.sessions.open_session(call.principal, request)
         session = await stack.enter_async_context(opening)
-        watch = self.failures.watch_turn(call, session.id, session.agent.tools)
-        turn = self._begin_turn(session, request)
+        watch = self.failures.watch_turn(call, request, session.id, session.agent.tools)
+        turn = self._begin_turn(call, session, request)
 
         def note_result(result: TurnResult) -> None:
             self.metrics.count_turn(result)
@@ -194,8 +194,10 @@ class TurnRunner:
         conversations = self.sessions.conversations
         conversations.note_answer(call.principal.name, request, session_id, result)
 
-    def _begin_turn(self, session: Session, request: TurnRequest) -> ClientTurn:
+    def _begin_turn(self, call: ApiCall, session: Session, request: TurnRequest) -> ClientTurn:
         events = self.follow_events(session)
+        attempts = self.failures.describe_attempts(call.principal.name, request)
+        session.host.instructions = join_texts(session.host.instructions, attempts)
         session.submit(request.prompt)
         return ClientTurn(session, events, request.answer_format, self._explain_result)
 

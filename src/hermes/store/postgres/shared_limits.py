@@ -144,7 +144,11 @@ class SharedLimits:
 
     async def _add_amount(self, tenant: int, name: str, amount: float) -> None:
         sql = "UPDATE public.limits SET amount = amount + %s WHERE tenant = %s AND name = %s"
-        await self._write(lambda db: db.db.execute(sql, (amount, tenant, name)).rowcount)
+
+        def add_amount(db: PostgresConnection) -> None:
+            db.db.execute(sql, (amount, tenant, name))
+
+        await self._write(add_amount)
 
     async def _write(self, run: Callable[[PostgresConnection], T]) -> T:
         return await self._database.writer.submit(run)
@@ -172,9 +176,9 @@ def _insert_turn(db: PostgresConnection, turn: TurnSlot, limit: int, row_id: int
     db.db.execute(sql, (tenant,))
     sql = (
         "INSERT INTO public.turn_slots (tenant, id, owner) SELECT %s, %s, %s"
-        " WHERE (SELECT count(*) FROM public.turn_slots WHERE tenant = %s) < %s"
+        " WHERE (SELECT count(*) FROM public.turn_slots WHERE tenant = %s) < %s RETURNING 1"
     )
-    if db.db.execute(sql, (tenant, turn.id, turn.owner, tenant, limit)).rowcount:
+    if db.db.execute(sql, (tenant, turn.id, turn.owner, tenant, limit)).fetchone():
         return True
     if row_id is not None:
         sql = "UPDATE public.session_inbox SET woken = false WHERE tenant = %s AND id = %s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from msgspec import structs
 
@@ -46,8 +47,13 @@ def put_row(
     db: SqlConnection, table: str, columns: str, values: Sequence[Column], keys: int = 1
 ) -> None:
     """Add a row, or replace the one with the same key: the first `keys` columns."""
+    db.execute(_write_upsert(table, columns, keys), values)
+
+
+@cache
+def _write_upsert(table: str, columns: str, keys: int) -> str:
     names = columns.split(", ")
     marks = ", ".join("?" * len(names))
     rest = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
     conflict = f"ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {rest}"
-    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}", values)
+    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}"

@@ -213,6 +213,11 @@ def has_answer(group: Message, before: Message) -> bool:
     return bool(looked and results) and not failed
 
 
+def is_step(call: ToolCall) -> bool:
+    """Whether the model was forced to make this call, because it cannot call tools on its own."""
+    return ABOUT in (call.extra or {})
+
+
 def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
     """The messages of a group, in the form of the examples."""
     if group.role == "assistant":
