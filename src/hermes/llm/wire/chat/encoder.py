@@ -38,9 +38,9 @@ class Encoder(BaseEncoder):
 
             before, last = (self._earlier, self._before, *pending)[-2:]
             choice = head.settings.tool_choice
-            if self._quirks.small and has_answer(last, before):
-                choice = "none"
-            elif is_unfinished(last) and choice != "none":
+            if self._quirks.small:
+                choice = "none" if has_answer(last, before) else choice
+            elif choice != "none" and is_unfinished(last):
                 choice = "required"
             head = structs.replace(
                 head, settings=structs.replace(head.settings, tool_choice=choice)
@@ -102,7 +102,7 @@ class Encoder(BaseEncoder):
         if self._quirks.calling == "schema" and self._quirks.tools:
             from hermes.llm.wire.chat.schema_tools import encode_group
 
-            messages = encode_group(group, before)
+            messages = encode_group(group, before, small=self._quirks.small)
         elif group.role == "assistant":
             messages = [_encode_assistant(group.parts, self._quirks)]
         else:

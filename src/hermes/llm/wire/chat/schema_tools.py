@@ -225,8 +225,8 @@ def has_answer(group: Message, before: Message) -> bool:
 
 
 def is_unfinished(group: Message) -> bool:
-    """Whether the change that the model tried was refused with the text of the file. A small model
-    takes this for success; it needs another step."""
+    """Whether the change that the model tried was refused with the text of the file. A model may
+    take this for success; it needs another step."""
     results = [part for part in group.parts if isinstance(part, ToolReturn)]
     return any(part.error and _SHOWN_FILE in part.text for part in results)
 
@@ -236,13 +236,13 @@ def is_step(call: ToolCall) -> bool:
     return ABOUT in (call.extra or {})
 
 
-def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
+def encode_group(group: Message, before: Message, *, small: bool) -> Iterable[dict[str, Any]]:
     """The messages of a group, in the form of the examples."""
     if group.role == "assistant":
         after = any(isinstance(part, ToolReturn) for part in before.parts)
         yield {"role": "assistant", "content": "\n".join(_encode_steps(group.parts, after))}
         return
-    if is_unfinished(group) and len(group.parts) == 1:
+    if not small and is_unfinished(group) and len(group.parts) == 1:
         yield from _show_reading(group.parts[0])
         return
     words: list[str] = []
