@@ -165,7 +165,7 @@ async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
 
 
 async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
-    # Two sessions have the conversation open here: what they send cannot be told from what is stored.
+    # Two sessions have the conversation open: what each sends does not follow from what is stored.
     async with rig(tmp_path, [POLICY, say("fine")], replay=False) as r:
         await r.turn("POISON")
         other = Options(ModelChoice(model="bolder"))
