@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 from collections.abc import AsyncIterator
@@ -332,6 +333,30 @@ async def test_the_budget_of_a_run_stops_it_and_a_resume_goes_on(
     found = read_statistics(home)
     assert found["states"] == {"done": 8} and found["cost_usd"] == pytest.approx(8 * 0.11)
     assert len(provider.requests) == 8
+
+
+async def test_a_rate_limit_of_the_provider_slows_the_run_and_loses_nothing(
+    home: Home, provider: Provider
+) -> None:
+    count = itertools.count()
+
+    def answer(request: Received) -> Reply:
+        if next(count) % 6 == 0:
+            return status(429, "slow down").headers(Retry_After="1")
+        return say(f"answer to {read_prompt(request)}")
+
+    provider.then = answer
+    file = write_items(home, *({"prompt": f"p{n}"} for n in range(12)))
+    args = ["batch", "run", file, "--toolsets", "none", "--concurrency", "4", "--retries", "0"]
+    ran = await run_hermes(args, home)
+    assert ran.rc == 0, ran
+    lines = read_lines(home, "trajectories.jsonl")
+    assert [line["conversations"][-1]["value"][-2:].strip() for line in lines] == [
+        f"p{n}"[-2:] for n in range(12)
+    ]
+    found = read_statistics(home)
+    assert found["states"] == {"done": 12} and found["abandoned"] == 0
+    assert len(provider.requests) > 12
 
 
 async def test_parquet_has_the_messages_of_the_openai_form(home: Home, provider: Provider) -> None:

@@ -34,6 +34,9 @@ async def test_every_item_is_there_once_whatever_is_killed(tmp_path: Path) -> No
     rng = random.Random(SEED)
     async with Provider([], then=answer) as provider:
         home = Home.of(tmp_path, provider)
+        price = {"input": 10.0, "output": 100.0}
+        models = {"kit-model": {"price": price, "max_tokens": 1000}}
+        home.configure(providers={"custom": {"models": models}})
         file = home.work / "data.jsonl"
         rows = [{"prompt": f"p{n}", "files": {"a.txt": f"t{n}"}} for n in range(ITEMS)]
         file.write_text("\n".join(map(json.dumps, rows)))
@@ -64,10 +67,16 @@ async def test_every_item_is_there_once_whatever_is_killed(tmp_path: Path) -> No
     found = json.loads((folder / "statistics.json").read_text())
     assert found["states"] == {"done": ITEMS}
     store = SqliteStore(folder / "run.db")
-    sessions = await store.ledger.sum_calls("session", 0.0)
+    ledger = store.ledger
+    sessions = await ledger.sum_calls("session", 0.0)
+    calls = [call for row in sessions for call in await ledger.list_calls(row.key, 0.0)]
     await store.close()
-    assert sum(row.input for row in sessions) == found["tokens"]["input"]
-    assert sum(row.output for row in sessions) == found["tokens"]["output"]
+    for rows in (sessions, calls):
+        assert sum(row.input for row in rows) == found["tokens"]["input"]
+        assert sum(row.output for row in rows) == found["tokens"]["output"]
+        assert round(sum(row.cost or 0.0 for row in rows), 6) == found["cost_usd"]
+    killed = [call for call in calls if call.outcome == "killed"]
+    assert found["calls"] == {"made": len(calls), "estimated": len(killed), "unpriced": 0}
     assert found["tokens"]["input"] >= ITEMS * 30
 
 

@@ -61,11 +61,26 @@ async def test_a_dashboard_of_its_own_and_codes_of_other_processes(home: Home) -
         await process.wait()
 
 
-async def test_a_server_without_the_dashboard_imports_nothing_of_it(home: Home) -> None:
-    names = "hermes.server.dashboard hermes.server.routes.dashboard hermes.app.live.live_session"
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        (
+            "",
+            "hermes.server.dashboard hermes.server.routes.dashboard hermes.app.live.live_session",
+        ),
+        (
+            "import hermes.server.dashboard.dashboard, hermes.server.session_access;",
+            "hermes.server.routes.dashboard hermes.server.routes.operator hermes.cron yaml gzip",
+        ),
+    ],
+    ids=["off", "unused"],
+)
+async def test_a_server_imports_what_its_pages_need_with_the_first(
+    home: Home, more: str, names: str
+) -> None:
     script = (
         "import sys; from hermes.cli.server_process import import_server; import_server();"
-        f" print([n for n in {names.split()!r} if n in sys.modules])"
+        f"{more} print([n for n in {names.split()!r} if n in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, env=home.env, stdout=asyncio.subprocess.PIPE

@@ -66,7 +66,10 @@ def fill_notes(home: Home, length: int) -> None:
         (memories / name).write_text("\n§\n".join(notes))
 
 
-UNLOADED = ("mcp", "acp", "pydantic", "cronsim", "httpx2", "hermes.cron.scheduler")
+UNLOADED = (
+    *("mcp", "acp", "pydantic", "cronsim", "httpx2", "hermes.cron.scheduler"),
+    *("hermes.skills.installer", "tarfile"),
+)
 
 
 async def test_hi_stays_small_with_everything_there_is(tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ async def test_from_install_to_remove(tmp_path: Path) -> None:
     assert "removed greeter" in await plugins("remove", "greeter")
     assert await plugins("list") == "There are no plugins.\n"
     assert "There is no plugin greeter" in await plugins("enable", "greeter", code=2)
+    (home.path / "plugins" / "single.py").write_text(CODE)
+    await plugins("enable", "single")
+    assert "adds: command /hello, hook on_session_end\n" in await plugins("info", "single")
+    assert "removed single" in await plugins("remove", "single")
+    assert await plugins("list") == "There are no plugins.\n"
 
 
 @pytest.mark.parametrize(

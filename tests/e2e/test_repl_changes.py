@@ -99,6 +99,35 @@ async def test_undo_says_what_becomes_of_which_file(tmp_path: Path) -> None:
         assert (home.work / "gone.txt").exists() and not (home.work / "new.txt").exists()
 
 
+async def test_rollback_says_what_becomes_of_which_file(tmp_path: Path) -> None:
+    steps = [
+        writing("changed\n", "kept.txt"),
+        call(("w2", "write_file", {"path": "new.txt", "content": "fresh\n"})),
+        call(("c1", "terminal", {"command": "rm gone.txt"})),
+        say("all done"),
+    ]
+    async with Provider(steps) as p:
+        home = Home.of(tmp_path, p)
+        home.file("kept.txt", "as it was\n")
+        home.file("gone.txt", "still needed\n")
+        async with terminal(home, size=(80, 60)) as t:
+            t.type("go" + ENTER)
+            await t.see("all done", "Enter: send")
+            for answer, text in (("n", "Nothing was changed."), ("y", "To undo this: /rollback")):
+                t.type("/rollback 1" + ENTER)
+                await t.see("Restore these files?", READY)
+                shown = t.screen[t.screen.rindex("/rollback 1") :]
+                assert "restores: kept.txt" in shown and "deletes: new.txt" in shown
+                assert "recreates: gone.txt" in shown
+                assert "-changed" in shown and "+as it was" in shown and "-fresh" in shown
+                assert (home.work / "new.txt").exists() and not (home.work / "gone.txt").exists()
+                t.type(answer)
+                await t.see(text)
+                await t.gone("Restore these files?")
+        assert (home.work / "kept.txt").read_text() == "as it was\n"
+        assert (home.work / "gone.txt").exists() and not (home.work / "new.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "ready", "enter"), [([], "Enter: send", ENTER), (["--plain"], "you>", "\n")]
 )

@@ -35,12 +35,30 @@ async def test_commands_that_show_something(tmp_path: Path) -> None:
                 "/config agent.max_turns 12": ("agent.max_turns = 12",),
                 "/config": ("agent.max_turns = 12", "Other settings have their defaults"),
                 "/theme": ("Theme: default", "contrast"),
-                "/clear": ("New session",),
             }.items():
                 t.type(typed + ENTER)
                 await t.see(*texts)
             assert not any("index 0000" in line for line in t.scrollback)
         assert "max_turns: 12" in (home.path / "config.yaml").read_text()
+
+
+async def test_the_screen_is_cleared(tmp_path: Path) -> None:
+    """What was on it stays in the scrollback."""
+    answers = [say("the first answer"), say("the second answer")]
+    async with Provider(answers) as p, terminal(Home.of(tmp_path, p)) as t:
+        t.type("go" + ENTER)
+        await t.see("the first answer", "Enter: send")
+        t.type("half a mes\x0csage")
+        await t.see("❯ half a message")
+        await t.gone("the first answer")
+        assert t.screen.startswith("\n❯ half a message")
+        t.type(ENTER)
+        await t.see("the second answer", "Enter: send")
+        t.type("/clear" + ENTER)
+        await t.see("New session")
+        assert t.screen.lstrip().startswith("❯ /clear"), t.screen
+        for text in ("the first answer", "the second answer"):
+            assert sum(line.endswith(text) for line in t.scrollback) == 1
 
 
 async def test_commands_that_ask_the_model(tmp_path: Path) -> None:

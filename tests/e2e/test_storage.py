@@ -15,6 +15,7 @@ from hermes.core.message import user_message
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Gate, Home, Provider, Ran, call, run_hermes, say, start_hermes, status
 from tests.kit.bodies import messages
+from tests.kit.home import finish, program
 from tests.kit.screen import ENTER, terminal
 from tests.server.test_serve import serve
 from tests.unit.store.stores import Raw
@@ -126,6 +127,43 @@ async def test_a_database_removed_under_a_server(home: Home) -> None:
     stored = [meta.messages for meta in await store.sessions.list_recent()]
     assert stored == [2, 2], "each acknowledged turn and no other"
     await store.close()
+
+
+async def test_a_database_removed_under_the_terminal(home: Home, provider: Provider) -> None:
+    aside = home.path / "moved"
+    aside.mkdir()
+    async with terminal(home, size=(100, 40)) as t:
+        t.type("first" + ENTER)
+        await t.see("Yes.", "Enter: send")
+        for part in home.path.glob("hermes.db*"):
+            part.rename(aside / part.name)
+        t.type("second" + ENTER)
+        await t.see("Type /retry to try again.", "Enter: send")
+        assert "was removed or replaced" in " ".join(t.screen.split())
+        for part in aside.iterdir():
+            part.rename(home.path / part.name)
+        provider.then = say("All is well.")
+        t.type("third" + ENTER)
+        await t.see("All is well.")
+    assert len(provider.requests) == 2, "what could not be saved was not sent"
+
+
+@pytest.mark.parametrize("files", [8, 10])
+@pytest.mark.parametrize("command", ["chat -q hi", "sessions list"])
+async def test_too_many_open_files_are_said(home: Home, command: str, files: int) -> None:
+    assert (await chat(home, "-q", "hi")).rc == 0
+    limited = ["sh", "-c", f'ulimit -n {files}; exec "$0" "$@"', *program()]
+    ran = await finish(await start_hermes(command.split(), home, command=limited))
+    assert ran.rc == 1 and ran.stderr.startswith("hermes: Too many files are open"), ran.stderr
+    assert "ulimit" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", ["null", "None", ""])
+async def test_no_arguments_are_an_empty_object(home: Home, provider: Provider, args: str) -> None:
+    provider.add(call(("c1", "read_file", args)))
+    assert (await chat(home, "-q", "go")).rc == 0
+    (sent,) = [m["tool_calls"] for m in provider.last.json["messages"] if "tool_calls" in m]
+    assert sent[0]["function"]["arguments"] == "{}"
 
 
 @pytest.fixture

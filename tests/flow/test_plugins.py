@@ -93,13 +93,16 @@ from . import helper
 calls = []
 def handle(args, **kwargs):
     return json.dumps({"doubled": args.get("n", 0) * helper.TWO, "task": bool(kwargs["task_id"])})
-def on_post(tool_name, args, result, task_id="", **kwargs):
+def on_post(tool_name, args, result, task_id, **kwargs):
+    assert task_id == kwargs["session_id"]
     calls.append(tool_name)
 def register(ctx):
     ctx.register_tool(name="double_number", toolset="numbers", schema={"name": "double_number",
         "description": "Doubles a number.", "parameters": {"type": "object", "properties":
         {"n": {"type": "integer"}}, "required": ["n"]}}, handler=handle, emoji="x")
     ctx.register_hook("post_tool_call", on_post)
+    ctx.register_hook("pre_tool_call", lambda **kwargs: {"action": "allow"})
+    ctx.register_hook("on_session_finalize", on_post)
     ctx.register_command("doubled", lambda raw: ",".join(calls) + raw, description="what ran")
 """
 
@@ -120,6 +123,7 @@ async def test_one_written_for_the_original_runs_unchanged(tmp_path: Path) -> No
         assert json.loads(quoted(result(r.requests[1]))) == {"doubled": 42, "task": True}
         assert "n is missing" in result(r.requests[2])
         assert await do(r, "doubled", "!") == "double_number!"
+        assert notices(r) == []
 
 
 HOOKS = """

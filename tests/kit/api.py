@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from hermes.app.cluster.node import ClusterNode, find_database
+from hermes.app.cluster.node import ClusterNode
 from hermes.app.runtime import Runtime
 from hermes.config.api_server import read_settings
 from hermes.config.load import Setup, load_setup
@@ -169,7 +169,7 @@ class Api:
 @asynccontextmanager
 async def join_cluster(setup: Setup) -> AsyncIterator[ClusterNode | None]:
     """The server as a node, where a database is configured."""
-    if not find_database(setup):
+    if not setup.database_url:
         yield None
         return
     node = ClusterNode(setup)

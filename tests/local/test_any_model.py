@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -34,6 +35,7 @@ params.model.path = sys.argv[1]
 params.port = int(sys.argv[2])
 params.n_ctx = 16384
 params.n_parallel = 1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = int(sys.argv[3])
 params.ui = False
 params.warmup = False
 params.verbosity = 1
@@ -96,8 +98,9 @@ def engine_address() -> Iterator[str]:
     from tests.server.test_serve import find_free_port
 
     port = find_free_port()
+    idle = max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVER, str(FILE), str(port)],
+        [sys.executable, "-c", _SERVER, str(FILE), str(port), str(idle)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -128,14 +131,15 @@ async def test_how_much_it_does(
     least: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every task in a folder of its own, all of them in one home, which knows only the address
-    and that the machine may be slow."""
+    """All tasks in one folder, which is emptied between them, and in one home, which knows only the
+    address and that the machine may be slow. One folder is one prompt: it is read once."""
     recorded, address = recorder
     model = {"provider": "custom", "base_url": address, "default": NAME}
     home = Home(tmp_path, model=model, providers={"custom": PATIENCE})
     failed, first_sizes = [], []
-    for number, task in enumerate(tasks):
-        folder = home.work / str(number)
+    for task in tasks:
+        folder = home.work
+        shutil.rmtree(folder)
         folder.mkdir()
         for name, content in task.files.items():
             (folder / name).write_text(content)

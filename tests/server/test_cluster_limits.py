@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.e2e
 KEY = "root-key-0123456789abcdef0123"
 PRICE = {"custom": {"models": {"kit-model": {"price": {"input": 10, "output": 10}}}}}
 COST = 0.0101
+SESSIONS = int(os.environ.get("HERMES_TEST_SESSIONS", "30"))
+"""That want to use up a cap at the same time."""
 
 
 @pytest.fixture
@@ -67,6 +70,29 @@ async def test_a_cap_holds_over_all_nodes(tmp_path: Path, url: str) -> None:
             held = db.execute("SELECT count(*) FROM public.slices").fetchone()
             reserved = db.execute("SELECT sum(reserved_usd) FROM public.spent").fetchone()
         assert held == (0,) and reserved is not None and reserved[0] == pytest.approx(0)
+
+
+async def test_calls_that_cost_more_than_estimated_exceed_a_cap_by_one_of_them(
+    tmp_path: Path, url: str
+) -> None:
+    config = {"providers": PRICE, "budget": {"daily_usd": 1.0}}
+    cost = 0.1201
+    answer = say("Yes.").usage(Tokens(12_000, 10))
+    async with (
+        Provider(then=answer) as provider,
+        run_nodes(tmp_path, provider, url, 3, config=config) as nodes,
+    ):
+        asked = [
+            node.chat(f"question {n}")
+            for n, node in zip(range(SESSIONS), cycle(nodes), strict=False)
+        ]
+        statuses = [found.status for found in await asyncio.gather(*asked)]
+        assert set(statuses) == {200, 429}, statuses
+        assert statuses.count(200) == len(provider.requests)
+        assert 1.0 - 2 * cost <= statuses.count(200) * cost <= 1.0 + cost
+        with psycopg.connect(url) as db:
+            reserved = db.execute("SELECT sum(reserved_usd) FROM public.spent").fetchone()
+        assert reserved is not None and reserved[0] == pytest.approx(0)
 
 
 async def wait_for_cooling(url: str, kind: str) -> None:

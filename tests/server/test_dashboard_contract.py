@@ -12,7 +12,7 @@ import pytest
 from hermes.app.live.stored_queue import StoredQueue
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, user_message
 from hermes.core.store import SessionMeta
-from hermes.server.routes.dashboard import keys
+from hermes.server.routes.operator import keys
 from tests.kit import Gate, call, say
 from tests.kit.api import api
 from tests.kit.dashboard import ON, sign_in

@@ -13,6 +13,8 @@ from hermes.app.live.stored_queue import QueuedMessage, StoredQueue
 from hermes.config.paths import database_file
 from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
+from hermes.server.dashboard import feed as feed_module
+from hermes.server.dashboard.sign_in import end_browser_sessions
 from hermes.store.sqlite import SqliteStore
 from tests.kit import call, say
 from tests.kit.api import api
@@ -89,6 +91,61 @@ async def test_a_page_that_reconnects_gets_what_it_missed_once(tmp_path: Path) -
             await feed.until("snapshot")
             missed = [d["seq"] for name, d in feed.seen if name == "message"]
         assert missed == [3, 4, 5]
+
+
+async def test_a_page_that_connects_right_after_the_end_of_a_turn_is_not_busy(
+    tmp_path: Path,
+) -> None:
+    """A snapshot with `busy` would never be followed by the end."""
+    async with api(tmp_path, [say("Done.")], config=ON) as a:
+        browser = await sign_in(a)
+        session = await browser.create_session()
+        live = a.server.services.dashboard.live  # type: ignore[union-attr]
+        busy: list[bool] = []
+
+        class Page:
+            watched = frozenset({session})
+
+            def put(self, session_id: str, name: str, data: object) -> None:
+                if name in ("step", "end"):
+                    busy.append(live.find_session(session_id).describe()["busy"])  # type: ignore
+
+        page = Page()
+        live.add_watcher(page)
+        async with browser.watch(f"{session}:-1") as feed:
+            await browser.send(session, "hello")
+            await feed.until("end")
+        live.remove_watcher(page)
+        assert busy == [True, False]
+
+
+async def test_the_feed_of_a_browser_that_is_signed_out_ends(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Secret."), config=ON) as a:
+        signed_out, operator = await sign_in(a), await sign_in(a)
+        session = await operator.create_session()
+        async with signed_out.watch(f"{session}:-1") as feed, operator.watch() as other:
+            await feed.until("snapshot")
+            await other.until("hello")
+            assert (await signed_out.post("/api/web/logout", {})).status == 200
+            with pytest.raises(AssertionError, match="the feed ended"):
+                await feed.until("nothing more")
+            assert [name for name, _ in feed.seen] == ["hello", "snapshot"]
+            await operator.send(session, "hello")
+            await other.until("session")
+        assert (await signed_out.get(f"/api/events?watch={session}:-1")).status == 401
+
+
+async def test_a_feed_ends_when_another_process_signs_its_browser_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "CHECK_SECONDS", 0.05)
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        async with browser.watch() as feed:
+            await feed.until("hello")
+            await end_browser_sessions(a.server.runtime.store.objects)
+            with pytest.raises(AssertionError, match="the feed ended"):
+                await feed.until("nothing more")
 
 
 async def test_waiting_messages_can_be_changed_and_removed(tmp_path: Path) -> None:

@@ -99,6 +99,21 @@ async def test_a_key_is_stored_and_never_shown(tmp_path: Path) -> None:
         assert SECRET not in env.read_text()
 
 
+async def test_a_stored_key_of_no_known_shape_is_in_no_later_answer(tmp_path: Path) -> None:
+    secret = "zebra crossing 47 bakers street"
+    async with api(tmp_path, config=ON) as a:
+        browser = await sign_in(a)
+        stored = await browser.call("PUT", "/api/keys/SOME_API_KEY", {"value": secret})
+        assert stored.status == 200
+        shown = (await browser.get("/api/config")).json
+        changes = {"model.default": secret, "agent.max_turns": f"x {secret}"}
+        for change in ({"model.default": secret}, changes):
+            answer = await patch(browser, shown["version"], change, dry_run=True)
+            assert answer.status in (200, 422) and secret.encode() not in answer.body
+        for path in ("keys", "config", "config/versions", "models", "overview", "logs"):
+            assert secret.encode() not in (await browser.get(f"/api/{path}")).body
+
+
 async def test_secrets_in_the_file_are_masked(tmp_path: Path) -> None:
     async with api(tmp_path, config=ON) as a:
         browser = await sign_in(a)

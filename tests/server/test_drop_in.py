@@ -47,6 +47,7 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
             await a.chat(n=2),
             await a.chat(logprobs=True),
             await a.chat(top_logprobs=2),
+            await a.chat(background=True),
             await a.ask(background=True),
             await a.ask(include=["message.output_text.logprobs"]),
         ):
@@ -266,14 +267,41 @@ SIDE = {
         {"role": "system", "content": "You are a title generator. You output ONLY a thread title."},
         {"role": "user", "content": "fix the tests"},
     ],
+    "opencode's summary": [
+        {"role": "system", "content": "You are a context summarization agent."},
+        {"role": "user", "content": "Here is the conversation so far: …"},
+    ],
+    "Claude Code's summary": [
+        *HI,
+        {
+            "role": "user",
+            "content": "Do NOT call any tools.\n\nYour task is to create a detailed summary of the "
+            "conversation so far, paying close attention to what was asked.",
+        },
+    ],
+    "codex's summary": [
+        *HI,
+        {"role": "user", "content": "You are performing a CONTEXT CHECKPOINT COMPACTION. Create …"},
+    ],
 }
 
 
 @pytest.mark.parametrize("client", SIDE)
 async def test_side_requests_get_no_tools(tmp_path: Path, client: str) -> None:
     async with api(tmp_path, then=say("A title")) as a:
-        assert (await a.post(CHAT, {"messages": SIDE[client]})).status == 200
-        assert not a.provider.last.json.get("tools")
+        function = {"name": "read", "parameters": {"type": "object", "properties": {}}}
+        for execution in ("server", "both"):
+            more = {"model": "x", "tool_execution": execution}
+            for path, body in {
+                CHAT: {"messages": SIDE[client], "tools": [{"type": "function", **function}]},
+                "/v1/responses": {
+                    "input": SIDE[client],
+                    "tools": [{"type": "function", **function}],
+                },
+                "/v1/messages": {"messages": SIDE[client], "max_tokens": 99},
+            }.items():
+                assert (await a.post(path, {**body, **more})).status == 200, path
+                assert not a.provider.last.json.get("tools"), path
         ordinary = [{"role": "user", "content": "Generate a title for my book and save it."}]
         await a.post(CHAT, {"messages": ordinary})
         assert a.provider.last.json["tools"]

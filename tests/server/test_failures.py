@@ -10,16 +10,17 @@ import pytest
 
 from tests.kit import Gate, call, say, status
 from tests.kit.api import Answer, Api, api
+from tests.kit.bodies import system
 from tests.server.exchanges import wait_until_idle
 
 ROUTES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
-    "/v1/responses": {"input": "hi"},
+    "/v1/responses": {"input": [{"role": "user", "content": "hi"}]},
     "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 999},
 }
 TOUCH = call(("c1", "terminal", {"command": "echo x >> effects"}))
 STATUSES = {
-    "wait": (status(429, "slow down").headers(Retry_After="3600"), 429, "rate_limit_exceeded"),
+    "wait": (status(429, "slow down").headers(Retry_After="30"), 429, "rate_limit_exceeded"),
     "too long": (status(400, "maximum context length is 9 tokens"), 400, "context_length_exceeded"),
     "no credit": (status(402, "no credit left"), 429, "insufficient_quota"),
     "key": (status(401, "bad key"), 502, "agent_incomplete"),
@@ -50,7 +51,7 @@ async def test_a_failure_before_any_text_has_its_status(
             assert answer.status == expected
             assert answer.error["code"] == code and answer.error["message"]
             assert answer.headers.get("X-Should-Retry") == ("false" if case in FINAL else None)
-            assert answer.headers.get("Retry-After") == ("3600" if case == "wait" else None)
+            assert answer.headers.get("Retry-After") == ("30" if case == "wait" else None)
             if path == "/v1/messages":
                 assert answer.json["type"] == "error"
                 assert answer.json["request_id"] == answer.headers["X-Request-Id"]
@@ -140,8 +141,11 @@ async def test_a_failure_after_an_effect_is_not_repeated(
         if not stream:  # a stream has begun when its tool starts
             assert first.status == 424 and first.headers["X-Should-Retry"] == "false"
         made = len(a.provider.requests)
-        for _ in range(2):
-            again = await post(a, path, stream=stream)
+        body = {**ROUTES[path], "stream": stream}
+        field = "input" if "input" in body else "messages"
+        begun = {**body, field: [*body[field], {"role": "assistant", "content": "Half of"}]}
+        for sent in (body, dict(reversed(body.items())), begun):
+            again = await a.post(path, sent)
             assert again.status == 424 and "no such model" in again.error["message"]
             assert again.headers["X-Should-Retry"] == "false"
             assert "server_error" not in again.body.decode()  # a reason to repeat, for some
@@ -194,6 +198,22 @@ async def test_a_crash_after_an_effect_is_not_repeated(
             assert answer.status == 424 and "Internal error" in answer.error["message"]
             assert answer.headers["X-Should-Retry"] == "false"
         assert effects(a) == 1
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_the_model_is_told_what_an_earlier_attempt_has_done(
+    tmp_path: Path, path: str
+) -> None:
+    async with api(tmp_path, [TOUCH], then=status(404, "no such model")) as a:
+        assert (await post(a, path, stream=False)).status == 424
+    async with api(tmp_path, then=say("Yes.")) as a:
+        field = "input" if path.endswith("responses") else "messages"
+        for text, is_told in (("more", False), ("hi", True)):
+            said = [{"role": "user", "content": text}, {"role": "assistant", "content": "Well."}]
+            body = {**ROUTES[path], field: [*said, {"role": "user", "content": "go on"}]}
+            assert (await a.post(path, body)).status == 200
+            noted = "after these tools had run: terminal." in system(a.provider.last)
+            assert noted is is_told
 
 
 async def test_a_failure_is_known_after_a_restart(tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ LAST_CALL = (
 OUTCOME_UNKNOWN = (
     "Hermes was restarted while this ran; its outcome is unknown. Check before repeating it."
 )
+NODE_DIED = (
+    "The node that ran this died while it ran; whether it took effect is not known. It was not "
+    "repeated."
+)
 HANDED_OVER = "handed_over"
 """The code of a turn that stopped after a step so that another process continues it."""
 TRY_AGAIN = "Everything so far is kept. Try again or another model."

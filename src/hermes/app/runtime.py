@@ -77,7 +77,7 @@ from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.app.extensions.plugins import Plugins
-    from hermes.app.live.session_tape import SessionTape
+    from hermes.app.live.session_tape import SessionTape, StoredAgent
     from hermes.app.live.trace_export import TraceExporter
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
@@ -98,7 +98,7 @@ def _open_engines() -> EmbeddedEngines:
 
 def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], SessionTape | None]:
     """Makes the recorders of sessions; `records`: of all, not only of those that ask for it."""
-    agents: dict[int, tuple[Agent, str]] = {}
+    agents: dict[int, StoredAgent] = {}
 
     def new_tape(options: Options) -> SessionTape | None:
         if not (records or options.record):
@@ -293,7 +293,7 @@ class Runtime:
         messages = await self.store.sessions.load_messages(found.id)
         return await store_branch(self.store, found, found.taint, messages)
 
-    async def open_client_session(
+    async def open_client_session(  # noqa: PLR0913 - one keyword per trait of a session
         self,
         session_id: str,
         *,
@@ -301,12 +301,13 @@ class Runtime:
         persistent: bool = True,
         source: str,
         key: str = "",
+        cwd: Path | None = None,
         options: Options | None = None,
     ) -> Session:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
         scope = self.knowledge.find_scope(source, key, "")
-        cwd = self.working_folder
+        cwd = cwd or self.working_folder
         settings = await self._resolve_settings(options, source, scope, cwd)
         known = await self.store.sessions.get_meta(session_id) if persistent else None
         meta = known or await self._create_meta(settings, cwd, (source, key), scope, notes=False)

@@ -225,7 +225,9 @@ class SessionHost:
     async def approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
-        if self.agent.small:
+        from hermes.llm.wire.chat.schema_tools import is_step
+
+        if self.agent.small or is_step(call):
             require_reading(self._transcript.history, call, params, keys, self.workspace)
         taint = self._transcript.taint
         self.approvals.readable = self.workspace.readable

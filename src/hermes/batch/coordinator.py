@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -88,6 +88,23 @@ def _check_same_run(
     return settings
 
 
+async def finish_run(
+    folder: RunFolder,
+    settings: RunSettings,
+    items: Mapping[str, BatchItem],
+    results: Results,
+    *,
+    stopped: bool,
+    over_budget: bool,
+) -> RunEnd:
+    """Write the files of a run, and say what there is of it."""
+    await export_run(folder, settings, items, results)
+    records = await results.read_records()
+    states = [record.state for record in records.values()]
+    complete = states.count("done") + states.count("filtered")
+    return RunEnd(len(items), complete, stopped, over_budget)
+
+
 class Coordinator:
     """One per run and machine; it holds the run's lock."""
 
@@ -127,16 +144,13 @@ class Coordinator:
         try:
             await store.wait_until_open()
             await self._run_rounds(store, dataset)
-            items = {item.id: item for item in dataset.items}
-            results = Results(store, self._settings.name)
-            await export_run(self._folder, self._settings, items, results)
-            records = await results.read_records()
-            states = [record.state for record in records.values()]
-            return RunEnd(
-                len(items),
-                states.count("done") + states.count("filtered"),
-                self._stopping,
-                self.progress.over_budget,
+            return await finish_run(
+                self._folder,
+                self._settings,
+                {item.id: item for item in dataset.items},
+                Results(store, self._settings.name),
+                stopped=self._stopping,
+                over_budget=self.progress.over_budget,
             )
         finally:
             await store.close()

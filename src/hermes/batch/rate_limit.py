@@ -5,42 +5,74 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct
 
 _BYTES_PER_TOKEN = 4
 _MARGIN = 1.03
 """Requests start so much further apart: on their way to the provider some catch up with others."""
 
 
+class CallLimit(Protocol):
+    """Says when the model calls of a run may start."""
+
+    async def admit(self, size: int) -> None:
+        """Wait until a request of `size` bytes may start."""
+
+    def charge(self, tokens: int) -> None:
+        """Count tokens that were written."""
+
+
+class NextStart(Struct):
+    """When the next call may start, by the requests and by the tokens before it."""
+
+    by_requests: float = 0.0
+    by_tokens: float = 0.0
+
+
+class Rates(Struct, frozen=True):
+    """The seconds that a request and a token take up."""
+
+    request: float
+    token: float
+
+    @classmethod
+    def per_minute(cls, requests: float | None, tokens: float | None) -> Rates:
+        return cls(_MARGIN * 60.0 / requests if requests else 0.0, 60.0 / tokens if tokens else 0.0)
+
+    def take_start(self, due: NextStart, now: float, size: int) -> float:
+        """The time at which a request of `size` bytes may start; the next one is later."""
+        start = max(now, due.by_requests, due.by_tokens)
+        due.by_requests = start + self.request
+        due.by_tokens = start + self.token * (size / _BYTES_PER_TOKEN)
+        return start
+
+    def charge(self, due: NextStart, now: float, tokens: int) -> None:
+        due.by_tokens = max(now, due.by_tokens) + self.token * tokens
+
+
 class RateLimit:
-    """Requests start at even intervals; tokens are estimated from the size of the request, and
-    what an answer used is added when it is known."""
+    """The limit of one process. Requests start at even intervals; tokens are estimated from the
+    size of the request, and what an answer used is added when it is known."""
 
     def __init__(
         self,
-        requests: float | None,
-        tokens: float | None,
+        rates: Rates,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Both are per minute."""
-        self._interval = _MARGIN * 60.0 / requests if requests else 0.0
-        self._token_seconds = 60.0 / tokens if tokens else 0.0
-        self._next_request = self._next_token = 0.0
+        self._rates = rates
+        self._due = NextStart()
         self._clock = clock
         self._sleep = sleep
 
     async def admit(self, size: int) -> None:
-        """Wait until a request of `size` bytes may start."""
         now = self._clock()
-        start = max(now, self._next_request, self._next_token)
-        self._next_request = start + self._interval
-        self._next_token = max(start, self._next_token) + self._token_seconds * (
-            size / _BYTES_PER_TOKEN
-        )
+        start = self._rates.take_start(self._due, now, size)
         if start > now:
             await self._sleep(start - now)
 
     def charge(self, tokens: int) -> None:
-        """Count tokens that were written."""
-        self._next_token = max(self._clock(), self._next_token) + self._token_seconds * tokens
+        self._rates.charge(self._due, self._clock(), tokens)

@@ -11,13 +11,14 @@ from msgspec import Struct
 
 from hermes.batch.dataset import BatchItem
 from hermes.batch.run_folder import RunSettings
-from hermes.batch.trajectories import ToolCounts, Trajectory, count_calls
+from hermes.batch.trajectories import DeclaredTools, ToolCounts, Trajectory, count_calls
 from hermes.core.ledger import UsageRow
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
 
 ItemState: TypeAlias = Literal["done", "partial", "failed", "filtered"]
-_KIND, _TOOLS_KIND, _TRIES_KIND = "batch_item", "batch_tools", "batch_try"
+RECORD_KIND = "batch_item"
+_TOOLS_KIND, _TRIES_KIND = "batch_tools", "batch_try"
 SOURCE = "batch"
 
 
@@ -70,13 +71,18 @@ class Results:
         self._name = name
         self._known_tools: set[str] = set()
 
-    def make_key(self, item: BatchItem) -> str:
-        return f"{self._name}/{item.id}"
+    def make_key(self, id: str) -> str:
+        """The name of an item, or of something else of the run, among those of all runs."""
+        return f"{self._name}/{id}"
 
     async def read_records(self) -> dict[str, ItemRecord]:
-        found = await self._store.objects.list_all(_KIND, owner=self._name)
+        found = await self._store.objects.list_all(RECORD_KIND, owner=self._name)
         decoder = msgspec.json.Decoder(ItemRecord)
         return {record.id: record for record in (decoder.decode(o.body) for o in found)}
+
+    async def has_ended(self, item: BatchItem) -> bool:
+        id = self.make_key(item.id)
+        return await self._store.objects.get(RECORD_KIND, id, owner=self._name) is not None
 
     async def note_attempt(self, session_id: str, item: BatchItem) -> None:
         """Before anything is spent on it: what is abandoned must be counted."""
@@ -85,22 +91,24 @@ class Results:
 
     async def record_end(self, record: ItemRecord) -> None:
         body = msgspec.json.encode(record)
-        await self._store.objects.put(_KIND, record.id, body, owner=self._name)
+        id = self.make_key(record.id)
+        await self._store.objects.put(RECORD_KIND, id, body, owner=self._name)
 
     async def forget_end(self, id: str) -> None:
         """The item is to be done again."""
-        await self._store.objects.remove(_KIND, id, owner=self._name)
+        await self._store.objects.remove(RECORD_KIND, self.make_key(id), owner=self._name)
 
     async def store_tools(self, digest: str, body: bytes) -> None:
         if digest not in self._known_tools:
-            await self._store.objects.add(_TOOLS_KIND, digest, body, owner=self._name)
+            id = self.make_key(digest)
+            await self._store.objects.add(_TOOLS_KIND, id, body, owner=self._name)
             self._known_tools.add(digest)
 
     async def list_trajectories(
         self, items: Mapping[str, BatchItem], records: Mapping[str, ItemRecord]
     ) -> AsyncIterator[Trajectory]:
         """Of the items that were answered, in their order."""
-        tools: dict[str, tuple[dict[str, Any], ...]] = {}
+        tools: dict[str, DeclaredTools] = {}
         for item in items.values():
             record = records.get(item.id)
             if record is None or (record.state == "failed" and not record.session):
@@ -122,9 +130,10 @@ class Results:
                 record.session,
             )
 
-    async def _load_tools(self, digest: str) -> tuple[dict[str, Any], ...]:
-        found = await self._store.objects.get(_TOOLS_KIND, digest, owner=self._name)
-        return tuple(msgspec.json.decode(found.body)) if found else ()
+    async def _load_tools(self, digest: str) -> DeclaredTools:
+        id = self.make_key(digest)
+        found = await self._store.objects.get(_TOOLS_KIND, id, owner=self._name)
+        return DeclaredTools(msgspec.json.decode(found.body) if found else ())
 
     async def _load_conversation(
         self, session_id: str

@@ -40,6 +40,8 @@ class RunSettings(Struct, frozen=True):
     retries: int = 2
     concurrency: int = 64
     processes: int = 1
+    cluster: bool = False
+    """Whether the nodes of the cluster answer the items."""
     system: str = ""
     prefill: str = ""
     """The path of the file with messages that come first."""

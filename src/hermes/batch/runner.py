@@ -21,7 +21,7 @@ from hermes.batch.checkout import take_patch
 from hermes.batch.dataset import BatchItem, read_prefill
 from hermes.batch.distributions import choose_toolsets, find_distribution
 from hermes.batch.image_files import TESTBED
-from hermes.batch.rate_limit import RateLimit
+from hermes.batch.rate_limit import CallLimit, RateLimit, Rates
 from hermes.batch.results import SOURCE, ItemError, ItemRecord, ItemState, Results
 from hermes.batch.run_folder import RunSettings
 from hermes.batch.trajectories import describe_tools
@@ -75,7 +75,7 @@ class ItemRunner:
         self._claim = claim
         self._results = Results(store, settings.name)
         self._prefill = read_prefill(Path(settings.prefill)) if settings.prefill else ()
-        self._limit = _make_limit(settings)
+        self._limit = self.make_limit()
         self._client_env = build_child_env(setup.secrets)
         self._runtime: Runtime | None = None
         self._opening = asyncio.Lock()
@@ -172,8 +172,8 @@ class ItemRunner:
         if self._settings.max_usd is None:
             return True
         rows = await self._store.ledger.sum_calls("user", 0.0)
-        spent = sum(row.cost for row in rows if row.key == item.id)
-        total = sum(row.cost for row in rows)
+        spent = sum(row.cost for row in rows if row.key == self._results.make_key(item.id))
+        total = sum(row.cost for row in rows if row.key.startswith(self._results.make_key("")))
         return self._settings.item_usd - spent < self._settings.max_usd - total
 
     async def _describe_end(
@@ -228,7 +228,7 @@ class ItemRunner:
         options = Options(ModelChoice(model), toolsets, settings.max_turns, record=settings.record)
         session = await runtime.open_session(
             source=SOURCE,
-            key=self._results.make_key(item),
+            key=self._results.make_key(item.id),
             cwd=cwd,
             options=options,
             needs_model=self.needs_model,
@@ -244,7 +244,8 @@ class ItemRunner:
             stored = await store_branch(self._store, meta, meta.taint, past)
             session = await runtime.open_session(resume=stored, cwd=cwd, options=options)
         host = session.host
-        host.account = Account(session.id, f"batch:{settings.name}", item.id, settings.name, SOURCE)
+        key = self._results.make_key(item.id)
+        host.account = Account(session.id, f"batch:{settings.name}", key, settings.name, SOURCE)
         host.budget = structs.replace(
             host.budget, session_usd=settings.max_usd, user_usd=settings.item_usd
         )
@@ -291,20 +292,20 @@ class ItemRunner:
     @asynccontextmanager
     async def _open_runtime(self, setup: Setup) -> AsyncIterator[Runtime]:
         async with Runtime.open(setup, store=self._store) as runtime:
-            if self._limit is not None:
-                runtime.transport.before_send = self._limit.admit
+            self.prepare_runtime(runtime)
             yield runtime
 
+    def prepare_runtime(self, runtime: Runtime) -> None:
+        """Called with every runtime before it is used."""
+        if self._limit is not None:
+            runtime.transport.before_send = self._limit.admit
 
-def _make_limit(settings: RunSettings) -> RateLimit | None:
-    """Each process gets its share."""
-    if settings.rpm is None and settings.tpm is None:
-        return None
-    count = settings.processes
-    return RateLimit(
-        settings.rpm / count if settings.rpm else None,
-        settings.tpm / count if settings.tpm else None,
-    )
+    def make_limit(self) -> CallLimit | None:
+        """The limit of the model calls of this process, which gets its share."""
+        rpm, tpm, count = self._settings.rpm, self._settings.tpm, self._settings.processes
+        if rpm is None and tpm is None:
+            return None
+        return RateLimit(Rates.per_minute((rpm or 0) / count, (tpm or 0) / count))
 
 
 def confine_setup(setup: Setup) -> Setup:

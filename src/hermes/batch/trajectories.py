@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -24,6 +25,24 @@ _NO_TEXT = "[multimodal tool result]"
 """What the original writes for a result that is only an image."""
 
 
+class DeclaredTools:
+    """The tools that conversations declared: name, description, parameters."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.rows = rows
+
+    @cached_property
+    def preamble(self) -> str:
+        """Tells a model that is trained on this how calls and results are written."""
+        return (
+            "You can call functions. Their signatures are inside <tools></tools>, as JSON. To call "
+            "one, write a JSON object with its `name` and `arguments` inside "
+            "<tool_call></tool_call>; several calls may follow each other. Results come back "
+            "inside <tool_response></tool_response>. Where no function helps, just answer.\n"
+            f"<tools>\n{_dump(self.rows)}\n</tools>"
+        )
+
+
 class Trajectory(Struct, frozen=True):
     """What an item's conversation was, and about it."""
 
@@ -34,8 +53,7 @@ class Trajectory(Struct, frozen=True):
     system: str
     model: str
     time: str
-    tools: tuple[dict[str, Any], ...] = ()
-    """The declared tools: name, description, parameters."""
+    tools: DeclaredTools = DeclaredTools()
     toolsets: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     session: str = ""
@@ -97,13 +115,12 @@ def _format_raw(found: Trajectory) -> dict[str, Any]:
 
 def _format_hermes(found: Trajectory, tool_names: Collection[str]) -> dict[str, Any]:
     counted = count_calls(found.messages)
-    empty = ToolCounts()
-    names = sorted({*tool_names, *counted})
-    stats = {name: counted.get(name, empty) for name in names}
+    stats = dict.fromkeys(sorted({*tool_names, *counted}), ToolCounts())
+    stats.update(counted)
     return {
         "prompt_index": found.number,
         "conversations": [
-            {"from": "system", "value": _write_preamble(found.tools)},
+            {"from": "system", "value": found.tools.preamble},
             *_list_turns(found.messages),
         ],
         "metadata": {"batch_num": 0, "timestamp": found.time, "model": found.model},
@@ -114,17 +131,6 @@ def _format_hermes(found: Trajectory, tool_names: Collection[str]) -> dict[str, 
         "tool_stats": stats,
         "tool_error_counts": {name: row.failure for name, row in stats.items()},
     }
-
-
-def _write_preamble(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Tells a model that is trained on this how calls and results are written."""
-    return (
-        "You can call functions. Their signatures are inside <tools></tools>, as JSON. To call "
-        "one, write a JSON object with its `name` and `arguments` inside <tool_call></tool_call>; "
-        "several calls may follow each other. Results come back inside "
-        "<tool_response></tool_response>. Where no function helps, just answer.\n"
-        f"<tools>\n{_dump(tools)}\n</tools>"
-    )
 
 
 def _list_turns(messages: Sequence[Message]) -> Iterable[dict[str, str]]:
@@ -193,7 +199,7 @@ def _format_openai(found: Trajectory) -> dict[str, Any]:
 
 
 def list_openai_tools(found: Trajectory) -> list[dict[str, Any]]:
-    return [{"type": "function", "function": tool} for tool in found.tools]
+    return [{"type": "function", "function": tool} for tool in found.tools.rows]
 
 
 def list_openai_messages(found: Trajectory) -> Iterable[dict[str, Any]]:
@@ -265,6 +271,5 @@ def _load_arguments(text: str) -> Any:
         return {}
 
 
-def _dump(value: Any) -> str:
-    """JSON with the white space of Python's own, as the original writes it."""
-    return json.dumps(value, ensure_ascii=False)
+_dump = json.JSONEncoder(ensure_ascii=False).encode
+"""JSON with the white space of Python's own, as the original writes it."""

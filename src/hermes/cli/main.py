@@ -1,5 +1,6 @@
 """The `hermes` program: finds the command, runs it, and turns every failure into a sentence."""
 
+import errno
 import os
 import stat
 import sys
@@ -149,9 +150,15 @@ def _guard_run(argv: list[str]) -> int:
     except _hermes_error() as error:
         print_stderr(str(error))
         return EXIT_USAGE if type(error).__name__ == "ConfigError" else EXIT_FAILED
-    except OSError as error:
-        # It can only be the output: commands report problems with other files themselves.
-        print_stderr(f"cannot write the output: {error.strerror}")
+    except (OSError, ImportError) as error:
+        if os.strerror(errno.EMFILE) in str(error):
+            advice = "End other work, or raise the limit (ulimit -n), and try again."
+            print_stderr(f"Too many files are open. Nothing that was saved is lost. {advice}")
+        elif isinstance(error, ImportError):
+            raise
+        else:
+            # It can only be the output: commands report problems with other files themselves.
+            print_stderr(f"cannot write the output: {error.strerror}")
         return EXIT_FAILED
 
 

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from hermes.app.cluster.node import ClusterNode
     from hermes.app.control.messengers import Messengers
+    from hermes.app.runtime import Runtime
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
     from hermes.server.http.listener import EarlyListener
-    from hermes.store.sqlite import SqliteStore
+    from hermes.store.tables.mailbox import MessengerStore
 
 _CHECKED_SIZE = 512 * 2**20
 """Bytes of a database that is checked before the server starts, in about a second."""
@@ -84,15 +85,15 @@ async def _start_server(
     stop = asyncio.Event()
     SignalHandler().attach(stop.set)
     node = _find_node(setup)
-    store: Store
-    own: SqliteStore | None = None
+    store: MessengerStore
     if node is not None:
         from hermes.app.cluster.node import place_workspaces
 
         store, setup = node.store, place_workspaces(setup)
     else:
-        store = own = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
+        own = SqliteStore(paths.database_file(setup.home), checked_size=_CHECKED_SIZE)
         own.open()  # on its own thread
+        store = own
     from hermes.config.instances import announce_instance
     from hermes.server.http.listener import open_listener
     from hermes.server.http.principals import load_keys
@@ -109,7 +110,7 @@ async def _start_server(
                 if on_listening is not None:
                     await on_listening(listener.address, setup, store)
                 await asyncio.to_thread(import_server)
-                await _serve_until(stop, setup, settings, _Parts(store, listener, own, node))
+                await _serve_until(stop, setup, settings, _Parts(store, listener, node))
     finally:
         await store.close()
     return 0
@@ -118,17 +119,14 @@ async def _start_server(
 class _Parts(NamedTuple):
     """What is open before the server is."""
 
-    store: Store
+    store: MessengerStore
     listener: EarlyListener
-    own_store: SqliteStore | None
-    """None: the store is that of a cluster."""
     node: ClusterNode | None
 
 
 def _find_node(setup: Setup) -> ClusterNode | None:
     """This process as a node; None where no cluster is configured."""
-    cluster = setup.config.cluster
-    if not (cluster.database or setup.secrets.get(cluster.database_env)):
+    if not setup.database_url:
         return None
     from hermes.app.cluster.node import ClusterNode
 
@@ -167,20 +165,37 @@ def import_server() -> None:
 async def _serve_until(
     stop: asyncio.Event, setup: Setup, settings: ApiServer, parts: _Parts
 ) -> None:
+    from contextlib import AsyncExitStack
+
     from hermes.app.runtime import Runtime
     from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
 
-    own = parts.own_store
+    node = parts.node
 
-    def open_messengers(own: SqliteStore) -> Messengers:
+    def open_messengers() -> Messengers:
         from hermes.gateway.process.messenger_desk import MessengerDesk
 
-        return MessengerDesk(setup, own)
+        return MessengerDesk(setup, parts.store)
 
-    messengers = partial(open_messengers, own) if own is not None else None
     async with Runtime.open(setup, store=parts.store) as runtime:
-        server = Server(runtime, settings, open_messengers=messengers, node=parts.node)
+        if node is not None and "gateway" in node.roles:
+            node.add_singleton("gateway", partial(_serve_messengers, node, runtime))
+        server = Server(runtime, settings, open_messengers=open_messengers, node=node)
         tune_garbage_collection()
-        async with server.listen(parts.listener):
+        async with AsyncExitStack() as stack:
+            if parts.node is not None and "worker" in parts.node.roles:
+                from hermes.cli.batch.node import take_batches
+
+                await stack.enter_async_context(take_batches(setup, parts.node, stop))
+            await stack.enter_async_context(server.listen(parts.listener))
             await stop.wait()
+
+
+async def _serve_messengers(node: ClusterNode, runtime: Runtime, stop: asyncio.Event) -> None:
+    import asyncio
+    from importlib import import_module
+
+    gateway = await asyncio.to_thread(import_module, "hermes.cli.gateway.node")
+    process = await asyncio.to_thread(import_module, "hermes.cli.gateway.process")
+    await gateway.serve_gateway(node, runtime, process.open_or_tell, stop)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from hermes.config.load import Setup
-    from hermes.core.store import Store
+    from hermes.store.sqlite import SqliteStore
+    from hermes.store.tables.mailbox import MessengerStore
 
 T = TypeVar("T")
 
@@ -72,7 +73,27 @@ def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
 
 
 @asynccontextmanager
-async def open_store(home: Path) -> AsyncIterator[Store]:
+async def open_shared_store(setup: Setup) -> AsyncIterator[MessengerStore]:
+    """The store of the cluster, or without one that of the home."""
+    if not setup.database_url:
+        async with open_store(setup.home) as own:
+            yield own
+        return
+    from hermes.app.cluster.node import require_database
+
+    url = require_database(setup)
+    from hermes.store.postgres.store import open_postgres
+
+    store = open_postgres(url)
+    try:
+        await store.wait_until_open()
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def open_store(home: Path) -> AsyncIterator[SqliteStore]:
     """The stored sessions of a home; what is found wrong with them is shown. On a disk that is full
     or cannot be written they can still be read."""
     from hermes.core.errors import StoreError

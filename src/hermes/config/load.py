@@ -26,6 +26,12 @@ class Setup(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     @property
+    def database_url(self) -> str:
+        """The address of the cluster's database; empty: this home has its own."""
+        cluster = self.config.cluster
+        return cluster.database or self.secrets.get(cluster.database_env) or ""
+
+    @property
     def profile_name(self) -> str:
         """Also when the profile is the active one and was not named."""
         is_profile_home = self.home.parent.name == "profiles"

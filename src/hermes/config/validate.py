@@ -199,14 +199,25 @@ def find_problems(kind: Any, value: Any, path: KeyPath) -> Iterator[tuple[KeyPat
                 yield from find_problems(types[key], item, here)
             else:
                 yield here, describe_unknown_key(here, list(types))
-    elif get_origin(kind) is dict and isinstance(value, dict) and is_struct(get_args(kind)[1]):
+        for field in msgspec.structs.fields(kind):
+            if field.required and field.name not in value:
+                yield path, f"{format_path(path)} needs {field.name}"
+    elif get_origin(kind) is dict and isinstance(value, dict) and _has_keys(get_args(kind)[1]):
         for key, item in value.items():
             yield from find_problems(get_args(kind)[1], item, (*path, key))
+    elif isinstance(value, list) and get_origin(kind) is tuple and _has_keys(kind):
+        for index, item in enumerate(value):
+            yield from find_problems(get_args(kind)[0], item, (*path, index))
     else:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
             yield path, describe_wrong_value(path, kind, value)
+
+
+def _has_keys(kind: Any) -> bool:
+    """Whether values of this type are mappings with fixed keys, or lists of such."""
+    return is_struct(kind) or (get_origin(kind) is tuple and is_struct(get_args(kind)[0]))
 
 
 def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:

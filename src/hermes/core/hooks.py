@@ -39,6 +39,11 @@ HOOK_KEYWORDS: dict[str, tuple[str, ...]] = {
     "post_approval_response": ("command", "choice"),
 }
 """Every hook and its keywords, besides session_id and platform."""
+UNCALLED_HOOKS = frozenset(
+    "api_request_error kanban_task_blocked kanban_task_claimed kanban_task_completed "
+    "on_session_finalize pre_verify transform_llm_output".split()
+)
+"""Hooks of the original that nothing calls here; its plugins may still name them."""
 MAX_FAULTS = 3
 MAX_CONTEXT = 4_000
 """Characters that one hook may add to a user's message."""
@@ -204,9 +209,11 @@ def parse_text(value: Any) -> str:
     return value
 
 
-def parse_decision(value: Any) -> ToolDecision:
+def parse_decision(value: Any) -> ToolDecision | None:
     """What `pre_tool_call` returns."""
     match value:
+        case {"action": "allow"}:
+            return None
         case {"action": "block" | "approve" as action}:
             message = value.get("message") or f"a hook wants to {action} it"
             return ToolDecision(action, parse_text(message))
@@ -221,9 +228,11 @@ def parse_context(value: Any) -> str:
     raise TypeError('it must return {"context": text} or nothing')
 
 
-def parse_dispatch(value: Any) -> DispatchDecision:
+def parse_dispatch(value: Any) -> DispatchDecision | None:
     """What `pre_gateway_dispatch` returns."""
     match value:
+        case {"action": "allow"}:
+            return None
         case {"action": "skip"}:
             return DispatchDecision("skip")
         case {"action": "rewrite", "text": str(text)}:

@@ -13,12 +13,18 @@ from hermes.config.instances import announce_instance, list_instances
 _PREFIX = "schedule-"
 
 
-class LivingScheduler(Struct, frozen=True):
+class LivingScheduler(Struct, frozen=True, omit_defaults=True):
     name: str
     """gateway or daemon."""
     pid: int
     age: float
     """Seconds since it last looked at the schedule."""
+    node: str = ""
+    """The node of a cluster that it is; then it has no pid."""
+
+    @property
+    def place(self) -> str:
+        return f"on {self.node}" if self.node else f"pid {self.pid}"
 
 
 class Heartbeat:

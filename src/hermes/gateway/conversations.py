@@ -285,7 +285,7 @@ class ConversationActor:
         spawn(keep_typing(self._hub.platforms[item.platform], item, reply), "typing indicator")
         if streams_drafts(self._hub, item):
             reply.start_drafts(spawn)
-        answer = session.continue_turn() if prompt is None else session.submit(prompt)
+        answer = session.continue_turn(self._hub.cut) if prompt is None else session.submit(prompt)
         answer.add_done_callback(lambda done: events.close() if done.cancelled() else None)
         try:
             async for event in events:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
+from hermes.agent.loop import CutTurn
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.platforms import PlatformSettings
@@ -109,6 +110,8 @@ class Hub(Struct):
     slots: asyncio.Semaphore
     """Admits the turns that may run at the same time."""
     is_draining: bool = False
+    cut: CutTurn = CutTurn()
+    """What is known of turns that the end of a process cut off."""
     damage: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the session database was found to be damaged."""
     statuses: dict[str, PlatformStatus] = {}

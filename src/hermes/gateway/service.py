@@ -39,6 +39,7 @@ from hermes.gateway.router import Router
 from hermes.gateway.schedule import GatewaySchedule
 from hermes.gateway.turn_reply import ReplyAddress
 from hermes.store.sqlite import SqliteStore
+from hermes.store.tables.mailbox import MessengerStore
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Gateway:
     def __init__(
         self,
         runtime: Runtime,
-        store: SqliteStore,
+        store: MessengerStore,
         platforms: tuple[OpenPlatform, ...],
         hosted: tuple[HostedServer, ...] = (),
     ) -> None:
@@ -110,7 +111,9 @@ class Gateway:
         self._schedule = GatewaySchedule(self.hub, store.jobs, self.owner)
         self._moves = ChatMoves(self.hub, store.objects, self.conversations, self._schedule)
         self._status_lock = threading.Lock()
-        self._watch = DamageWatch(store, database_file(self.home))
+        self._watch: DamageWatch | None = None
+        if isinstance(store, SqliteStore):
+            self._watch = DamageWatch(store, database_file(self.home))
         self._crashes = CrashLog(self.home)
         runtime.background_prompts.on_done = self._post_background_answer
         runtime.chats = ReachableChats(self.hub, self.owner)
@@ -176,8 +179,9 @@ class Gateway:
             spawn(self._do_upkeep(), "upkeep"),
             spawn(self.conversations.keep_evicting(UPKEEP_SECONDS), "eviction"),
             spawn(self._adopt_replies(), "outbox"),
-            spawn(self._repair_database(), "repair"),
         ]
+        if self._watch is not None:
+            upkeep.append(spawn(self._repair_database(self._watch), "repair"))
         tasks = [spawn(s.supervise(), f"platform {s.name}") for s in self._supervisors]
         try:
             await self._wait_for_first_tries()
@@ -237,7 +241,7 @@ class Gateway:
             try:
                 counts = [await gateway.hub.mailbox.count_open() for gateway in served]
                 self.status.set_counts(counts)
-                if await self._watch.find_damage():
+                if self._watch is not None and await self._watch.find_damage():
                     self.hub.damage.set()
             except (StoreError, OSError) as error:
                 self.hub.note_error(error)
@@ -261,10 +265,10 @@ class Gateway:
             except Exception:
                 log.exception("replies of other processes were not delivered")
 
-    async def _repair_database(self) -> None:
+    async def _repair_database(self, watch: DamageWatch) -> None:
         """Salvage the database when it is found to be damaged, and start anew with it."""
         await self.hub.damage.wait()
-        text = await salvage_store(self._store)
+        text = await salvage_store(watch.store)
         log.warning(text)
         await self.owner.save_chats()
         await self.owner.tell(text, text)

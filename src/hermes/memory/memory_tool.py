@@ -49,8 +49,8 @@ def _flow(p: Params) -> tuple[frozenset[Source], bool]:
 
 
 @tool(
-    "Notes for later sessions: `user` on the person, `memory` on the work; lasting facts, no "
-    "tasks. old_text: part of the entry.",
+    "Lasting facts for later sessions: `user` on the person, `memory` on the work. old_text: part "
+    "of the entry.",
     brings=(),
     sends=False,
     exclusive=True,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.app.control.messengers import Messengers
@@ -19,7 +20,7 @@ from hermes.server.middleware import Middleware
 from hermes.server.nodes.node_work import NodeWork
 from hermes.server.nodes.run_recovery import RunRecovery
 from hermes.server.route import Router, RouteServices
-from hermes.server.routes import list_routes
+from hermes.server.routes import IMPORTS, list_routes
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import NodeInstance, ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore
@@ -77,7 +78,7 @@ class Server:
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
-            routes=list_routes(dashboard=dashboard is not None),
+            list_routes=partial(list_routes, dashboard=dashboard is not None),
             describe_gateway=describe_gateway,
             open_messengers=open_messengers,
             dashboard=dashboard,
@@ -88,7 +89,9 @@ class Server:
         if node is not None:
             self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
-            runtime.agents.cooldowns.shared = node.cooling
+            runtime.agents.cooldowns.shared = node.keys
+            self.turns.marks = node.calls
+            self.turns.sessions.folders = node.open_folders(runtime.setup)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
         self.metrics.add_gauge("connections", lambda: self.connection_count)
@@ -109,8 +112,8 @@ class Server:
             if self.work is not None and self.work.is_worker:
                 self.work.begin_worker(self.runtime.spawn_task)
             await self.turns.failures.load_failures()
-            router, names = Router(self.services.routes), listener.host_names
-            dashboard = self.services.dashboard
+            dashboard, names = self.services.dashboard, listener.host_names
+            router = Router(list_routes(), () if dashboard is None else IMPORTS)
             if dashboard is not None:
                 stack.push_async_callback(dashboard.close)
                 stack.enter_context(

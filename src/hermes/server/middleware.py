@@ -50,7 +50,7 @@ class Middleware:
         """Answer a request. Failures become error responses, except a cancellation or a lost
         client."""
         began = time.monotonic()
-        route, path_params = self._router.find_route(request.method, request.path)
+        route, path_params = await self._router.load_route(request.method, request.path)
         try:
             response = await self._dispatch_request(request, route, path_params)
         except ApiError as error:

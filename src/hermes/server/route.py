@@ -1,5 +1,6 @@
 """Routes: one row per endpoint, the services of its handler, and the router that finds it."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -37,7 +38,7 @@ class RouteServices(Struct, frozen=True):
     turns: TurnRunner
     responses: ResponseStore
     runs: RunRegistry
-    routes: "tuple[Route, ...]"
+    list_routes: "Callable[[], tuple[Route, ...]]"
     """All routes of the server, for those that describe it."""
     describe_gateway: Callable[[], dict[str, Any] | None] = lambda: None
     """The state of the gateway that the server is part of; None: it is part of none."""
@@ -99,14 +100,33 @@ turn_route = partial(Route, "POST", errors=(404, 424, 502), streams=True, header
 class Router:
     """Finds the route of a request: fixed paths by lookup, paths with parameters by pattern."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(
+        self, routes: Iterable[Route], imports: Iterable[Callable[[], Iterable[Route]]] = ()
+    ) -> None:
+        """`imports`: give more routes, one after the other, until one has the path asked for."""
         self._fixed: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        self._imports = list(imports)
+        self._add_routes(routes)
+
+    def _add_routes(self, routes: Iterable[Route]) -> None:
         for route in routes:
             if "{" in route.path:
                 self._patterns.append((_compile_path(route.path), route))
             else:
                 self._fixed[route.method, route.path] = route
+
+    async def load_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
+        """As `find_route`, among those too that are not imported yet."""
+        found = self.find_route(method, path)
+        while found[0] is None and self._imports:
+            import_routes = self._imports[0]
+            routes = await asyncio.to_thread(import_routes)
+            if import_routes in self._imports:  # another request may have been faster
+                self._imports.remove(import_routes)
+                self._add_routes(routes)
+            found = self.find_route(method, path)
+        return found
 
     def find_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
         """The route and the values of its path parameters; None when no route matches."""

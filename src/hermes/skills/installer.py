@@ -179,7 +179,7 @@ class SkillInstaller:
         self._change_records(rename)
 
     def _is_own(self, name: str) -> bool:
-        return bool(name) and name[0] != "." and "/" not in name and (self.folder / name).is_dir()
+        return bool(name) and name[0] != "." and "/" not in name and (self.folder / name).exists()
 
     def _archive_folder(self, name: str) -> Path:
         archive = self.folder / _ARCHIVE

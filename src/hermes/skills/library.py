@@ -57,17 +57,16 @@ class SkillLibrary:
         found.update({skill.name: skill for skill in self._added})
         for root in self._roots:
             cached = cache.roots.get(root.path)
-            if cached is None or not _is_current(cached):
+            if cached is None or not _is_current(root.path, cached):
                 cached = cache.roots[root.path] = _scan_root(root, cached)
                 changed = True
-            for skill in cached.skills:
-                if len(found) < MAX_SKILLS and _is_inside(skill, root):
-                    found.setdefault(skill.name, skill)
+            for skill in cached.skills if not root.boundary else _take_inside(cached.skills, root):
+                found.setdefault(skill.name, skill)
         if changed:
             with suppress(OSError):
                 self._cache_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 replace_file(self._cache_file, msgspec.msgpack.encode(cache))
-        return list(found.values())
+        return list(found.values())[:MAX_SKILLS]
 
     def _read_cache(self) -> _Cache:
         try:
@@ -81,14 +80,22 @@ def _stat_path(path: str) -> os.stat_result:
     return os.stat(path)  # noqa: PTH116 - thousands of them: pathlib would cost more than the call
 
 
-def _is_current(cached: _CachedRoot) -> bool:
-    times = {f"{skill.folder}/{SKILL_FILE}": skill.changed for skill in cached.skills}
+def _is_current(root: str, cached: _CachedRoot) -> bool:
+    times = list(cached.folders.items())
+    times += [(f"{skill.folder}/{SKILL_FILE}", skill.changed) for skill in cached.skills]
+    start = len(root) + 1  # relative names are found faster
     try:
-        for path, time in (*cached.folders.items(), *times.items()):
-            if os.stat(path).st_mtime_ns != time:  # noqa: PTH116 - a call more would cost a third
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        for path, time in times:
+            if os.stat(path[start:] or ".", dir_fd=folder).st_mtime_ns != time:
                 return False
     except OSError:
         return False
+    finally:
+        os.close(folder)
     return True
 
 
@@ -125,11 +132,12 @@ def _walk_folders(
             yield folder, status
 
 
-def _is_inside(skill: Skill, root: SkillRoot) -> bool:
-    if not root.boundary:
-        return True
-    real = os.path.realpath(f"{skill.folder}/{SKILL_FILE}")
-    return Path(real).is_relative_to(root.boundary)
+def _take_inside(skills: Iterable[Skill], root: SkillRoot) -> Iterator[Skill]:
+    """The skills that no link takes out of the root's boundary."""
+    for skill in skills:
+        real = os.path.realpath(f"{skill.folder}/{SKILL_FILE}")
+        if Path(real).is_relative_to(root.boundary):
+            yield skill
 
 
 def find_roots(

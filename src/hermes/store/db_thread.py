@@ -267,10 +267,10 @@ class DatabaseThread(JobThread["Connection"]):
         return translated
 
     def close_connection(self) -> None:
-        import apsw
-
         db, self._db = self._db, None
         if db is not None:
+            import apsw  # the import fails where too few files may be open: not before there is one
+
             with suppress(apsw.Error):
                 db.close(True)
 

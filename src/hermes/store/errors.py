@@ -21,6 +21,8 @@ _ERRNOS = {
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "files"),
 }
 _MAX_LENGTH = 300
+_FILES_OF_DATABASE = 8
+"""That a reader and a writer need together."""
 _SENTENCES = {
     "busy": "The session database is busy: another process has kept it locked for 5 seconds. "
     "This was not saved; earlier messages are safe. Try again, or end the other process.",
@@ -59,7 +61,7 @@ def translate_error(error: Exception, path: Path, system_errno: int = 0) -> Stor
     else:
         kind = _KINDS.get(name, "io")
         if kind in ("io", "unopened"):
-            kind = _ERRNOS.get(system_errno, kind)
+            kind = _ERRNOS.get(system_errno) or ("files" if _is_short_of_files() else kind)
         if kind == "unopened" and not _is_writable(path):
             kind, detail = "readonly", "read-only"
     return error_of_kind(kind, path, detail or name)
@@ -89,6 +91,20 @@ def session_exists_error(session_id: str) -> StoreError:
 
 def _is_writable(path: Path) -> bool:
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def _is_short_of_files() -> bool:
+    """Whether this process can open only a few more files; SQLite does not always say so."""
+    opened: list[int] = []
+    try:
+        for _ in range(_FILES_OF_DATABASE):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return _ERRNOS.get(error.errno or 0) == "files"
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
 
 
 def _shorten_path(path: Path) -> str:

@@ -115,10 +115,10 @@ class WriterThread(DatabaseThread):
         return nested or job.error is None
 
     def do_upkeep(self, *, closing: bool) -> None:
-        import apsw
-
         if self._db is None or not (closing or self._jobs.empty()):
             return
+        import apsw  # as in close_connection
+
         try:
             self._upkeep(self._db, closing)
         except apsw.Error as error:

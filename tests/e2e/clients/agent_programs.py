@@ -45,11 +45,13 @@ def _prepare_claude(asking: Asking) -> Command:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
     }
     if asking.ours:
         env["ANTHROPIC_CUSTOM_HEADERS"] = f"{OURS}: server"
     arguments = ["--model", "hermes-agent", "--dangerously-skip-permissions", "-p"]
-    return Command([*arguments, asking.prompt], env)
+    mention = f"@{asking.image.name} " if asking.image else ""
+    return Command([*arguments, mention + asking.prompt], env)
 
 
 def _prepare_codex(asking: Asking) -> Command:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.clients.agent_programs import Asking, prepare_program
 from tests.e2e.clients.client_run import ClientRig, Ran, client_rig
 from tests.e2e.clients.scripted_model import AFTER_EFFECT, GREETING, MESSAGES, WEATHER
@@ -36,9 +38,10 @@ async def test_answers_in_llm(tmp_path: Path) -> None:
         assert rig.effects == 1
 
 
-async def test_failures_in_llm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("failure", MESSAGES)
+async def test_a_failure_in_llm(tmp_path: Path, failure: str) -> None:
     async with client_rig(tmp_path) as rig:
-        for order in ("overflow", "cut", f"{AFTER_EFFECT}gone"):
+        for order in (failure, AFTER_EFFECT + failure):
             ran = await run_llm(rig, order)
-            assert ran.status and MESSAGES[order.removeprefix(AFTER_EFFECT)] in ran.error, ran.told
+            assert ran.status and MESSAGES[failure] in ran.error, (order, ran.told)
         assert rig.effects == 1

@@ -28,7 +28,6 @@ CLIENTS = (
     "ai_sdk_responses",
     "ai_sdk_messages",
 )
-TYPED = ("typed/whole", "typed/stream")
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +50,3 @@ async def test_answers_and_failures(tmp_path: Path, folder: Path, client: str) -
         check_cases(await use_client(rig, folder, client, *ANSWERS, *FAILED, "leave"))
         assert rig.effects == EFFECTS
         await wait_until_idle(rig.api)
-
-
-@pytest.mark.parametrize("enforcing", [False, True])
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_typed_answers(tmp_path: Path, folder: Path, client: str, enforcing: bool) -> None:
-    async with client_rig(tmp_path, enforcing=enforcing) as rig:
-        for case, said in (await use_client(rig, folder, client, *TYPED)).items():
-            assert said.split() == ["ok", "25"], (case, said)
-        if enforcing:  # what is enforced needs no correction
-            assert len(rig.api.provider.requests) == len(TYPED)

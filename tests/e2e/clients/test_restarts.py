@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients import test_node_clients, test_python_clients
+from tests.e2e.clients.agent_programs import PACKAGES, Asking, prepare_program
 from tests.e2e.clients.client_run import (
     SCRIPTS,
     install_node,
@@ -19,16 +20,19 @@ from tests.e2e.clients.client_run import (
     start_client,
 )
 from tests.e2e.clients.scripted_model import GREETING, answer_request
-from tests.kit import Home, Provider
+from tests.kit import Home, Provider, Received, Reply, say
 from tests.server.serve_process import SECRET, ServeProcess, serve
 
 
 class Relay:
-    """A port that leads to the server of the moment."""
+    """A port that leads to the server of the moment. `holding`: without one, connections wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, holding: bool = False) -> None:
         self.url = ""
         self.server_port = 0
+        self.answered = b""
+        self._server_changed = asyncio.Event()
+        self._holding = holding
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[None]:
@@ -41,22 +45,38 @@ class Relay:
 
     def lead_to(self, server: ServeProcess) -> None:
         self.server_port = int(server.url.rpartition(":")[2])
+        self._server_changed.set()
+
+    async def wait_for_answer(self, text: bytes) -> None:
+        """Wait until the server has sent this text to a client."""
+        async with asyncio.timeout(200):
+            while text not in self.answered:
+                await asyncio.sleep(0.05)
 
     async def _connect(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        try:
-            far, out = await asyncio.open_connection("127.0.0.1", self.server_port)
-        except ConnectionError:  # a client tries again before the server is back
-            back.close()
+        while True:
+            self._server_changed.clear()
+            try:
+                far, out = await asyncio.open_connection("127.0.0.1", self.server_port)
+            except ConnectionError:  # a client tries again before the server is back
+                if self._holding:
+                    await self._server_changed.wait()
+                    continue
+                back.close()
+                return
+            await asyncio.gather(self._copy(near, out), self._copy(far, back, keep=True))
             return
-        await asyncio.gather(_copy(near, out), _copy(far, back))
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep: bool = False
+    ) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                if keep:
+                    self.answered += data
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 class Client:
@@ -139,3 +159,42 @@ async def test_a_restart_in_the_middle_of_a_stream(tmp_path: Path, clients: list
             for client in reading.values():
                 if client.process.returncode is None:
                     client.process.kill()
+
+
+@pytest.mark.parametrize("program", PACKAGES)
+async def test_a_program_lives_through_a_restart(tmp_path: Path, program: str) -> None:
+    """It shows why its answer ended, or asks again by itself and shows the answer."""
+    relay = Relay(holding=True)
+    has_stopped = False
+
+    def answer(request: Received) -> Reply:
+        return say(GREETING) if has_stopped else answer_request(request)
+
+    async with Provider(then=answer) as provider, relay.listen():
+        home = Home.of(tmp_path, provider)
+        home.configure(platforms={"api_server": {"drain_seconds": 0}})
+        folder = tmp_path / "client"
+        folder.mkdir()
+        asking = Asking(folder, relay.url, SECRET, "Please follow order:slow")
+        command = prepare_program(program, asking)
+        at = (folder, relay.url, SECRET)
+        async with serve(home) as s:
+            relay.lead_to(s)
+            process = await start_client(command.arguments, *at, **command.env)
+            reading = asyncio.create_task(process.communicate(b""))
+            try:
+                await relay.wait_for_answer(b"One")
+                has_stopped = True
+                assert await s.stop() == 0
+                async with serve(home) as restarted:
+                    relay.lead_to(restarted)
+                    out, error = await asyncio.wait_for(reading, 200)
+                    told = (out + error).decode()
+                    if GREETING not in told:
+                        assert "server stopped" in told, told[-2000:]
+                        process = await start_client(command.arguments, *at, **command.env)
+                        out, _ = await asyncio.wait_for(process.communicate(b""), 200)
+                        assert GREETING in out.decode(), told[-2000:]
+            finally:
+                if process.returncode is None:
+                    process.kill()

@@ -27,11 +27,16 @@ class Visit:
         self.context: BrowserContext
         self.page: Page
 
-    async def open_context(self, **options: Any) -> Page:
-        self.context = await self.browser.new_context(
+    async def make_context(self, **options: Any) -> BrowserContext:
+        """A browser that has seen nothing yet."""
+        context = await self.browser.new_context(
             **{"viewport": {"width": 1440, "height": 900}, **options}
         )
-        self.context.set_default_timeout(90_000)
+        context.set_default_timeout(90_000)
+        return context
+
+    async def open_context(self, **options: Any) -> Page:
+        self.context = await self.make_context(**options)
         self.page = await self.open_page()
         code = await create_code(self.api.server.runtime.store.objects)
         await self.page.goto(f"{self.api.url}/#code={code}")

@@ -6,11 +6,17 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+from msgspec import structs
 from playwright.async_api import Page, expect
 
 from hermes.config.paths import log_file
+from hermes.llm.local.models import MODELS
+from hermes.server.routes.operator import keys
 from tests.e2e.dashboard.conftest import Visit, visit
 from tests.kit import say
+from tests.kit.dashboard import sign_in
+from tests.kit.model_hub import open_hub
 
 COMMENT = "# kept because it is mine\n"
 SECRET = "sk-browser-test-0123456789abcdef"
@@ -174,3 +180,45 @@ async def test_a_job_is_added_and_paused(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Resume").wait_for()
         await page.get_by_role("button", name="Delete").click()
         await page.get_by_text("No jobs yet.").wait_for()
+
+
+async def test_a_job_is_edited(tmp_path: Path) -> None:
+    async with visit(tmp_path) as v:
+        job = {"schedule": "daily 09:00", "prompt": "Water the plants.", "name": "plants"}
+        assert (await (await sign_in(v.api)).post("/api/jobs", job)).status == 201
+        page = await _open(v, "schedule")
+        await page.get_by_role("button", name="Edit: plants").click()
+        form = page.locator("form").filter(has=page.get_by_role("heading", name="Edit: plants"))
+        times = form.get_by_role("status").locator("time")
+        await expect(times).to_have_count(5, timeout=90_000)
+        await form.get_by_role("textbox", name="When").fill("every blue moon")
+        await page.keyboard.press("Tab")
+        await form.get_by_role("alert").wait_for()
+        await form.get_by_role("textbox", name="When").fill("daily 10:30")
+        await page.keyboard.press("Tab")
+        await times.first.filter(has_text="10:30").wait_for()
+        await form.get_by_role("textbox", name="Name").fill("garden")
+        await form.get_by_role("button", name="Save").click()
+        await page.get_by_role("heading", name="garden", exact=True).wait_for()
+        jobs = (await (await sign_in(v.api)).get("/api/jobs")).json["data"]
+        assert [(row["name"], row["prompt"]) for row in jobs] == [("garden", "Water the plants.")]
+        assert all("T10:30:00" in time for time in jobs[0]["next_times"])
+
+
+async def test_a_model_is_downloaded_with_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub() as hub, visit(tmp_path) as v:
+        name = MODELS[0].name
+        model = structs.replace(hub.model, name=name)
+        monkeypatch.setattr(keys, "find_model", {name: model}.get)
+        monkeypatch.setattr(keys, "MODELS", (model,))
+        page = await _open(v, "settings")
+        await page.get_by_role("button", name=f"Download: {name}").click()
+        progress = page.get_by_role("progressbar", name=f"Downloading: {name}")
+        await page.locator("progress:not([value='0'])").and_(progress).wait_for()
+        await page.reload()
+        await progress.wait_for()
+        hub.release.set()
+        await page.get_by_text("downloaded", exact=True).wait_for()
+        await progress.wait_for(state="detached")

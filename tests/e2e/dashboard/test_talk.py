@@ -18,7 +18,7 @@ RICH = (
 
 async def test_the_first_visit_asks_for_a_code(tmp_path: Path) -> None:
     async with visit(tmp_path) as v:
-        context = await v.browser.new_context()
+        context = await v.make_context()
         page = await context.new_page()
         await page.goto(v.api.url)
         field = page.get_by_role("textbox", name="Sign-in code")

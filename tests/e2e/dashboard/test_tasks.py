@@ -81,6 +81,19 @@ async def test_slash_commands_and_files_complete(tmp_path: Path) -> None:
         await page.get_by_role("article", name="You").get_by_text("/etc is a folder").wait_for()
 
 
+async def test_files_complete_in_a_new_conversation(tmp_path: Path) -> None:
+    async with visit(tmp_path, then=say("Read.")) as v:
+        page = v.page
+        (v.api.server.runtime.working_folder / "plan of may.txt").write_text("x")
+        field = page.get_by_role("textbox", name="Message")
+        await field.press_sequentially("Read @may")
+        await page.get_by_role("option", name="@plan of may.txt").wait_for()
+        await page.keyboard.press("Tab")
+        assert await field.input_value() == 'Read @"plan of may.txt" '
+        await page.keyboard.press("Enter")
+        await v.wait_until_answered("Read.")
+
+
 async def test_words_are_found_in_and_across_conversations(tmp_path: Path) -> None:
     async with visit(tmp_path) as v:
         page, store = v.page, v.api.server.runtime.store.sessions

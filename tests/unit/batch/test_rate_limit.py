@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hermes.batch.rate_limit import RateLimit
+from hermes.batch.rate_limit import RateLimit, Rates
 
 
 class Clock:
@@ -28,7 +28,7 @@ async def list_starts(limit: RateLimit, clock: Clock, sizes: list[int]) -> list[
 
 async def test_no_minute_has_more_requests_than_allowed() -> None:
     clock = Clock()
-    limit = RateLimit(60, None, clock=clock.read, sleep=clock.sleep)
+    limit = RateLimit(Rates.per_minute(60, None), clock=clock.read, sleep=clock.sleep)
     starts = await list_starts(limit, clock, [100] * 200)
     busiest = max(sum(begin <= at < begin + 60 for at in starts) for begin in starts)
     assert 55 < busiest <= 59, "some arrive together"
@@ -36,7 +36,7 @@ async def test_no_minute_has_more_requests_than_allowed() -> None:
 
 async def test_a_pause_gives_no_right_to_a_burst() -> None:
     clock = Clock()
-    limit = RateLimit(60, None, clock=clock.read, sleep=clock.sleep)
+    limit = RateLimit(Rates.per_minute(60, None), clock=clock.read, sleep=clock.sleep)
     await list_starts(limit, clock, [1] * 3)
     clock.now += 1000
     starts = await list_starts(limit, clock, [1] * 4)
@@ -45,7 +45,7 @@ async def test_a_pause_gives_no_right_to_a_burst() -> None:
 
 async def test_tokens_of_requests_and_answers_count() -> None:
     clock = Clock()
-    limit = RateLimit(None, 60, clock=clock.read, sleep=clock.sleep)  # a token a second
+    limit = RateLimit(Rates.per_minute(None, 60), clock=clock.read, sleep=clock.sleep)
     assert await list_starts(limit, clock, [40, 40]) == [0.0, 10.0]
     limit.charge(5)
     assert await list_starts(limit, clock, [4]) == [25.0]

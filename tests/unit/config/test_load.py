@@ -108,6 +108,18 @@ BAD = [
     ("a: 1\nagent: 3\n", "line 1: unknown key a"),
     ("agent: 3\n", "line 1: agent must be a mapping"),
     ("agent: []\n", "line 1: agent must be a mapping"),
+    (
+        "hooks:\n  pre_tool_call:\n    - command: [/bin/true]\n",
+        "line 3: hooks.pre_tool_call[0].command must be text, not a list",
+    ),
+    (
+        "hooks: {pre_tool_call: [{matcher: terminal}]}\n",
+        "line 1: hooks.pre_tool_call[0] needs command",
+    ),
+    (
+        "hooks: {pre_tool_call: {command: x}}\n",
+        "line 1: hooks.pre_tool_call must be a list of mappings, not a mapping",
+    ),
     ("fallback_providers: lab:x\n", "line 1: fallback_providers must be a list of texts"),
     ("fallback_providers:\n- a:b\n- 3\n", "line 1: fallback_providers must be a list of texts"),
     ("model:\n  default: yes\n", "line 2: model.default must be text, not true: put it in quotes"),

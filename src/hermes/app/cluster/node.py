@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import json, structs
 
+from hermes.app.cluster.singleton import Serve, Singleton
 from hermes.config.load import Setup
+from hermes.config.paths import find_working_folder
 from hermes.core.errors import ConfigError, StoreError
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
-    from hermes.store.postgres.engine import Answer
+    from hermes.app.cluster.session_folders import SessionFolders
+    from hermes.store.postgres.engine import Answer, Wake
     from hermes.store.postgres.store import PostgresStore
 
+CLUSTER_KEY = "HERMES_CLUSTER_KEY"
+"""The variable with what seals the logins that nodes share."""
 EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
 _RETRY_SECONDS = 0.5
@@ -31,15 +36,9 @@ _SWEEP_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
-def find_database(setup: Setup) -> str:
-    """The address of the cluster's database; empty: this home has its own."""
-    cluster = setup.config.cluster
-    return cluster.database or setup.secrets.get(cluster.database_env) or ""
-
-
 def require_database(setup: Setup) -> str:
-    """The same; ConfigError without one, or without the driver."""
-    url = find_database(setup)
+    """The address of the cluster's database; ConfigError without one, or without the driver."""
+    url = setup.database_url
     if not url:
         raise ConfigError(
             "There is no cluster: its database is not configured. Nothing was changed. Set "
@@ -80,12 +79,15 @@ class ClusterNode:
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
-        from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
+        from hermes.store.postgres.shared.calls import PostgresCalls
+        from hermes.store.postgres.shared.keys import PostgresKeys
+        from hermes.store.postgres.shared.singletons import SingletonTable
+        from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
         self.roles = tuple(roles) or cluster.roles
-        self.has_own_files = cluster.workspaces == "none"
+        self.has_own_files = cluster.workspaces in ("none", "snapshot")
         """Whether the files of a session are on the node that ran it."""
         self.store: PostgresStore = open_postgres(
             url,
@@ -96,14 +98,19 @@ class ClusterNode:
         self.lease = self.store.database.lease
         self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
         self.notices = NodeNotices(url, self.lease.node)
+        rows = TenantDatabase(self.store.database, None)
+        self.calls = PostgresCalls(rows)
         self.inbox = PostgresInbox(
-            TenantDatabase(self.store.database, None),
+            rows,
             self.engine.defer,
             limit=cluster.inbox,
             stays_at_node=self.has_own_files,
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
-        self.cooling = PostgresCooling(self.store.database)
+        cluster_key = setup.secrets.get(CLUSTER_KEY) or ""
+        self.keys = PostgresKeys(self.store.database, cluster_key)
+        self.singletons: dict[str, Singleton] = {}
+        self._singleton_table = SingletonTable(self.store.database, self.engine.defer)
         self.queue = QueueRecord()
         """As it was last measured."""
         self._digest = hashlib.sha256(json.encode(setup.config)).hexdigest()[:12]
@@ -139,14 +146,32 @@ class ClusterNode:
     ) -> None:
         """Answer the wakes of sessions until the node is drained; with `until_idle` until none is
         left. `queues`: others than the common one and that of this node."""
-        from hermes.store.postgres.engine import TURNS, node_queue
+        for singleton in self.singletons.values():
+            await singleton.announce()
+
+        async def answer_any(wake: Wake) -> None:
+            singleton = self.singletons.get(wake.session) if wake.queue == SINGLETONS else None
+            await (answer(wake) if singleton is None else singleton.hold())
+
+        from hermes.store.postgres.engine import SINGLETONS
 
         await self.engine.run(
-            answer,
-            queues=queues or (TURNS, node_queue(self.lease.node)),
-            turns=self.settings.turns,
+            answer_any,
+            queues=queues or self.list_queues(),
+            turns=self.settings.turns + len(self.singletons),
             until_idle=until_idle,
         )
+
+    def list_queues(self) -> tuple[str, ...]:
+        """What this node works on."""
+        from hermes.store.postgres.engine import SINGLETONS, TURNS, node_queue
+
+        found = (TURNS, node_queue(self.lease.node)) if "worker" in self.roles else ()
+        return (*found, SINGLETONS) if self.singletons else found
+
+    def add_singleton(self, name: str, serve: Serve) -> None:
+        """Take part in doing something that one node does at a time."""
+        self.singletons[name] = Singleton(name, serve, self._singleton_table, self.lease)
 
     async def bury_dead(self) -> None:
         """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
@@ -159,6 +184,7 @@ class ClusterNode:
         )
 
         ask = self.lease.run_query
+        renew = partial(renew_wakes, defer=self.engine.defer)
         delete_old = partial(delete_old_events, hours=self.settings.events_hours)
         is_first, swept = True, -_SWEEP_SECONDS
         died = reaped = time.monotonic()
@@ -168,7 +194,7 @@ class ClusterNode:
                     dead = await asyncio.to_thread(ask, condemn_dead_owners)
                     if dead or is_first:
                         await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
-                        await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
+                        await asyncio.to_thread(self.store.database.run_apart, renew)
                         is_first = False
                     now, lease = time.monotonic(), self.lease.seconds
                     died = now if dead else died
@@ -178,10 +204,26 @@ class ClusterNode:
                         await self.engine.reap()
                     if time.monotonic() - swept > _SWEEP_SECONDS:
                         swept = time.monotonic()
-                        await asyncio.to_thread(ask, delete_old)
+                        await asyncio.to_thread(self.store.database.run_apart, delete_old)
             except Exception as error:  # noqa: BLE001 - the database is away; the next look is due
                 log.warning("dead nodes could not be looked for: %s", error)
             await asyncio.sleep(self.lease.seconds / 5)
+
+    def open_folders(self, setup: Setup) -> SessionFolders | None:
+        """The folders of sessions, where they are to follow them."""
+        if self.settings.workspaces != "snapshot":
+            return None
+        from hermes.app.cluster.session_folders import SessionFolders
+        from hermes.store.postgres.database import TenantDatabase
+        from hermes.store.postgres.shared.snapshots import SnapshotTable
+
+        return SessionFolders(
+            SnapshotTable(TenantDatabase(self.store.database, None)),
+            find_working_folder(setup.config.terminal.cwd),
+            setup.home / "run" / "snapshots",
+            node=self.lease.node,
+            limit_mb=self.settings.snapshot_mb,
+        )
 
     async def measure_queue(self) -> None:
         """Look how much waits and how fast the database answers; without it nothing changes."""

@@ -53,9 +53,12 @@ async def describe_plugins(setup: Setup) -> list[dict[str, str]]:
 
 def remove_plugin(setup: Setup, name: str) -> Path:
     """Move a plugin to the archive; where it is kept."""
+    from hermes.app.extensions.plugin_sources import list_local_plugins
     from hermes.config.update import move_names
 
-    place = open_plugin_installer(setup).remove_skill(name)
+    found = list_local_plugins(setup.home).get(name)
+    file = Path(found.origin).name if found else name
+    place = open_plugin_installer(setup).remove_skill(file)
     for key in (_ENABLED, _DISABLED):
         move_names(setup.home, [name], out_of=key)
     return place

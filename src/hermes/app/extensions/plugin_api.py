@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -14,13 +16,15 @@ from hermes.app.extensions.plugin_thread import PluginThread
 from hermes.app.extensions.plugin_tool import PluginTool, make_plugin_tool
 from hermes.config.paths import make_private_folder
 from hermes.core.errors import ConfigError
-from hermes.core.hooks import HOOK_KEYWORDS
+from hermes.core.hooks import HOOK_KEYWORDS, UNCALLED_HOOKS
 from hermes.core.tool import Risk, ToolContext
 from hermes.tools.registry import list_tool_names
 
 if TYPE_CHECKING:
     from hermes.llm.provider_spec import ProviderSpec
     from hermes.skills.skill import Skill
+
+log = logging.getLogger(__name__)
 
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _PLATFORM_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
@@ -49,6 +53,18 @@ class PluginRegistrations:
         self.providers: list[ProviderSpec] = []
         self.platforms: list[Any] = []
         self.memories: dict[str, PluginMemory] = {}
+
+    def list_names(self) -> list[str]:
+        """What is added, each with its kind."""
+        return [
+            *(f"tool {tool.name}" for tool in self.tools),
+            *(f"command /{command.name}" for command in self.commands),
+            *(f"hook {name}" for name in dict.fromkeys(name for name, _ in self.hooks)),
+            *(f"skill {skill.name}" for skill in self.skills),
+            *(f"provider {row.name}" for row in self.providers),
+            *(f"messenger {spec.name}" for spec in self.platforms),
+            *(f"memory provider {name}" for name in self.memories),
+        ]
 
 
 class PluginSurroundings(Struct, frozen=True):
@@ -154,11 +170,14 @@ class PluginApi:
         self.registered.commands.append(PluginCommand(name, description, args_hint, run))
 
     def register_hook(self, name: str, callback: Callable[..., Any]) -> None:
-        if name not in HOOK_KEYWORDS:
+        if name not in HOOK_KEYWORDS and name not in UNCALLED_HOOKS:
             raise ValueError(f"there is no hook {name}")
         if not callable(callback):
             raise TypeError(f"the callback of {name} is not a function")
-        self.registered.hooks.append((name, callback))
+        if name in UNCALLED_HOOKS:
+            log.info("plugin %s: nothing calls the hook %s", self.name, name)
+        else:
+            self.registered.hooks.append((name, _give_task_id(callback)))
 
     def register_skill(self, name: str, path: str | Path) -> None:
         """Offer the skill in a folder, as `plugin:name`."""
@@ -189,6 +208,18 @@ class PluginApi:
         if name in self.registered.memories or name in self._around.taken_memories:
             raise ValueError(f"there is a memory provider {name} already")
         self.registered.memories[name] = PluginMemory(provider, self._thread)
+
+
+def _give_task_id(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The callback, with the session's id as its `task_id` if it has such a parameter, as the
+    original's examples do."""
+    try:
+        parameters = inspect.signature(callback).parameters
+    except (TypeError, ValueError):  # not every callable has a signature
+        return callback
+    if "task_id" not in parameters:
+        return callback
+    return lambda **keywords: callback(task_id=keywords["session_id"], **keywords)
 
 
 def _is_builtin_command(name: str) -> bool:

@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+Inbox: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
 
 
 class PluginThread:
@@ -17,14 +20,51 @@ class PluginThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: list[Inbox] = []
+        """Of the threads that wait for work."""
+        self._is_closed = False
 
     async def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What the function returns, or what the coroutine it returns does. Cancelling this stops
         a coroutine, but not a thread."""
         if inspect.iscoroutinefunction(function):
             return await self._run_coroutine(function(*args, **kwargs))
-        value = await run_detached(partial(function, *args, **kwargs), self._name)
+        value = await self.run_function(partial(function, *args, **kwargs))
         return await self._run_coroutine(value) if inspect.iscoroutine(value) else value
+
+    def run_function(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Run a function in a thread that nobody waits for at the end of the process."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            value: Any = None
+            error: Exception | None = None
+            try:
+                value = context.run(function)
+            except StopIteration as stop:  # a future cannot hold one
+                error = RuntimeError(f"StopIteration: {stop}")
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - raised where it is awaited
+                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_settle_future, future, value, error)
+
+        try:
+            inbox = self._idle.pop()
+        except IndexError:  # all are busy, perhaps for ever
+            inbox = SimpleQueue()
+            _start_daemon(partial(self._serve_inbox, inbox), self._name)
+        inbox.put(work)
+        return future
+
+    def _serve_inbox(self, inbox: Inbox) -> None:
+        while work := inbox.get():
+            work()
+            del work  # it holds the arguments and the result
+            self._idle.append(inbox)
+            if self._is_closed:
+                inbox.put(None)
 
     async def _run_coroutine(self, work: Coroutine[Any, Any, Any]) -> Any:
         guarded = _await_guarded(work)
@@ -38,6 +78,9 @@ class PluginThread:
         return self._loop
 
     def close(self) -> None:
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().put(None)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None
@@ -63,28 +106,6 @@ async def _await_guarded(work: Coroutine[Any, Any, Any]) -> Any:
         return await work
     except SystemExit as error:  # it would end the loop
         raise RuntimeError(repr(error)) from None
-
-
-def run_detached(function: Callable[[], Any], name: str) -> "asyncio.Future[Any]":
-    """Run a function in a thread that nobody waits for at the end of the process."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        value: Any = None
-        error: Exception | None = None
-        try:
-            value = context.run(function)
-        except StopIteration as stop:  # a future cannot hold one
-            error = RuntimeError(f"StopIteration: {stop}")
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - raised where it is awaited
-            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(_settle_future, future, value, error)
-
-    _start_daemon(work, name)
-    return future
 
 
 def _start_daemon(work: Callable[[], None], name: str) -> None:

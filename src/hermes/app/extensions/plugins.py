@@ -18,7 +18,7 @@ from hermes.app.extensions.plugin_sources import (
     list_local_plugins,
     list_packaged_plugins,
 )
-from hermes.app.extensions.plugin_thread import PluginThread, run_detached
+from hermes.app.extensions.plugin_thread import PluginThread
 from hermes.app.extensions.plugin_tool import PluginTool
 from hermes.config.load import Setup
 from hermes.config.paths import plugins_folder
@@ -102,7 +102,7 @@ class Plugins:
         api = PluginApi(name, thread, self._describe_surroundings(name, source))
         try:
             async with asyncio.timeout(LOAD_SECONDS):
-                await run_detached(partial(_register, source, api), f"plugin {name}")
+                await thread.run_function(partial(_register, source, api))
         except TimeoutError:
             return failed(f"it took more than {LOAD_SECONDS:g} s")
         except Exception as error:
@@ -174,22 +174,26 @@ def list_enabled_names(setup: Setup) -> list[str]:
 
 
 def describe_rows(
-    setup: Setup, loaded: Iterable[LoadedPlugin], found: dict[str, PluginSource]
+    setup: Setup, plugins: Iterable[LoadedPlugin], found: dict[str, PluginSource]
 ) -> list[dict[str, str]]:
-    """Every plugin that is known here: its name, version, state, description and origin."""
-    states = {plugin.name: plugin.state for plugin in loaded}
+    """Every plugin that is known here: its name, version, state, description, origin and what it
+    adds."""
+    loaded = {plugin.name: plugin for plugin in plugins}
     disabled = setup.config.plugins.disabled
     rows = []
-    for name in sorted({*found, *states, *disabled}):
-        source = found.get(name)
-        state = "disabled" if name in disabled else states.get(name, "off")
+    for name in sorted({*found, *loaded, *disabled}):
+        source, plugin = found.get(name), loaded.get(name)
+        state = plugin.state if plugin else "off"
         rows.append(
             {
                 "name": name,
-                "state": state,
+                "state": "disabled" if name in disabled else state,
                 "version": source.version if source else "",
                 "description": source.description if source else "",
                 "origin": source.origin if source else "",
+                "adds": ", ".join(plugin.api.registered.list_names())
+                if plugin and plugin.api
+                else "",
             }
         )
     return rows

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.config.schema import ShellHook
 from hermes.core.errors import ConfigError
-from hermes.core.hooks import HOOK_KEYWORDS, Hook, HookOwner, HookTable
+from hermes.core.hooks import HOOK_KEYWORDS, UNCALLED_HOOKS, Hook, HookOwner, HookTable
 
 _BLOCKS = 2
 """The exit status that blocks, with stderr as the reason."""
@@ -70,6 +70,8 @@ def add_shell_hooks(
 ) -> None:
     """Add the configured commands; ConfigError for an event or a matcher that cannot be meant."""
     for event, rows in settings.items():
+        if event in UNCALLED_HOOKS:
+            continue
         if event not in HOOK_KEYWORDS:
             raise ConfigError(f"hooks.{event}: there is no such event. Nothing was started.")
         for row in rows:
@@ -78,6 +80,8 @@ def add_shell_hooks(
                 argv = shlex.split(row.command)
             except (re.error, ValueError) as error:
                 raise ConfigError(f"hooks.{event}: {error}. Nothing was started.") from None
+            if not argv:
+                raise ConfigError(f"hooks.{event}: a command is empty. Nothing was started.")
             owner = HookOwner(f"Hook {row.command}")
             call = partial(_call_command, event, argv, env, row.timeout)
             matches = partial(_matches_tool, pattern)

@@ -94,7 +94,7 @@ class Knowledge:
         if not roots and not self.plugin_skills:
             return ""
         from hermes.skills.index_block import build_skills_block
-        from hermes.skills.session_skills import SkillUses
+        from hermes.skills.skill_uses import SkillUses
 
         disabled = self._setup.config.skills.disabled
         needs = make_needs(self._setup, agent.tools)
@@ -215,7 +215,8 @@ class Knowledge:
     def open_skills(self, session: Session) -> SessionSkills:
         from hermes.skills.installer import SkillInstaller, refuse_download
         from hermes.skills.proposals import SkillProposals
-        from hermes.skills.session_skills import SessionSkills, SkillUses
+        from hermes.skills.session_skills import SessionSkills
+        from hermes.skills.skill_uses import SkillUses
 
         setup, objects = self._setup, self._store.objects
         installer = SkillInstaller(skills_folder(setup.home), refuse_download)

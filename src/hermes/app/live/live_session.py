@@ -74,6 +74,8 @@ class LiveSession:
         """Called when a message of the user is in the transcript."""
         self._publish_event = publish
         self._id = session.id
+        self._is_over = True
+        """Whether the end of the last turn was told; the session is busy a little longer."""
         self._step = 0
         self._began = 0.0
         self._cost = 0.0
@@ -126,7 +128,7 @@ class LiveSession:
     def describe(self) -> dict[str, Any]:
         """The snapshot: all that is not recorded."""
         return {
-            "busy": self.session.is_busy or self.session.is_starting,
+            "busy": not self._is_over or self.session.is_starting,
             "step": self._step,
             "turns": self.turns,
             "partial": {
@@ -144,6 +146,11 @@ class LiveSession:
         self._publish_event(self._id, name, data)
 
     def show_turns(self, turns: list[dict[str, str]]) -> None:
+        ids = {turn["id"] for turn in self.turns if turn["state"] == "running"}
+        if any(turn["state"] == "running" and turn["id"] not in ids for turn in turns):
+            self._is_over = False
+        elif not turns and not self.session.is_busy:
+            self._is_over = True
         self.turns = turns
         self.publish("turns", {"turns": turns})
 
@@ -185,7 +192,7 @@ class LiveSession:
             case events.StepStart(n):
                 if not self._step:
                     self._began, self._cost = time.time(), 0.0
-                self._step = n
+                self._step, self._is_over = n, False
                 self.publish("step", {"step": n})
             case events.Recorded(message):
                 self._note_message(message)
@@ -270,7 +277,7 @@ class LiveSession:
         self._reasoning.clear()
         self._tools.clear()
         self._recorded_calls.clear()
-        self._step = 0
+        self._step, self._is_over = 0, True
         data = {
             "status": result.status,
             "error": self.session.agent.redactor.redact(result.error),

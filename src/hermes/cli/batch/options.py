@@ -40,7 +40,7 @@ def add_run_options(parser: CommandParser) -> None:
     parser.add_argument("--format", metavar="F,...", help="hermes, openai, sharegpt, raw, parquet")
     parser.add_flag("--require-reasoning", help="filter out answers without reasoning")
     parser.add_flag("--skip-bad", help="leave out lines that are no items")
-    parser.add_flag("--cluster", help=SUPPRESS)  # not without nodes that take batches
+    parser.add_flag("--cluster", help="let the nodes of the cluster answer the items")
     parser.add_flag("--share", help=SUPPRESS)  # a further process of a run that is going on
     parser.add_flag("--extend", help="the file has more items than when the run began")
 
@@ -69,7 +69,11 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
     from hermes.batch.run_folder import RunSettings
 
     if args.cluster:
-        raise ConfigError("Batches do not run on a cluster yet. Nothing was started.")
+        from hermes.app.cluster.node import require_database
+
+        require_database(setup)
+        if args.processes is not None:
+            raise ConfigError("--processes is not for --cluster: start more nodes instead.")
     toolsets = None if args.toolsets is None else tuple(args.toolsets.split(","))
     if toolsets is not None:
         from hermes.tools.registry import select_tools
@@ -91,6 +95,7 @@ def make_settings(args: Namespace, name: str, setup: Setup) -> RunSettings:
         system=_read_text(args.system) if args.system else "",
         prefill=str(Path(args.prefill).absolute()) if args.prefill else "",
         image=args.image or "",
+        cluster=args.cluster,
         require_reasoning=args.require_reasoning,
     )
     return change_limits(settings, args)

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from hermes.batch.export import list_all_tools, list_exported, write_trajectories
+from hermes.batch.nodes.run_store import open_run_store
 from hermes.batch.results import Results
 from hermes.batch.run_folder import RunFolder
 from hermes.batch.trajectories import Format, format_trajectory
-from hermes.store.sqlite import SqliteStore
+from hermes.config.load import Setup
 
 
-async def read_statistics(folder: RunFolder) -> dict[str, Any]:
+async def read_statistics(setup: Setup, folder: RunFolder) -> dict[str, Any]:
     """The statistics as of now, also while the run goes on."""
     settings = folder.read_settings()
     items = {item.id: item for item in folder.read_items().items}
-    store = SqliteStore(folder.database)
-    try:
+    async with open_run_store(setup, folder, settings) as store:
         results = Results(store, settings.name)
         records = await results.read_records()
         counts = await results.count_conversations(items, records)
         return await results.compute_statistics(settings, records, counts, folder.running_since)
-    finally:
-        await store.close()
 
 
 def describe_status(status: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[str]:
@@ -42,12 +40,11 @@ def describe_status(status: Mapping[str, Any], statistics: Mapping[str, Any]) ->
     ]
 
 
-async def export_trajectories(folder: RunFolder, form: Format, out: str) -> int:
+async def export_trajectories(setup: Setup, folder: RunFolder, form: Format, out: str) -> int:
     """Write the conversations in one format, to a file or to stdout."""
     settings = folder.read_settings()
     items = {item.id: item for item in folder.read_items().items}
-    store = SqliteStore(folder.database)
-    try:
+    async with open_run_store(setup, folder, settings) as store:
         results = Results(store, settings.name)
         records = await results.read_records()
         if out != "-":
@@ -58,5 +55,3 @@ async def export_trajectories(folder: RunFolder, form: Format, out: str) -> int:
         async for found in results.list_trajectories(items, list_exported(records)):
             print(format_trajectory(found, form, names).decode())
         return 0
-    finally:
-        await store.close()

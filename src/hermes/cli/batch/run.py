@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hermes.batch.coordinator import Coordinator, RunEnd, encode_progress, run_worker
 from hermes.batch.run_folder import RunFolder, RunSettings
@@ -16,6 +17,9 @@ from hermes.cli.process import SignalHandler, raise_file_limit
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
 from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.batch.nodes.cluster_run import ClusterCoordinator
 
 _LINE_SECONDS = 10.0
 _BAR_SECONDS = 0.5
@@ -33,7 +37,13 @@ async def continue_run(setup: Setup, folder: RunFolder, settings: RunSettings, p
 
     with folder.lock_run():
         folder.write_settings(settings)
-        coordinator = Coordinator(setup, folder, settings, name_worker)
+        coordinator: Coordinator | ClusterCoordinator
+        if settings.cluster:
+            from hermes.batch.nodes.cluster_run import ClusterCoordinator
+
+            coordinator = ClusterCoordinator(setup, folder, settings, print_stderr)
+        else:
+            coordinator = Coordinator(setup, folder, settings, name_worker)
         signals = SignalHandler()
         signals.attach(coordinator.stop)
         shown = asyncio.create_task(_show_progress(coordinator))
@@ -59,7 +69,7 @@ async def work_for_run(setup: Setup, folder: RunFolder) -> int:
 
 async def _require_sandbox(setup: Setup, settings: RunSettings) -> None:
     """Nobody is there to approve, so commands must be confined."""
-    if settings.image or settings.toolsets == ("none",):
+    if settings.image or settings.toolsets == ("none",) or settings.cluster:
         return
     from hermes.exec.sandbox_probe import probe_tier
 
@@ -70,7 +80,7 @@ async def _require_sandbox(setup: Setup, settings: RunSettings) -> None:
         )
 
 
-async def _show_progress(coordinator: Coordinator) -> None:
+async def _show_progress(coordinator: Coordinator | ClusterCoordinator) -> None:
     """A line that is redrawn on a terminal, else a line of JSON now and then."""
     began = time.monotonic()
     is_terminal = sys.stderr.isatty()

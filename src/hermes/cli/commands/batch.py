@@ -127,8 +127,8 @@ async def _show_run(args: Namespace, setup: Setup) -> int:
             raise ConfigError("export writes one format at a time.")
         if forms[0] == "parquet" and not args.out:
             raise ConfigError("parquet is not text: give -o FILE.")
-        return await export_trajectories(folder, forms[0], args.out or "-")
-    statistics = await read_statistics(folder)
+        return await export_trajectories(setup, folder, forms[0], args.out or "-")
+    statistics = await read_statistics(setup, folder)
     if args.action == "stats":
         import msgspec
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import load_checked_setup, open_store, refuse_agent, run_async
+from hermes.cli.startup import load_checked_setup, open_shared_store, refuse_agent, run_async
 from hermes.cli.terminal.tables import align_columns
 from hermes.cli.terminal.text import one_line, print_report, strip_controls, to_json
 from hermes.config.env import decode_argument
 
 if TYPE_CHECKING:
+    from hermes.app.runtime import Runtime
     from hermes.config.load import Setup
     from hermes.core.store import JobRun, ScheduledJob
+    from hermes.cron.heartbeat import LivingScheduler
     from hermes.cron.job_editor import JobEditor, JobWishes
 
 _EPILOG = """\
@@ -139,7 +142,7 @@ def _check_usage(args: Namespace) -> str:
 
 async def _run_action(args: Namespace) -> int:
     setup = load_checked_setup(args.profile)
-    async with open_store(setup.home) as store:
+    async with open_shared_store(setup) as store:
         from hermes.cron.job_editor import JobEditor
 
         editor = JobEditor(store.jobs, setup.home, setup.config.timezone)
@@ -151,9 +154,7 @@ async def _add_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     job = editor.draft_job(wishes)
     await editor.add_job(job)
     _print_job(editor, job)
-    from hermes.cron.heartbeat import list_schedulers
-
-    living = list_schedulers(setup.home)
+    living = _list_schedulers(setup)
     others = [target for target in job.deliver if target != "local"]
     if others and not any(found.name == "gateway" for found in living):
         print_stderr(f"results are sent to {', '.join(others)} while `hermes gateway` runs")
@@ -328,23 +329,43 @@ async def _print_times(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     return print_report(list(lines) if args.json else (), lines, json=args.json)
 
 
+def _list_schedulers(setup: Setup) -> list[LivingScheduler]:
+    from hermes.cron.heartbeat import LivingScheduler, list_schedulers
+
+    if not setup.database_url:
+        return list_schedulers(setup.home)
+    from hermes.app.cluster.database import open_database
+    from hermes.store.postgres.shared.singletons import find_holder
+
+    with open_database(setup) as db:
+        found = find_holder(db, "gateway")
+    return [LivingScheduler("gateway", 0, found.age, found.node)] if found is not None else []
+
+
 async def _show_status(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     from msgspec import to_builtins
 
-    from hermes.cron.heartbeat import list_schedulers
-
-    found = list_schedulers(setup.home)
-    lines = [f"scheduler: {s.name} pid {s.pid}, {s.age:.0f} s ago" for s in found]
+    found = _list_schedulers(setup)
+    lines = [f"scheduler: {s.name} {s.place}, {s.age:.0f} s ago" for s in found]
     print_report(to_builtins(found), lines or ["scheduler: none"], json=args.json)
     return 0 if found else EXIT_FAILED
 
 
-async def _run_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
+@asynccontextmanager
+async def _open_runtime(setup: Setup) -> AsyncIterator[Runtime]:
     from hermes.app.runtime import Runtime
 
+    async with AsyncExitStack() as stack:
+        store = None
+        if setup.database_url:
+            store = await stack.enter_async_context(open_shared_store(setup))
+        yield await stack.enter_async_context(Runtime.open(setup, store=store))
+
+
+async def _run_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     job = await editor.find_job(args.words[0])
     _start_logging(setup)
-    async with Runtime.open(setup) as runtime:
+    async with _open_runtime(setup) as runtime:
         outcome = await runtime.scheduled_prompts.create_scheduler().run_now(job)
     if outcome.text:
         print(strip_controls(outcome.text) if sys.stdout.isatty() else outcome.text)
@@ -355,10 +376,8 @@ async def _run_job(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 
 
 async def _run_due(args: Namespace, setup: Setup, editor: JobEditor) -> int:
-    from hermes.app.runtime import Runtime
-
     _start_logging(setup)
-    async with Runtime.open(setup) as runtime:
+    async with _open_runtime(setup) as runtime:
         count = await runtime.scheduled_prompts.create_scheduler().run_due()
     print(f"ran {count.ran}, failed {count.failed}")
     return EXIT_FAILED if count.failed else 0
@@ -367,13 +386,12 @@ async def _run_due(args: Namespace, setup: Setup, editor: JobEditor) -> int:
 async def _run_daemon(args: Namespace, setup: Setup, editor: JobEditor) -> int:
     import asyncio
 
-    from hermes.app.runtime import Runtime
     from hermes.cli.process import SignalHandler, harden_process
     from hermes.cron.heartbeat import announce_scheduler
 
     harden_process()
     _start_logging(setup)
-    async with Runtime.open(setup) as runtime:
+    async with _open_runtime(setup) as runtime:
         with announce_scheduler(setup.home, "daemon") as heartbeat:
             work = asyncio.create_task(
                 runtime.scheduled_prompts.create_scheduler().run_forever(heartbeat)

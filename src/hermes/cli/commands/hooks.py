@@ -75,7 +75,7 @@ async def _run_action(args: Namespace) -> int:
 
 async def _list_hooks(setup: Setup) -> list[dict[str, Any]]:
     from hermes.app.extensions.plugins import try_loading
-    from hermes.core.hooks import HOOK_KEYWORDS, HookTable
+    from hermes.core.hooks import HOOK_KEYWORDS, UNCALLED_HOOKS, HookTable
 
     table = HookTable()
     await try_loading(setup, table)
@@ -86,7 +86,11 @@ async def _list_hooks(setup: Setup) -> list[dict[str, Any]]:
             rows.append({"event": event, "owner": "config", "command": row.command})
             rows[-1] |= {"matcher": row.matcher, "timeout": row.timeout}
     rows += [
-        {"event": event, "owner": "config", "problem": "there is no such event"}
+        {
+            "event": event,
+            "owner": "config",
+            "problem": "nothing calls it" if event in UNCALLED_HOOKS else "there is no such event",
+        }
         for event in setup.config.hooks
         if event not in HOOK_KEYWORDS
     ]

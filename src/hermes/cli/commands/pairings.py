@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.cli.main import EXIT_FAILED, print_stderr
 from hermes.cli.parser import CommandParser
-from hermes.cli.startup import load_checked_setup, refuse_agent, run_async
+from hermes.cli.startup import load_checked_setup, open_shared_store, refuse_agent, run_async
 from hermes.cli.terminal.text import print_report, strip_controls
 from hermes.core.errors import ConfigError
 
@@ -48,23 +48,19 @@ def _approves(args: Namespace) -> bool:
 
 
 async def _run_action(args: Namespace) -> int:
-    from hermes.config import paths
     from hermes.gateway.process.messenger_desk import MessengerDesk
-    from hermes.store.sqlite import SqliteStore
 
     setup = load_checked_setup(args.profile)
-    store = SqliteStore(paths.database_file(setup.home))
-    desk = MessengerDesk(setup, store)
-    try:
-        if args.action == "list":
-            return _print_people(await desk.list_people(args.platform), args)
-        decide = desk.approve_code if args.action == "approve" else desk.revoke_user
-        print(await decide(args.platform, args.who))
-    except ConfigError as error:
-        print_stderr(str(error))
-        return EXIT_FAILED
-    finally:
-        await store.close()
+    async with open_shared_store(setup) as store:
+        desk = MessengerDesk(setup, store)
+        try:
+            if args.action == "list":
+                return _print_people(await desk.list_people(args.platform), args)
+            decide = desk.approve_code if args.action == "approve" else desk.revoke_user
+            print(await decide(args.platform, args.who))
+        except ConfigError as error:
+            print_stderr(str(error))
+            return EXIT_FAILED
     return 0
 
 

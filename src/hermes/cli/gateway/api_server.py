@@ -11,19 +11,23 @@ from hermes.gateway.adapter import ConnectionFailure
 from hermes.gateway.process.messenger_desk import MessengerDesk
 from hermes.gateway.process.supervisor import Supervisor
 from hermes.gateway.service import HostedServer
-from hermes.store.sqlite import SqliteStore
+from hermes.store.tables.mailbox import MessengerStore
 
 NAME = "api_server"
 
 
 def read_api_server(setup: Setup) -> ApiServer | None:
     """The settings of the API server; None when it is off."""
-    variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
-    settings, _ = api_server.read_settings(setup.config, variables)
+    settings = read_settings(setup)
     return settings if settings.enabled else None
 
 
-def host_api_server(runtime: Runtime, store: SqliteStore, settings: ApiServer) -> HostedServer:
+def read_settings(setup: Setup) -> ApiServer:
+    variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
+    return api_server.read_settings(setup.config, variables)[0]
+
+
+def host_api_server(runtime: Runtime, store: MessengerStore, settings: ApiServer) -> HostedServer:
     async def serve(supervisor: Supervisor) -> None:
         from hermes.server.app import Server
         from hermes.server.http.listener import open_listener

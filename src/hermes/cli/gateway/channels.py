@@ -9,12 +9,12 @@ from msgspec import structs
 from hermes.core.errors import ToolError
 
 if TYPE_CHECKING:
-    from hermes.store.sqlite import SqliteStore
+    from hermes.store.tables.mailbox import MessengerStore
 
 _PREFIX = "agent:"
 
 
-async def list_channels(store: SqliteStore) -> list[dict[str, str]]:
+async def list_channels(store: MessengerStore) -> list[dict[str, str]]:
     """The chats that have written to the agent."""
     found: dict[str, dict[str, str]] = {}
     for key in await store.mailbox.list_keys(_PREFIX):
@@ -26,7 +26,7 @@ async def list_channels(store: SqliteStore) -> list[dict[str, str]]:
     return [found[target] for target in sorted(found)]
 
 
-async def queue_message(store: SqliteStore, target: str, text: str) -> str:
+async def queue_message(store: MessengerStore, target: str, text: str) -> str:
     """Put a text into the outbox; the running gateway delivers it, or the next one does."""
     from hermes.gateway.content.reply import Content, make_entry
     from hermes.gateway.outbox import FOREIGN

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.app.runtime import Runtime
-from hermes.cli.gateway.api_server import host_api_server, read_api_server
+from hermes.cli.gateway.api_server import host_api_server, read_api_server, read_settings
 from hermes.cli.gateway.profiles import load_profiles
 from hermes.cli.log_file import log_info_events, start_logging
 from hermes.cli.main import print_stderr
@@ -84,6 +84,8 @@ async def run_gateway(profile: str) -> int:
         return EXIT_RUNNING
     raise_file_limit()
     check_quick_commands(setup.config.gateway)
+    if setup.database_url:
+        return await _run_node(setup, profile)
     home = read_home(setup)
     others = {name: read_home(other) for name, other in profiles.items()}
     async with AsyncExitStack() as stack:
@@ -106,6 +108,33 @@ async def run_gateway(profile: str) -> int:
     if main.restart_requested:
         leave_process(profile, restart=True)
     return 0
+
+
+async def _run_node(setup: Setup, profile: str) -> int:
+    """Serve as one of the nodes of a cluster."""
+    from hermes.cli.gateway.node import run_gateway_node
+
+    open_platforms(setup)  # ConfigError before anything is opened
+    if setup.config.gateway.profiles:
+        print_stderr("gateway.profiles are not served: a node of a cluster serves one profile")
+    if await run_gateway_node(setup, read_settings(setup), open_all_platforms):
+        leave_process(profile, restart=True)
+    return 0
+
+
+def open_all_platforms(runtime: Runtime) -> tuple[OpenPlatform, ...]:
+    """Every messenger that is on, those of plugins too."""
+    setup = runtime.setup
+    return (*open_platforms(setup), *open_registered_platforms(setup, runtime.plugins))
+
+
+def open_or_tell(runtime: Runtime) -> tuple[OpenPlatform, ...]:
+    """Every messenger that is on; what keeps them from being opened is said."""
+    try:
+        return open_all_platforms(runtime)
+    except ConfigError as error:
+        print_stderr(str(error))
+        return ()
 
 
 def read_home(setup: Setup) -> ServedHome:

@@ -35,6 +35,7 @@ class Repl:
         self.screen = Screen(self.state, self.editor.buffer, keys, colour=colour, term=term)
         self.viewer = TranscriptViewer(self.screen)
         bind_keys(keys, self.state, self.editor, self, self.viewer)
+        keys.add("c-l")(lambda event: self.screen.clear())
         self.screen.output.on_closed = lambda: self.quit(128 + signal.SIGHUP)
         self.editor.buffer.on_text_changed += lambda _: self._on_typing()
         self.screen.search.on_text_changed += lambda _: self._search_sessions()

@@ -45,6 +45,8 @@ class SlashCommands:
     async def run(self, name: str, args: str) -> None:
         conversation = self._conversation
         runtime, session = conversation.runtime, conversation.session
+        if name == "clear":
+            self._repl.screen.clear()
         self._scrollback.show_message(f"/{name} {args}".rstrip())
         args, _ = self._repl.editor.chips.expand(args)
         if await self._local.run(name, args):

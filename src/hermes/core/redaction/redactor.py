@@ -32,7 +32,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         runs = _find_runs(text)
-        for forms in self._known_values:
+        for forms in (*self._known_values, *_learned_values):
             text = forms.redact_value(text, runs)
         return _redact_shapes(text, runs)
 
@@ -42,6 +42,12 @@ class Redactor:
         # The longest first: a secret that contains another must be removed entirely.
         usable = sorted((v for v in values if len(v) >= _SHORTEST), key=lambda v: (-len(v), v))
         return [_KnownValue(value) for value in usable]
+
+
+def learn_secret(value: str) -> None:
+    """Have every Redactor of this process remove a secret that it was given while it runs."""
+    if len(value.strip()) >= _SHORTEST:
+        _learned_values.append(_KnownValue(value.strip()))
 
 
 class _KnownValue:
@@ -67,6 +73,9 @@ class _KnownValue:
     def _wrapped_forms(self) -> re.Pattern[str]:
         brk = r"(?:\r?\n[ \t]*)?"
         return re.compile("|".join(brk.join(map(re.escape, form)) for form in self._coded))
+
+
+_learned_values: list[_KnownValue] = []
 
 
 def _find_runs(text: str) -> str:

@@ -15,7 +15,7 @@ from hermes.gateway.people.pairing_desk import PairingDesk
 from hermes.gateway.platforms import list_names, load_platform
 from hermes.gateway.process.connection_checks import check_messengers
 from hermes.gateway.process.state_file import read_status
-from hermes.store.sqlite import SqliteStore
+from hermes.store.tables.mailbox import MessengerStore
 
 _OFF = {"state": "stopped", "error_code": "", "error_message": "", "since": None}
 
@@ -23,7 +23,7 @@ _OFF = {"state": "stopped", "error_code": "", "error_message": "", "since": None
 class MessengerDesk:
     """Reads what the gateway wrote; the running one finds decisions in the store, or the next."""
 
-    def __init__(self, setup: Setup, store: SqliteStore) -> None:
+    def __init__(self, setup: Setup, store: MessengerStore) -> None:
         self._setup = setup
         self._store = store
 

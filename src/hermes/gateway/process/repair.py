@@ -16,20 +16,20 @@ class DamageWatch:
     changes rarely: now and then by SQLite, otherwise by somebody else."""
 
     def __init__(self, store: SqliteStore, file: Path) -> None:
-        self._store = store
+        self.store = store
         self._file = file
         self._seen: tuple[int, int, int] | None = None
 
     async def find_damage(self) -> bool:
         """Whether the database is damaged. StoreError when it cannot be used for another reason."""
         try:
-            await self._store.wait_until_open()
+            await self.store.wait_until_open()
             found = os.stat(self._file)  # noqa: PTH116
             state = (found.st_ino, found.st_size, found.st_mtime_ns)
             if state == self._seen or found.st_size > CHECKED_SIZE:
                 return False
             self._seen = state
-            return bool(await self._store.maintenance.check_integrity())
+            return bool(await self.store.maintenance.check_integrity())
         except StoreError as error:
             if error.code != "damaged":
                 raise

@@ -5,28 +5,31 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from yarl import URL
 
 from hermes.app.control.messengers import Messengers
-from hermes.app.control.model_download import ModelDownloads
 from hermes.app.live.live_sessions import LiveSessions
 from hermes.app.runtime import Runtime
 from hermes.config.paths import cache_folder
 from hermes.config.schema import DashboardSection
 from hermes.core.store import SessionEnd, SessionMeta
-from hermes.server.dashboard.assets import Assets
-from hermes.server.dashboard.feed import Feed
-from hermes.server.dashboard.news import OperatorNews
 from hermes.server.dashboard.sign_in import BrowserVisit, SignIn
 from hermes.server.dashboard.uploads import Uploads
 from hermes.server.http import web
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal, Principals
 from hermes.server.turns.session_objects import SessionObject, describe_session
+
+if TYPE_CHECKING:
+    from hermes.app.control.model_download import ModelDownloads
+    from hermes.server.dashboard.assets import Assets
+    from hermes.server.dashboard.feed import Feed
+    from hermes.server.dashboard.news import OperatorNews
 
 PAGE_HEADER = "X-Hermes-Page"
 TICKET_SECONDS = 30.0
@@ -51,7 +54,7 @@ class Ticket(Struct, frozen=True):
 
 
 class Dashboard:
-    """The dashboard of one server."""
+    """The dashboard of one server. What only pages need is imported when the first is opened."""
 
     def __init__(
         self,
@@ -62,18 +65,34 @@ class Dashboard:
     ) -> None:
         self.settings = settings
         self.live = LiveSessions(runtime)
-        self.news = OperatorNews(runtime, open_messengers)
         self.sign_in = SignIn(runtime.store.objects, principals, settings.session_days)
-        self.assets = Assets()
         self.uploads = Uploads(cache_folder(runtime.setup.home) / "uploads")
-        self.downloads = ModelDownloads(runtime)
         self.feeds: set[Feed] = set()
         self.cookie_name = "hermes"
         self.token = secrets.token_hex(8)
         """Tells what this run of the server has in hand from what an earlier one had."""
-        self._sessions = runtime.store.sessions
+        self._runtime = runtime
+        self._open_messengers = open_messengers
         self._tickets: dict[str, Ticket] = {}
         self._public = urlsplit(settings.public_url)
+
+    @cached_property
+    def assets(self) -> Assets:
+        from hermes.server.dashboard.assets import Assets
+
+        return Assets()
+
+    @cached_property
+    def news(self) -> OperatorNews:
+        from hermes.server.dashboard.news import OperatorNews
+
+        return OperatorNews(self._runtime, self._open_messengers)
+
+    @cached_property
+    def downloads(self) -> ModelDownloads:
+        from hermes.app.control.model_download import ModelDownloads
+
+        return ModelDownloads(self._runtime)
 
     @property
     def public_host(self) -> str:
@@ -82,9 +101,10 @@ class Dashboard:
 
     def is_own_origin(self, request: web.BaseRequest) -> bool:
         """Whether a page of this server sent the request; its Host has been checked."""
-        origin = request.headers.get("Origin", "")
-        public = f"{self._public.scheme}://{self._public.netloc}" if self._public.netloc else ""
-        return origin.lower() in (f"http://{request.headers.get('Host', '').lower()}", public)
+        origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "").lower()
+        public = f"{self._public.scheme}://{self._public.netloc}".lower()
+        own = public if host == self._public.netloc.lower() else f"http://{host}"
+        return origin.lower() in (own, public)
 
     def is_secure(self, request: web.BaseRequest) -> bool:
         """Whether the browser speaks https with the proxy in front."""
@@ -109,6 +129,13 @@ class Dashboard:
         return await self.sign_in.identify(
             request.cookies.get(self.cookie_name, ""), request.headers.get(PAGE_HEADER, "")
         )
+
+    async def is_signed_in(self, request: web.BaseRequest) -> bool:
+        try:
+            await self.identify(request)
+        except ApiError:
+            return False
+        return True
 
     def issue_ticket(self, path: str, principal: Principal) -> str:
         """A token with which this path can be fetched once, soon."""
@@ -135,8 +162,13 @@ class Dashboard:
         return describe_session(meta, end, busy=busy, waiting=live.is_waiting)
 
     async def describe_listed(self, meta: SessionMeta) -> Any:
-        ends = await self._sessions.load_ends([meta.id])
+        ends = await self._runtime.store.sessions.load_ends([meta.id])
         return self.describe_session(meta, ends.get(meta.id))
+
+    def check_feeds(self) -> None:
+        """End the feeds of browsers that have been signed out."""
+        for feed in self.feeds:
+            feed.request_check()
 
     def end_feeds(self) -> None:
         for feed in self.feeds:

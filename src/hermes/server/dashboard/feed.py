@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from hermes.app.live.live_sessions import CHANGED, DELETED, LiveSessions
@@ -14,6 +15,8 @@ from hermes.server.turns.message_objects import describe_stored
 from hermes.server.turns.sse import encode_frame
 
 FLUSH_SECONDS = 0.033
+CHECK_SECONDS = 5.0
+"""How long a feed may go on after its browser was signed out by another process."""
 MAX_WATCHED = 20
 _FIRST_MESSAGES = 100
 """How many messages a page gets that knows none."""
@@ -35,6 +38,7 @@ class Feed:
         *,
         may_see: Callable[[SessionMeta], bool],
         describe: DescribeSession,
+        is_signed_in: Callable[[], Awaitable[bool]],
     ) -> None:
         self.watched = frozenset(watched)
         self._live = live
@@ -43,6 +47,8 @@ class Feed:
         """By session: the place of the last message that was sent."""
         self._may_see = may_see
         self._describe = describe
+        self._is_signed_in = is_signed_in
+        self._next_check = time.monotonic() + CHECK_SECONDS
         self._events: list[tuple[str, str, Any]] = []
         self._wake = asyncio.Event()
         self._bye = ""
@@ -63,6 +69,11 @@ class Feed:
         self._bye = self._bye or reason
         self._wake.set()
 
+    def request_check(self) -> None:
+        """End soon unless its reader is still signed in."""
+        self._next_check = 0.0
+        self._wake.set()
+
     async def stream_frames(self, hello: dict[str, Any]) -> AsyncIterator[bytes]:
         """The frames, until `end`; text is sent at most every FLUSH_SECONDS, joined."""
         self._live.add_watcher(self)
@@ -74,8 +85,11 @@ class Feed:
                     yield frame
                 yield encode_frame("snapshot", {"session": session_id, **snapshot})
             while not self._bye:
-                await self._wake.wait()
-                self._wake.clear()
+                await self._wait_for_events()
+                if time.monotonic() >= self._next_check:
+                    if not await self._is_signed_in():
+                        return
+                    self._next_check = time.monotonic() + CHECK_SECONDS
                 events, self._events = self._events, []
                 data = b""
                 for event in events:
@@ -87,6 +101,13 @@ class Feed:
             yield encode_frame("bye", {"reason": self._bye})
         finally:
             self._live.remove_watcher(self)
+
+    async def _wait_for_events(self) -> None:
+        """Until there are some, or who reads has to be checked."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._next_check - time.monotonic())):
+                await self._wake.wait()
+        self._wake.clear()
 
     def _take_snapshot(self, session_id: str) -> tuple[int | None, dict[str, Any]]:
         """The place of the last message before it, and the snapshot."""

@@ -33,7 +33,7 @@ class NodeWork:
 
     @property
     def is_worker(self) -> bool:
-        return "worker" in self._node.roles
+        return bool(self._node.list_queues())
 
     def list_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         """What goes on as long as the node lives, by name."""
@@ -54,6 +54,8 @@ class NodeWork:
 
     async def hand_over(self) -> None:
         """Take no more wakes, and let other nodes continue after the steps that run now."""
+        for singleton in self._node.singletons.values():
+            singleton.leave()
         self._node.engine.drain()
         for run in list(self._runs.active.values()):
             run.hand_over()
@@ -61,5 +63,7 @@ class NodeWork:
         await self._worker.release_parked()
 
     async def wait_for_worker(self) -> None:
+        for singleton in self._node.singletons.values():
+            await singleton.wait_until_left(self._node.settings.drain_seconds)
         if self._working is not None:
             await asyncio.wait({self._working}, timeout=LAST_SECONDS)

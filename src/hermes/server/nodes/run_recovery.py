@@ -29,6 +29,11 @@ FILES_GONE = (
     "[This turn goes on at another node. What it wrote to files is not here, and background "
     "commands, browsers and containers are gone. Look before you rely on any of it.]"
 )
+FILES_OLDER = (
+    "[This turn goes on at another node. Its files are as they were when the turn before it ended; "
+    "what this turn wrote may be missing, and background commands, browsers and containers are "
+    "gone. Look before you rely on any of it.]"
+)
 MAX_TAKEOVERS = 3
 SUSPENSION_SECONDS = 600.0
 TAKEOVER_KIND = "takeover"
@@ -113,14 +118,16 @@ class RunRecovery:
             past = await read_past(self._objects, state.run_id)
         run = Run(self._turns, self._objects, principal, request, state)
         run.continue_after(past, begun=request is not asked, lost=was_lost)
-        await save_run(self._objects, owner, state)
+        if was_lost:  # otherwise it is saved when it begins
+            await save_run(self._objects, owner, state)
         return run
 
     def _note_files(self, state: StoredRun) -> None:
         """Have the model told when what it wrote is not here."""
         here = self._instance.node if self._instance.has_own_files else ""
         if state.files and state.files != here and state.place >= 0:
-            state.guidance = (*state.guidance, FILES_GONE)
+            follows = self._turns.sessions.folders is not None
+            state.guidance = (*state.guidance, FILES_OLDER if follows else FILES_GONE)
         state.files = here
 
     async def _claim_run(self, owner: str, state: StoredRun) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermes.core.store import Objects
 from hermes.server.http.principals import Principal
 from hermes.server.nodes.run_orders import RunOrders
 from hermes.server.nodes.run_recovery import RunRecovery
@@ -20,7 +19,7 @@ from hermes.store.tables.tenancy import CURRENT_TENANT, enter_tenant
 if TYPE_CHECKING:
     from hermes.app.cluster.node import ClusterNode
     from hermes.store.postgres.engine import Wake
-    from hermes.store.postgres.inbox import InboxRow
+    from hermes.store.postgres.inbox import InboxRow, WaitingRow
 
 log = logging.getLogger(__name__)
 _WAIT_SECONDS = 0.25
@@ -41,7 +40,6 @@ class RunWorker:
         self._tenants = slots.tenants
         self._node = node
         self._inbox = node.inbox
-        self._objects: Objects = node.store.objects
         self._runs = runs
         self._recovery = recovery
         self._slots = slots
@@ -53,16 +51,16 @@ class RunWorker:
         """Answer everything that waits for the session."""
         session = wake.session
         with enter_tenant(wake.tenant):
-            while rows := await self._inbox.list_rows(session):
+            while waiting := await self._inbox.find_first(session):
                 if self._node.engine.draining:
                     await self._inbox.wake(session)
                     return
-                if not await self._answer_row(session, rows[0]):
+                if not await self._answer_row(session, waiting):
                     return
 
-    async def _answer_row(self, session: str, row: "InboxRow") -> bool:
+    async def _answer_row(self, session: str, waiting: "WaitingRow") -> bool:
         """Whether to go on with the next."""
-        state = await self._load_state(row)
+        row, state = waiting.row, _decode_state(waiting.body)
         if state is None or state.has_ended:
             await self._inbox.remove(session, row.id)
             return True
@@ -70,7 +68,7 @@ class RunWorker:
         if principal is not None and self._slots.is_at_limit(principal):
             self._parked.setdefault(principal.name, deque()).append(session)
             return False
-        if await self._is_elsewhere(session, state):
+        if waiting.runs_elsewhere or not await self._is_ours(state):
             await asyncio.sleep(_WAIT_SECONDS)
             return True
         if principal is None or not principal.tenant or self._tenants is None:
@@ -80,16 +78,18 @@ class RunWorker:
 
     async def _run_row(self, session: str, row: "InboxRow", principal: Principal | None) -> bool:
         """Run what waits to its end, or to where it is handed over."""
-        if not await self._inbox.claim(session, row, self._node.lease.node):
+        claimed = await self._inbox.claim(session, row, self._node.lease.node)
+        if claimed is None:
             await asyncio.sleep(_WAIT_SECONDS)
             return True
-        state = await self._load_state(row)  # as its last holder left it
+        state = _decode_state(claimed.body)
         if state is None or state.has_ended:
             return True
         run = await self._recovery.prepare_run(principal, row.owner, state)
         if run is not None and principal is not None:
             with self._slots.count_turn(principal):
-                await self._orders.obey_waiting(run)
+                if claimed.has_orders:
+                    await self._orders.obey_waiting(run)
                 await self._runs.execute_run(run)
             await self._wake_parked(principal)
             if run.handed_over:
@@ -99,22 +99,17 @@ class RunWorker:
         await self._inbox.trim_objects(KIND, run_registry.MAX_RUNS, owner=row.owner)
         return True
 
-    async def _load_state(self, row: "InboxRow") -> StoredRun | None:
-        found = await self._objects.get(KIND, row.ref, owner=row.owner)
-        return msgspec.msgpack.decode(found.body, type=StoredRun) if found is not None else None
-
     async def _find_principal(self, name: str) -> Principal | None:
         tenant = CURRENT_TENANT.get()
         if tenant and self._tenants is not None:
             return await self._tenants.find_principal(tenant)
         return self._recovery.find_principal(name)
 
-    async def _is_elsewhere(self, session: str, state: StoredRun) -> bool:
-        """Whether another node may still write to this run or its session."""
-        lease = self._node.lease
-        if state.server and not await asyncio.to_thread(lease.confirm_death, state.server):
+    async def _is_ours(self, state: StoredRun) -> bool:
+        """Whether no other node can still write to this run."""
+        if not state.server:
             return True
-        return await self._inbox.is_run_elsewhere(session)
+        return await asyncio.to_thread(self._node.lease.confirm_death, state.server)
 
     async def _wake_parked(self, principal: Principal) -> None:
         waiting = self._parked.get(principal.name)
@@ -126,3 +121,7 @@ class RunWorker:
         parked, self._parked = self._parked, {}
         for session in (s for sessions in parked.values() for s in sessions):
             await self._inbox.wake(session)
+
+
+def _decode_state(body: bytes | None) -> StoredRun | None:
+    return msgspec.msgpack.decode(body, type=StoredRun) if body is not None else None

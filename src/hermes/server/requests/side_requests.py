@@ -1,9 +1,7 @@
-"""Side requests: titles, tags and suggestions that chat programs ask for in the background."""
-
-from typing import Any
+"""Side requests: titles, tags, suggestions and summaries that programs ask for by themselves."""
 
 from hermes.core.message import Message
-from hermes.server.requests.client_tools import NO_TOOLS, ClientTools, declares_function
+from hermes.server.requests.client_tools import NO_TOOLS, ClientTools
 
 _PROMPTS = (
     "generate a title for this conversation",
@@ -24,18 +22,27 @@ _INSTRUCTIONS = (
     "analyze if this message indicates a new conversation topic",
     "summarize this coding conversation in under 50 characters",
     "you are an assistant that generates short, concise titles",
+    "you are a context summarization agent",
+    "*briefly* summarize this partial conversation",
 )
+_SUMMARIES = (
+    "your task is to create a detailed summary of the conversation",
+    "your task is to create a detailed summary of the recent portion",
+    "your task is to create a detailed summary of this conversation",
+    "you are performing a context checkpoint compaction",
+)
+"""One of these is in the prompt of a program that shortens its own history."""
 _TASK_MARKS = ("chat history", "<chat_history>", "autocompletion", "emoji", "search quer")
 """One of these is in every task of Open WebUI, whose prompts begin with "### Task:"."""
 
 
 def drop_side_tools(
-    tools: ClientTools | None, declared: Any, instructions: str, prompt: Message
+    tools: ClientTools | None, instructions: str, prompt: Message
 ) -> ClientTools | None:
-    """The tools of a request; none at all if it is a side request."""
-    if tools is None and not declares_function(declared) and is_side_request(instructions, prompt):
-        return NO_TOOLS
-    return tools
+    """The tools of a request; none at all if the server would run some of them for a side
+    request."""
+    runs_tools = tools is None or tools.with_own
+    return NO_TOOLS if runs_tools and is_side_request(instructions, prompt) else tools
 
 
 def is_side_request(instructions: str, prompt: Message) -> bool:
@@ -44,4 +51,8 @@ def is_side_request(instructions: str, prompt: Message) -> bool:
     if text.startswith("### task:"):
         return any(mark in prompt.text.lower() for mark in _TASK_MARKS)
     system = instructions[:20_000].lower()
-    return text.startswith(_PROMPTS) or any(mark in system for mark in _INSTRUCTIONS)
+    return (
+        text.startswith(_PROMPTS)
+        or any(mark in text for mark in _SUMMARIES)
+        or any(mark in system for mark in _INSTRUCTIONS)
+    )

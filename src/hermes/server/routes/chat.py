@@ -67,6 +67,7 @@ class ChatRequest(Struct):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    background: FlagField | None = None
 
 
 class ChatChoice(Struct):
@@ -133,7 +134,7 @@ def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> 
         instructions,
         session=session,
         session_key=session_key,
-        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        client_tools=drop_side_tools(tools, instructions, prompt),
         settings=options.build_settings(max_output),
         answer_format=parse_answer_format(body.response_format, "response_format"),
         has_own_limit=options.has_limit,
@@ -150,6 +151,8 @@ def _check_parameters(body: ChatRequest) -> None:
         raise unsupported_parameter("n", "only one answer is given.")
     if body.logprobs or body.top_logprobs:
         raise unsupported_parameter("logprobs", "they are not available.")
+    if parse_flag(body.background, "background"):
+        raise unsupported_parameter("background", "use POST /v1/runs for work without a client.")
 
 
 def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[str, list[Message]]:

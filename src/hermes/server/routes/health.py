@@ -157,7 +157,7 @@ async def get_root(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 async def get_capabilities(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get the features and endpoints of this server."""
-    routes = {route.name: route for route in services.routes}
+    routes = {route.name: route for route in services.list_routes()}
     features: dict[str, bool | str] = {name: route in routes for name, route in _FEATURES.items()}
     features["tool_progress_events"] = True
     features["cors"] = bool(services.settings.cors_origins)

@@ -172,7 +172,7 @@ def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None)
         instructions,
         session=session,
         session_key=session_key,
-        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        client_tools=drop_side_tools(tools, instructions, prompt),
         settings=options.build_settings(max_output),
         answer_format=parse_answer_format(output.format, "output_config.format"),
         has_own_limit=True,

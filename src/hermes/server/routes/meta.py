@@ -14,7 +14,7 @@ from hermes.tools.registry import select_tools
 
 async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Get this OpenAPI document."""
-    return json_response(build_document(services.routes))
+    return json_response(build_document(services.list_routes()))
 
 
 async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -22,7 +22,7 @@ async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse
     rows = "".join(
         f"<tr><td><code>{r.method}</code></td><td><code>{escape(r.path)}</code></td>"
         f"<td>{escape(r.summary)}</td><td>{'no' if r.public else r.scope}</td></tr>"
-        for r in sorted(services.routes, key=lambda r: (r.path, r.method))
+        for r in sorted(services.list_routes(), key=lambda r: (r.path, r.method))
     )
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Hermes API</title>'

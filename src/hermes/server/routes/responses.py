@@ -185,6 +185,7 @@ async def _prepare_turn(
     instructions = body.instructions
     if instructions is None:
         instructions = previous.instructions if previous else ""
+    all_instructions = join_texts(instructions, system)
     past = (*transcript, *before)
     options = ModelOptions(
         max_tokens=body.max_output_tokens,
@@ -196,12 +197,12 @@ async def _prepare_turn(
     request = TurnRequest(
         prompt,
         past[-_TRUNCATED_MESSAGES:] if body.truncation == "auto" else past,
-        join_texts(instructions, system),
+        all_instructions,
         session=session,
         session_key=session_key,
         new_session=previous.session if previous else f"api-{secrets.token_hex(16)}",
         keep=is_stored,
-        client_tools=drop_side_tools(tools, body.tools, instructions, prompt),
+        client_tools=drop_side_tools(tools, all_instructions, prompt),
         settings=options.build_settings(services.settings.max_output_tokens),
         answer_format=parse_answer_format(body.text and body.text.format, "text.format"),
         has_own_limit=options.has_limit,

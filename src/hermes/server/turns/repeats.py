@@ -1,4 +1,4 @@
-"""Requests whose tools have changed something and that failed: repeating them runs nothing."""
+"""Requests that failed after tools had changed something: repeating them runs nothing."""
 
 import hashlib
 import time
@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import orjson
 from msgspec import Struct
 
 from hermes.app.knowledge.titles import SpawnTask
 from hermes.core.events import ToolStarted, TurnEvent, TurnResult
+from hermes.core.message import Message
 from hermes.core.store import Objects
 from hermes.core.tool import Tool
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
+from hermes.server.requests.turn_request import TurnRequest
 from hermes.server.turns.outcome import (
     CHECK_EFFECTS,
     EFFECTS_STATUS,
@@ -34,6 +37,11 @@ _RUNNING = (
 _DISCONNECTED = (
     f"The client disconnected during this request, after a tool had run. {CHECK_EFFECTS}"
 )
+_EARLIER_ATTEMPT = (
+    "An earlier attempt at a message of this conversation ended early, after these tools had run: "
+    "{}. What they changed is still there, and the conversation does not show it. Check what was "
+    "done before you run anything again, and do not repeat what is done."
+)
 
 
 class RequestFailure(Struct):
@@ -46,6 +54,9 @@ class RequestFailure(Struct):
     session: str = ""
     retries_only: bool = False
     """Whether only a client's automatic retry gets the failure: the person may have stopped it."""
+    prompt: str = ""
+    """A hash of what the user said."""
+    tools: tuple[str, ...] = ()
 
 
 class FailedRequests:
@@ -72,6 +83,8 @@ class FailedRequests:
     def raise_if_repeated(self, call: ApiCall) -> None:
         """Raise the failure that this request has already met. A client's automatic retry does not
         run beside the first attempt either."""
+        if not self._known:
+            return
         request_hash = hash_request(call)
         failure = self._known.get(request_hash)
         if failure is None:
@@ -88,10 +101,25 @@ class FailedRequests:
         headers = {"X-Hermes-Session-Id": failure.session} if failure.session else {}
         raise ApiError.from_fields(EFFECTS_STATUS, failure.envelope, {**headers, **NO_RETRY})
 
+    def describe_attempts(self, owner: str, request: TurnRequest) -> str:
+        """What the model must know of failures that the conversation does not show: a client that
+        asks again with a shorter history must not have everything done twice. Empty: nothing."""
+        if not self._known or request.session:
+            return ""
+        said = {_hash_prompt(owner, m) for m in (*request.past, request.prompt) if m.role == "user"}
+        oldest = time.time() - KEPT_SECONDS
+        names = {
+            name
+            for failure in self._known.values()
+            if failure.envelope and failure.when >= oldest and failure.prompt in said - {""}
+            for name in failure.tools
+        }
+        return _EARLIER_ATTEMPT.format(", ".join(sorted(names))) if names else ""
+
     def watch_turn(
-        self, call: ApiCall, session: str, tools: Mapping[str, Tool[Any]]
+        self, call: ApiCall, request: TurnRequest, session: str, tools: Mapping[str, Tool[Any]]
     ) -> "TurnWatch":
-        return TurnWatch(self, call, session, tools)
+        return TurnWatch(self, call, request.prompt, session, tools)
 
     def save_failure(self, owner: str, request_hash: str, failure: RequestFailure) -> None:
         failure.server = "" if failure.envelope else self._instance.token
@@ -115,22 +143,31 @@ class TurnWatch:
     """Follows one turn: records its first effect at once, and its end."""
 
     def __init__(
-        self, failures: FailedRequests, call: ApiCall, session: str, tools: Mapping[str, Tool[Any]]
+        self,
+        failures: FailedRequests,
+        call: ApiCall,
+        prompt: Message,
+        session: str,
+        tools: Mapping[str, Tool[Any]],
     ) -> None:
         self._failures = failures
         self._owner = call.principal.name
         self._call = call
+        self._prompt = _hash_prompt(self._owner, prompt)
         self._session = session
         self._tools = tools
         self._hash = ""
+        self._names: tuple[str, ...] = ()
 
     def note_event(self, event: TurnEvent) -> None:
-        if self._hash or not isinstance(event, ToolStarted):
+        if not isinstance(event, ToolStarted) or event.call.name in self._names:
             return
         tool = self._tools.get(event.call.name)
         if tool is not None and (tool.has_effects or tool.forward):
-            self._hash = hash_request(self._call)
-            self._save({})
+            self._names += (event.call.name,)
+            if not self._hash:
+                self._hash = hash_request(self._call)
+                self._save({})
 
     def note_end(self, result: TurnResult, *, disconnected: bool = False) -> None:
         if not self._hash:
@@ -143,7 +180,9 @@ class TurnWatch:
             self._save(build_error(result).describe())
 
     def _save(self, envelope: dict[str, Any], *, retries_only: bool = False) -> None:
-        failure = RequestFailure(time.time(), "", envelope, self._session, retries_only)
+        failure = RequestFailure(
+            time.time(), "", envelope, self._session, retries_only, self._prompt, self._names
+        )
         self._failures.save_failure(self._owner, self._hash, failure)
 
 
@@ -156,6 +195,36 @@ def _count_retries(call: ApiCall) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
+def _normalize_body(body: bytes, *, drop_answers: bool) -> bytes:
+    """The body with the fields of its objects in order: some clients write them in another order
+    each time. `drop_answers`: without what the assistant said last, because a client may repeat a
+    request together with the part of its answer that it has."""
+    try:
+        fields = orjson.loads(body)
+    except ValueError:  # such as half a surrogate pair, which other parsers accept
+        return body
+    if drop_answers and isinstance(fields, dict):
+        for items in (fields.get("messages"), fields.get("input")):
+            while isinstance(items, list) and items and _is_answer(items[-1]):
+                del items[-1]
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, dict) and (
+        item.get("role") == "assistant" or item.get("type") in ("mcp_call", "reasoning")
+    )
+
+
+def _hash_prompt(owner: str, prompt: Message) -> str:
+    """A hash of what a user said, empty for nothing; clients often change white space."""
+    words = prompt.text.split()
+    if not words:
+        return ""
+    text = "\0".join((owner, *words))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def hash_request(call: ApiCall, key: str = "") -> str:
     """A hash that differs for another body, path, session, principal or key."""
     digest = hashlib.sha256()
@@ -163,5 +232,5 @@ def hash_request(call: ApiCall, key: str = "") -> str:
     for part in (call.principal.name, call.request.path, key, *names):
         raw = part.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(8, "big") + raw)
-    digest.update(call.body)
+    digest.update(_normalize_body(call.body, drop_answers=not key))
     return digest.hexdigest()

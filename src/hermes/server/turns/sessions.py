@@ -1,9 +1,10 @@
 """Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -27,7 +28,15 @@ from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.turns.conversations import Conversations
 from hermes.tools.registry import NONE, select_tools
 
+if TYPE_CHECKING:
+    from hermes.app.cluster.session_folders import SessionFolder, SessionFolders
+
+log = logging.getLogger(__name__)
 SOURCE = "api"
+FILES_MISSING = (
+    "[This session goes on at another node. These files were too large to be brought along: "
+    "{names}.]"
+)
 
 
 class ClientSessions:
@@ -43,6 +52,8 @@ class ClientSessions:
         self._toolsets = toolsets
         self._tenants = tenants
         self.conversations = Conversations(runtime.store.objects, runtime.spawn_task)
+        self.folders: SessionFolders | None = None
+        """Where each session works in a folder of its own that follows it to other nodes."""
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """By name: the lock, and how many turns hold it or wait for it."""
@@ -53,13 +64,13 @@ class ClientSessions:
     ) -> AsyncIterator[Session]:
         """Open the session of a turn. Leaving the block stops what still runs in it."""
         async with self.lock_session(request.session):
-            session = await self._prepare_session(principal, request)
+            session, folder = await self._prepare_session(principal, request)
             self.active.add(session)
             try:
                 yield session
             finally:
                 self.active.discard(session)
-                await asyncio.shield(session.close())
+                await asyncio.shield(self._close_session(session, folder))
 
     @asynccontextmanager
     async def lock_session(self, name: str) -> AsyncIterator[None]:
@@ -136,7 +147,17 @@ class ClientSessions:
         messages = await self._runtime.store.sessions.load_messages(session_id)
         return next((m.text for m in reversed(messages) if m.role == "assistant"), "")
 
-    async def _prepare_session(self, principal: Principal, request: TurnRequest) -> Session:
+    async def _close_session(self, session: Session, folder: "SessionFolder | None") -> None:
+        await session.close()
+        if folder is not None and self.folders is not None:
+            try:
+                await self.folders.save_folder(folder)
+            except (StoreError, OSError) as error:
+                log.warning("the files of session %s were not saved: %s", session.id, error)
+
+    async def _prepare_session(
+        self, principal: Principal, request: TurnRequest
+    ) -> "tuple[Session, SessionFolder | None]":
         past, session_id = request.past, request.session
         if session_id:
             past = await self.load_past(principal, session_id)
@@ -144,20 +165,26 @@ class ClientSessions:
             session_id = request.new_session or await self.conversations.find_session(
                 principal.name, request
             )
+        folder = None
+        if self.folders is not None and request.keep:
+            folder = await self.folders.open_folder(session_id)
         session = await self._runtime.open_client_session(
             session_id,
             past=past,
             persistent=request.keep,
             source=SOURCE,
             key=build_owner_key(principal, request.session_key),
+            cwd=folder.path if folder is not None else None,
             options=Options(toolsets=self.choose_toolsets(principal)),
         )
+        if folder is not None and folder.missing:
+            session.host.pending_steer.append(FILES_MISSING.format(names=", ".join(folder.missing)))
         sent = (request.prompt,) if request.session else (*past, request.prompt)
         if _has_foreign_content(sent, session.transcript):
             session.transcript.absorb_taint(BOTH)
         apply_limits(session, principal)
         _apply_settings(session, request)
-        return session
+        return session, folder
 
 
 def _has_foreign_content(sent: Sequence[Message], transcript: Transcript) -> bool:

@@ -15,7 +15,7 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.tenant_access import TenantAccess
-from hermes.server.requests.turn_request import TurnRequest
+from hermes.server.requests.turn_request import TurnRequest, join_texts
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.client_turn import ClientTurn
 from hermes.server.turns.frame_log import FrameLog
@@ -32,11 +32,14 @@ from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.sessions import ClientSessions
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
+from hermes.server.turns.stored_runs import CallMarks, StoredMarks
 
 STOPPED = "The server stopped before the turn ended. The work so far is kept in the session."
 HEAD_SECONDS = 10.0
 """How long the head of a stream waits for the first thing to send: a failure before that is
 answered with its status."""
+FIRST_WAIT_SECONDS = 4.0
+"""A longer wait for a provider's rate limit is the client's: its answer would miss the head."""
 SendFrames: TypeAlias = Callable[[bytes], Awaitable[None]]
 OpenSink: TypeAlias = Callable[[dict[str, str]], Awaitable[SendFrames]]
 """Sends the head of a stream with these headers and returns what sends its frames."""
@@ -78,6 +81,7 @@ class TurnRunner:
         self.redact = redact
         """Removes what clients must not see from an error message."""
         objects = runtime.store.objects
+        self.marks: CallMarks = StoredMarks(objects)
         self.tenants = tenants
         self.slots = TurnSlots(settings.concurrent_runs, tenants)
         self.sessions = ClientSessions(runtime, settings.toolsets, tenants)
@@ -92,8 +96,8 @@ class TurnRunner:
             self.slots.reserve_slot(call.principal),
             self.sessions.open_session(call.principal, request) as session,
         ):
-            watch = self.failures.watch_turn(call, session.id, session.agent.tools)
-            turn = self._begin_turn(session, request)
+            watch = self.failures.watch_turn(call, request, session.id, session.agent.tools)
+            turn = self._begin_turn(call, session, request)
             try:
                 result = await turn.run_to_end(watch.note_event)
             except asyncio.CancelledError:
@@ -179,8 +183,8 @@ class TurnRunner:
         await stack.enter_async_context(self.slots.reserve_slot(call.principal))
         opening = self.sessions.open_session(call.principal, request)
         session = await stack.enter_async_context(opening)
-        watch = self.failures.watch_turn(call, session.id, session.agent.tools)
-        turn = self._begin_turn(session, request)
+        watch = self.failures.watch_turn(call, request, session.id, session.agent.tools)
+        turn = self._begin_turn(call, session, request)
 
         def note_result(result: TurnResult) -> None:
             self.metrics.count_turn(result)
@@ -194,8 +198,13 @@ class TurnRunner:
         conversations = self.sessions.conversations
         conversations.note_answer(call.principal.name, request, session_id, result)
 
-    def _begin_turn(self, session: Session, request: TurnRequest) -> ClientTurn:
+    def _begin_turn(self, call: ApiCall, session: Session, request: TurnRequest) -> ClientTurn:
         events = self.follow_events(session)
+        attempts = self.failures.describe_attempts(call.principal.name, request)
+        host = session.host
+        host.instructions = join_texts(host.instructions, attempts)
+        limits = structs.replace(host.agent.limits, first_wait=FIRST_WAIT_SECONDS)
+        host.agent = structs.replace(host.agent, limits=limits)
         session.submit(request.prompt)
         return ClientTurn(session, events, request.answer_format, self._explain_result)
 

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes.core.text import replace_invalid
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Cursor
+    from psycopg import Connection, Cursor, Pipeline
 
 _MARKS = re.compile(r"'[^']*'|\?(\d*)|%|ON CONFLICT \(")
 _SEARCH_PATH = "-c search_path=hermes,public -c application_name=hermes"
 CONNECT_SECONDS = 5
+SessionKey: TypeAlias = tuple[int, str]
+"""Tenant and id."""
 
 
 class ResultRows:
     """The rows of one statement, as the tables read them."""
 
-    def __init__(self, cursor: Cursor[Any]) -> None:
+    def __init__(self, cursor: Cursor[Any], read_results: Callable[[], None]) -> None:
         self._cursor = cursor
+        self._read_results = read_results
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        self._read_results()
         return self._cursor.fetchall() if self._cursor.description else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -43,10 +48,56 @@ class PostgresConnection:
     """Implements `tables.connection.SqlConnection`: `?` is a parameter, and every key begins with
     the tenant, which the views in the schema `hermes` add."""
 
-    def __init__(self, db: Connection[Any]) -> None:
+    def __init__(self, db: Connection[Any], epochs: dict[SessionKey, int] | None = None) -> None:
+        """`epochs`: of the sessions that this process runs."""
         self.db = db
+        self._epochs = {} if epochs is None else epochs
+        self.new_epochs: dict[SessionKey, int | None] = {}
+        """Changed by the transaction; None: not run any more."""
         self._tenant: int | None = None
-        self._changes = 0
+        self._last: Cursor[Any] | None = None
+        self._pipeline: Pipeline | None = None
+        self._readers: list[Callable[[], object]] = []
+
+    @contextmanager
+    def open_group(self) -> Iterator[None]:
+        """Send what is executed in the block without waiting for results that nobody reads; the
+        block is a transaction."""
+        self.new_epochs = {}
+        try:
+            with self.db.pipeline() as self._pipeline:
+                self.db.execute("BEGIN")
+                yield
+                self.db.execute("COMMIT")
+        finally:
+            self._pipeline = None
+            self._readers.clear()
+
+    def read_later(self, read: Callable[[], object]) -> None:
+        """Call `read` when all statements of the group were sent; now if there is no group."""
+        if self._pipeline is None:
+            read()
+        else:
+            self._readers.append(read)
+
+    def read_rest(self) -> None:
+        """Do what was left for later."""
+        while self._readers:
+            self._readers.pop(0)()
+
+    def find_epoch(self, session: SessionKey) -> int | None:
+        """With which this process runs the session, as far as this transaction has come."""
+        if session in self.new_epochs:
+            return self.new_epochs[session]
+        return self._epochs.get(session)
+
+    def note_commit(self) -> None:
+        for session, epoch in self.new_epochs.items():
+            if epoch is None:
+                self._epochs.pop(session, None)
+            else:
+                self._epochs[session] = epoch
+        self.new_epochs = {}
 
     def use_tenant(self, tenant: int) -> PostgresConnection:
         """See the rows of this tenant and no others from now on."""
@@ -67,16 +118,21 @@ class PostgresConnection:
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
         cursor = self.db.execute(_translate_sql(sql), _bind_values(sql, values))
-        self._changes = max(0, cursor.rowcount)
-        return ResultRows(cursor)
+        self._last = cursor
+        return ResultRows(cursor, self._read_results)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
         cursor = self.db.cursor()
         cursor.executemany(_translate_sql(sql), [_bind_values(sql, row) for row in rows])
-        self._changes = max(0, cursor.rowcount)
+        self._last = cursor
 
     def changes(self) -> int:
-        return self._changes
+        self._read_results()
+        return max(0, self._last.rowcount) if self._last is not None else 0
+
+    def _read_results(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.sync()
 
     def readonly(self, name: str, /) -> bool:
         return self.db.read_only is True

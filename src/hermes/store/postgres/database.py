@@ -8,15 +8,25 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from hermes.core.errors import StoreError
 from hermes.store.db_thread import Job, JobThread, do_nothing
-from hermes.store.postgres.connection import Connect, PostgresConnection, open_connection
+from hermes.store.postgres.connection import (
+    Connect,
+    PostgresConnection,
+    SessionKey,
+    open_connection,
+)
 from hermes.store.postgres.errors import translate_error
 from hermes.store.postgres.lease import NodeLease
 from hermes.store.postgres.schema import check_version
 from hermes.store.tables.tenancy import CURRENT_TENANT
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -34,13 +44,15 @@ class PostgresThread(JobThread[PostgresConnection]):
         self._connect = connect
         self._patience = patience
         self._db: PostgresConnection | None = None
+        self.epochs: dict[SessionKey, int] = {}
+        """Of the sessions that this process runs."""
 
     def get_connection(self) -> PostgresConnection:
         if self._db is None:
             import psycopg
 
             try:
-                self._db = PostgresConnection(self._connect())
+                self._db = PostgresConnection(self._connect(), self.epochs)
             except psycopg.Error as error:
                 self.failure = translate_error(error)
                 raise self.failure from error
@@ -146,10 +158,41 @@ class PostgresWriter(PostgresThread):
                 return failure
 
     def _run_transaction(self, jobs: list[Job]) -> None:
-        """The number of the group is part of it: after a lost connection it tells whether the
-        group has arrived."""
+        """All statements at once, which hardly ever fails; otherwise the jobs one by one, so that
+        only those fail that must."""
         self._lease.check_time()
         db = self.get_connection()
+        if not self._try_together(db, jobs):
+            self._run_one_by_one(db, jobs)
+        db.note_commit()
+
+    def _try_together(self, db: PostgresConnection, jobs: list[Job]) -> bool:
+        """False: one of the jobs failed, and nothing was changed."""
+        import psycopg
+
+        try:
+            with db.open_group():
+                for job in jobs:
+                    job.error, job.result = None, job.run(db)
+                db.read_rest()
+                for job in jobs:
+                    job.result = _read_result(job.result)
+                self._number_group(db)
+        except psycopg.Error as error:
+            db.forget_tenant()
+            if translate_error(error).code in _UNFIT or db.db.closed:
+                db.db.rollback()
+                raise
+            db.db.rollback()
+            return False
+        except Exception:  # noqa: BLE001 - whose it is turns out when each is run alone
+            db.forget_tenant()
+            db.db.rollback()
+            return False
+        return True
+
+    def _run_one_by_one(self, db: PostgresConnection, jobs: list[Job]) -> None:
+        db.new_epochs = {}
         for job in jobs:
             job.error = job.result = None
         try:
@@ -166,37 +209,55 @@ class PostgresWriter(PostgresThread):
     def _run_in_transaction(self, db: PostgresConnection, job: Job, *, nested: bool) -> None:
         import psycopg
 
+        before = dict(db.new_epochs)
         try:
             if nested:
                 with db.db.transaction():
-                    job.result = job.run(db)
+                    job.result = _read_result(job.run(db))
             else:
-                job.result = job.run(db)
+                job.result = _read_result(job.run(db))
         except psycopg.Error as error:
             job.error = translate_error(error)
-            if job.error.code in ("away", "busy", "full", "readonly") or db.db.closed:
+            if job.error.code in _UNFIT or db.db.closed:
                 raise
-            db.forget_tenant()
-            if not nested:
-                raise _Undone from error
-        except Exception as error:
+            self._undo_job(db, before, error, nested=nested)
+        except Exception as error:  # noqa: BLE001 - the caller gets it; the others go on
             job.error = error
-            db.forget_tenant()
-            if not nested:
-                raise _Undone from error
+            self._undo_job(db, before, error, nested=nested)
+
+    def _undo_job(
+        self,
+        db: PostgresConnection,
+        epochs: dict[SessionKey, int | None],
+        error: Exception,
+        *,
+        nested: bool,
+    ) -> None:
+        db.forget_tenant()
+        db.new_epochs = epochs
+        if not nested:
+            raise _Undone from error
 
     def _number_group(self, db: PostgresConnection) -> None:
-        """Nothing is written by a node that others hold for dead."""
-        values, owner = (self._id, self._number), self._lease.name
-        if not owner:
-            db.db.execute(_NUMBER_GROUP.format("VALUES (%s, %s)"), values)
-        elif not db.db.execute(_NUMBER_GROUP.format(_IF_ALIVE), (*values, owner)).rowcount:
+        """The number of the group is part of it: after a lost connection it tells whether the
+        group has arrived. Nothing is written by a node that others hold for dead: it has no
+        number."""
+        import psycopg
+
+        owner = self._lease.name
+        try:
+            if not owner:
+                db.db.execute(_NUMBER_GROUP.format("%s"), (self._id, self._number))
+            else:
+                values = (self._id, self._number, owner)
+                db.db.execute(_NUMBER_GROUP.format(_IF_ALIVE), values)
+        except psycopg.errors.NotNullViolation:
             self._lease.on_late()
             raise StoreError(
                 "The lease of this node is over; others have taken over what it ran. This was not "
                 "saved. Start the node again.",
                 "fenced",
-            )
+            ) from None
 
     def _has_committed(self) -> bool:
         sql = "SELECT number FROM public.write_groups WHERE writer = %s"
@@ -215,13 +276,25 @@ class _Undone(Exception):
 
 
 _NUMBER_GROUP = (
-    "INSERT INTO public.write_groups (writer, number) {} ON CONFLICT (writer)"
+    "INSERT INTO public.write_groups (writer, number) VALUES (%s, {}) ON CONFLICT (writer)"
     " DO UPDATE SET number = excluded.number, written = now()"
 )
 _IF_ALIVE = (
-    "SELECT %s, %s FROM (SELECT 1 FROM public.nodes WHERE owner = %s AND NOT condemned FOR SHARE)"
-    " AS n"
+    "(SELECT %s::bigint FROM public.nodes WHERE owner = %s AND NOT condemned LIMIT 1 FOR SHARE)"
 )
+_UNFIT = ("away", "busy", "full", "readonly")
+"""Failures of the database, not of a job."""
+
+
+class UnreadResult(Struct, frozen=True):
+    """What a job returns whose statement was sent: its result is read when those of the other jobs
+    were sent as well."""
+
+    read: Callable[[], Any]
+
+
+def _read_result(result: Any) -> Any:
+    return result.read() if isinstance(result, UnreadResult) else result
 
 
 class PostgresDatabase:
@@ -251,7 +324,16 @@ class PostgresDatabase:
         self.lease = NodeLease(connect, node, lease_seconds)
         self.writer = PostgresWriter(connect_writer, patience, self.lease)
         self.readers = [PostgresThread(connect, patience) for _ in range(READERS)]
+        self._connect: Connect = connect
         self._turn = 0
+
+    def open_apart(self) -> Connection[Any]:
+        """A connection of its own, for what may take a while."""
+        return self._connect()
+
+    def run_apart(self, use: Callable[[Connection[Any]], object]) -> None:
+        with self.open_apart() as db:
+            use(db)
 
     async def wait_until_open(self) -> None:
         await self.writer.submit(do_nothing)
@@ -304,6 +386,10 @@ class TenantDatabase:
     async def read(self, run: Callable[[PostgresConnection], T]) -> T:
         tenant = _choose_tenant(self._tenant)
         return await self._database.read(lambda db: run(db.use_tenant(tenant)))
+
+    def forget_epoch(self, session_id: str) -> None:
+        """After a refusal: another node may run the session."""
+        self._database.writer.epochs.pop((_choose_tenant(self._tenant), session_id), None)
 
     def make_exclusive(self, lock: str) -> TenantDatabase:
         """The same, for a table whose changes must not meet."""

@@ -24,6 +24,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 TURNS = "turns"
 """The queue of every worker."""
+SINGLETONS = "singletons"
+"""The queue of what one node does at a time; its wakes are never done."""
 _TASK = "wake"
 _OPTIONS = "-c search_path=public -c synchronous_commit=off -c application_name=hermes-engine"
 _RETRY_SECONDS = 0.2
@@ -42,10 +44,13 @@ class Wake(Struct, frozen=True):
 
     @property
     def key(self) -> str:
+        if self.queue == SINGLETONS:
+            return f"singleton:{self.session}"
         return f"{self.tenant}/{self.session}"
 
 
 Answer = Callable[[Wake], Awaitable[None]]
+Defer = Callable[[psycopg.Connection[Any], Wake], None]
 
 
 class WakeEngine(Protocol):
@@ -112,7 +117,7 @@ class ProcrastinateEngine:
                 fetch_job_polling_interval=_POLL_SECONDS,
                 delete_jobs="always",
                 install_signal_handlers=False,
-                update_heartbeat_interval=self._lease / 5,
+                update_heartbeat_interval=self._lease / 3,
                 stalled_worker_timeout=self._lease,
             )
             if self.draining:
@@ -191,21 +196,32 @@ class ProcrastinateEngine:
 
 
 def defer_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
-    """Add a wake in the transaction of this connection; one that waits already suffices."""
-    try:
-        with db.transaction():
-            _DEFERRER.configure_task(
-                _TASK,
-                lock=wake.key,
-                queueing_lock=wake.key,
-                queue=wake.queue,
-                priority=wake.priority,
-                connection=db,
-            ).defer(tenant=wake.tenant, session=wake.session)
-    except exceptions.AlreadyEnqueued:
-        pass
-    except exceptions.ConnectorException as error:
-        raise error.__cause__ or error from None
+    """Add a wake in the transaction of this connection; one that waits already suffices, and waits
+    until the transaction has ended."""
+    while db.execute(_FIND_WAITING, (wake.key,)).fetchone() is None:
+        try:
+            if db.pgconn.pipeline_status:
+                _insert_wake(db, wake)  # if it fails the group is repeated, with savepoints
+            else:
+                with db.transaction():
+                    _insert_wake(db, wake)
+            return
+        except exceptions.AlreadyEnqueued:
+            if db.pgconn.pipeline_status:
+                raise
+        except exceptions.ConnectorException as error:
+            raise error.__cause__ or error from None
+
+
+def _insert_wake(db: psycopg.Connection[Any], wake: Wake) -> None:
+    _DEFERRER.configure_task(
+        _TASK,
+        lock=wake.key,
+        queueing_lock=wake.key,
+        queue=wake.queue,
+        priority=wake.priority,
+        connection=db,
+    ).defer(tenant=wake.tenant, session=wake.session)
 
 
 class _PatientConnector(PsycopgConnector):
@@ -284,6 +300,9 @@ async def _retry_while_away(run: Callable[[], Awaitable[T]]) -> T:
 
 
 _DEFERRER = App(connector=SyncPsycopgConnector())
+_FIND_WAITING = (
+    "SELECT 1 FROM public.procrastinate_jobs WHERE queueing_lock = %s AND status = 'todo' FOR SHARE"
+)
 _MOVE = (
     "UPDATE procrastinate_jobs SET queue_name = 'turns' WHERE status = 'todo'"
     " AND queue_name LIKE 'node:%%' AND NOT EXISTS (SELECT 1 FROM nodes n"

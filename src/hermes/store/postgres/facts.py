@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.core.store import Fact, FactTarget
-from hermes.store.postgres.search import compose_query, compose_vector
+from hermes.store.postgres.search import compose_query, compose_vector, list_words
 from hermes.store.search_terms import parse_terms
 from hermes.store.tables.facts import FOUND, SqlFactTable
 
@@ -16,7 +16,7 @@ class PostgresFactTable(SqlFactTable):
     def insert_fact(self, fact: Fact) -> Fact:
         found = super().insert_fact(fact)
         sql = "UPDATE facts SET found = ?::tsvector WHERE id = ?"
-        self.db.execute(sql, (compose_vector(found.text), found.id))
+        self.db.execute(sql, (compose_vector(list_words(found.text)), found.id))
         return found
 
     def search_facts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,9 +14,7 @@ from hermes.store.postgres.database import TenantDatabase
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from hermes.store.postgres.engine import Wake
-
-Defer = Callable[["Connection[Any]", "Wake"], None]
+    from hermes.store.postgres.engine import Defer
 
 
 class InboxRow(Struct, frozen=True):
@@ -28,6 +25,21 @@ class InboxRow(Struct, frozen=True):
     owner: str
     """The name of the principal."""
     began: bool
+
+
+class WaitingRow(Struct, frozen=True):
+    row: InboxRow
+    body: bytes | None
+    """Of what is meant; None: it is gone."""
+    runs_elsewhere: bool
+    """Whether another living node runs the session now."""
+
+
+class ClaimedRow(Struct, frozen=True):
+    body: bytes | None
+    """Of what is meant, as its last holder left it; None: it is gone."""
+    has_orders: bool
+    """Whether any order waits."""
 
 
 class PostgresInbox:
@@ -60,17 +72,11 @@ class PostgresInbox:
 
         def insert_row(db: PostgresConnection) -> bool:
             wakes = at_most is None or at_most > _count_woken(db)
-            added = db.execute(
-                "INSERT INTO session_inbox (session, kind, ref, owner, priority, woken)"
-                " VALUES (?, ?, ?, ?, ?, ?::int = 1) ON CONFLICT DO NOTHING RETURNING id",
-                (session, kind, ref, owner, priority, wakes),
-            ).get
+            values = (session, kind, ref, owner, priority, wakes, session, session)
+            added, waiting, home = db.execute(_ADD, values).fetchall()[0]
             if added is None:
                 return False
-            waiting = db.execute(
-                "SELECT count(*) FROM session_inbox WHERE session = ? AND NOT began", (session,)
-            ).get
-            if waiting > self._limit:
+            if waiting >= self._limit:
                 raise inbox_full_error(session, self._limit)
             db.execute(
                 "INSERT INTO objects (kind, id, owner, created, used, body)"
@@ -78,7 +84,7 @@ class PostgresInbox:
                 (kind, ref, owner, now, now, body),
             )
             if wakes:
-                self.wake_inside(db, session, priority)
+                self._defer_wake(db, session, home if self._stays_at_node else None, priority)
             return True
 
         return await self._database.writer.submit(insert_row)
@@ -91,28 +97,33 @@ class PostgresInbox:
         self, db: PostgresConnection, session: str, priority: int = 0, *, anywhere: bool = False
     ) -> None:
         """Wake the session in the transaction of this connection."""
+        home = None
+        if self._stays_at_node and not anywhere:
+            home = db.execute(_FIND_HOME, (session,)).get
+        self._defer_wake(db, session, home, priority)
+
+    def _defer_wake(
+        self, db: PostgresConnection, session: str, queue: str | None, priority: int
+    ) -> None:
         from hermes.store.postgres.engine import TURNS, Wake
 
-        queue = TURNS
-        if self._stays_at_node and not anywhere:
-            queue = db.execute(_FIND_HOME, (session,)).get or TURNS
-        self._defer(db.db, Wake(db.tenant, session, queue, priority))
+        self._defer(db.db, Wake(db.tenant, session, queue or TURNS, priority))
 
-    async def claim(self, session: str, row: InboxRow, node: str) -> bool:
-        """Whether this process is the one that answers the row, which waits no more then. Another
-        one keeps its claim until it is held for dead."""
+    async def claim(self, session: str, row: InboxRow, node: str) -> ClaimedRow | None:
+        """The row, if this process is the one that answers it; it waits no more then. Another one
+        keeps its claim until it is held for dead."""
         me = self._database.process.acquire()
 
-        def claim_row(db: PostgresConnection) -> bool:
-            db.execute(_CLAIM, (me, session, row.id, me))
-            if not db.changes():
-                return False
+        def claim_row(db: PostgresConnection) -> ClaimedRow | None:
+            found = db.execute(_CLAIM, (me, session, row.id, me)).fetchone()
+            if found is None:
+                return None
             db.execute(
                 "INSERT INTO session_homes (session, node) VALUES (?, ?)"
                 " ON CONFLICT (session) DO UPDATE SET node = excluded.node",
                 (session, node),
             )
-            return True
+            return ClaimedRow(*found)
 
         return await self._database.writer.submit(claim_row)
 
@@ -125,6 +136,16 @@ class PostgresInbox:
             self.wake_inside(db, session, anywhere=True)
 
         await self._database.writer.submit(release_row)
+
+    async def find_first(self, session: str) -> WaitingRow | None:
+        """What is to be answered next."""
+        values = (self._database.process.name, session)
+
+        def select_first(db: PostgresConnection) -> WaitingRow | None:
+            found = db.execute(_FIRST, values).fetchone()
+            return WaitingRow(InboxRow(*found[:5]), *found[5:]) if found else None
+
+        return await self._database.read(select_first)
 
     async def list_rows(self, session: str) -> list[InboxRow]:
         """The oldest first."""
@@ -157,15 +178,6 @@ class PostgresInbox:
 
         await self._database.writer.submit(delete_old)
 
-    async def is_run_elsewhere(self, session: str) -> bool:
-        """Whether another living node runs the session now."""
-        sql = (
-            "SELECT 1 FROM sessions WHERE id = ? AND state = 'running' AND owner <> ?"
-            " AND public.is_alive(owner)"
-        )
-        values = (session, self._database.process.name)
-        return await self._database.read(lambda db: db.execute(sql, values).get is not None)
-
 
 def _count_woken(db: PostgresConnection) -> int:
     return int(db.execute("SELECT count(*) FROM session_inbox WHERE woken").get)
@@ -173,18 +185,17 @@ def _count_woken(db: PostgresConnection) -> int:
 
 def renew_wakes(db: Connection[Any], defer: Defer) -> int:
     """Wake the sessions for which something waits and that nobody wakes: the node that held them
-    back has died, or the tables of the engine were lost. How many there are."""
+    back has died, or the tables of the engine were lost. How many there are. Of what waits for
+    other turns of a tenant to end, the first are enough."""
     from hermes.store.postgres.engine import Wake
+    from hermes.store.postgres.shared.singletons import renew_singletons
 
-    rows = db.execute(
-        "SELECT DISTINCT tenant, session FROM public.session_inbox i WHERE NOT EXISTS (SELECT 1"
-        " FROM public.procrastinate_jobs j WHERE j.lock = i.tenant || '/' || i.session"
-        " AND j.status IN ('todo', 'doing'))"
-    ).fetchall()
-    with db.transaction():
-        for tenant, session in rows:
-            defer(db, Wake(tenant, session))
-    return len(rows)
+    rows = db.execute(_UNWOKEN, (_FIRST_OF_TENANT,)).fetchall()
+    for place in range(0, len(rows), _WAKES_AT_ONCE):
+        with db.transaction():
+            for tenant, session in rows[place : place + _WAKES_AT_ONCE]:
+                defer(db, Wake(tenant, session))
+    return len(rows) + renew_singletons(db, defer)
 
 
 def inbox_full_error(session: str, limit: int) -> StoreError:
@@ -195,12 +206,36 @@ def inbox_full_error(session: str, limit: int) -> StoreError:
     )
 
 
+_FIRST_OF_TENANT = 64
+_WAKES_AT_ONCE = 200
+_UNWOKEN = (
+    "SELECT DISTINCT tenant, session FROM (SELECT tenant, session, woken, row_number()"
+    " OVER (PARTITION BY tenant, woken ORDER BY id) AS place FROM public.session_inbox) AS i"
+    " WHERE (woken OR place <= %s) AND NOT EXISTS (SELECT 1 FROM public.procrastinate_jobs j"
+    " WHERE j.lock = i.tenant || '/' || i.session AND j.status IN ('todo', 'doing'))"
+)
+_BODY = (
+    "(SELECT o.body FROM objects o WHERE o.kind = i.kind AND o.id = i.ref AND o.owner = i.owner)"
+)
 _CLAIM = (
-    "UPDATE session_inbox SET began = true, holder = ? WHERE session = ? AND id = ?"
+    "UPDATE session_inbox AS i SET began = true, holder = ? WHERE session = ? AND id = ?"
     " AND (holder IN ('', ?) OR NOT EXISTS (SELECT 1 FROM public.nodes n"
-    " WHERE n.owner = holder AND NOT n.condemned))"
+    f" WHERE n.owner = holder AND NOT n.condemned)) RETURNING {_BODY},"
+    " EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'order')"
 )
 _FIND_HOME = (
     "SELECT 'node:' || h.node FROM session_homes h JOIN public.nodes n ON n.name = h.node"
     " WHERE h.session = ? AND NOT n.draining AND public.is_alive(n.owner)"
+)
+_ADD = (
+    "WITH added AS (INSERT INTO session_inbox (session, kind, ref, owner, priority, woken)"
+    " VALUES (?, ?, ?, ?, ?, ?::int = 1) ON CONFLICT DO NOTHING RETURNING id)"
+    " SELECT (SELECT id FROM added), (SELECT count(*) FROM session_inbox WHERE session = ?"
+    f" AND NOT began), ({_FIND_HOME})"
+)
+"""Its id, how many waited before, and the queue of the node that has the files."""
+_FIRST = (
+    f"SELECT i.id, i.kind, i.ref, i.owner, i.began, {_BODY}, EXISTS (SELECT 1 FROM sessions s"
+    " WHERE s.id = i.session AND s.state = 'running' AND s.owner <> ? AND"
+    " public.is_alive(s.owner)) FROM session_inbox i WHERE i.session = ? ORDER BY i.id LIMIT 1"
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hermes.store.postgres.schema import read_version
+from hermes.store.postgres.shared.event_blocks import renew_partitions
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -96,7 +97,8 @@ def measure_queue(db: Connection[Any]) -> QueueRecord:
 
 
 def delete_old_events(db: Connection[Any], hours: float) -> None:
-    """Delete the events of runs that ended so long ago."""
+    """Drop the events of so long ago, and make room for those of the next hours."""
+    renew_partitions(db, hours)
     db.execute(
         "DELETE FROM public.events e USING public.objects o WHERE o.tenant = e.tenant"
         " AND o.id = e.stream AND o.kind = 'run'"

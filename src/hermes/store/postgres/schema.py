@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.core.errors import StoreError
 from hermes.store.postgres.schema_queue import create_queue
 from hermes.store.postgres.schema_tenants import add_tenant_tables
+from hermes.store.postgres.shared.tables import add_shared_tables
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -363,7 +364,7 @@ def _create_tables(db: Connection[Any]) -> None:
     db.execute(_APPEND)
 
 
-MIGRATIONS = (_create_tables, create_queue, add_tenant_tables)
+MIGRATIONS = (_create_tables, create_queue, add_tenant_tables, add_shared_tables)
 """Never edited once released, only extended: a step adds first, what it replaces goes later."""
 SCHEMA_VERSION = len(MIGRATIONS)
 OLDEST_READER = 1

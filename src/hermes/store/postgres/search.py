@@ -75,15 +75,17 @@ class PostgresSearch:
 
 def list_words(text: str) -> list[str]:
     """The words of a text as the index has them: without case and accents."""
-    plain = normalize("NFKD", split_unspaced_scripts(text).lower())
-    plain = "".join(c for c in plain if not combining(c))
+    plain = text.lower()
+    if not plain.isascii():
+        plain = normalize("NFKD", split_unspaced_scripts(text).lower())
+        plain = "".join(c for c in plain if not combining(c))
     return [word[:_LONGEST_WORD] for word in re.findall(r"[^\W_]+", plain)]
 
 
-def compose_vector(text: str) -> str:
+def compose_vector(words: Sequence[str]) -> str:
     """The words of a text and their places, as a tsvector is written."""
     places: dict[str, list[int]] = {}
-    for place, word in enumerate(list_words(text), 1):
+    for place, word in enumerate(words, 1):
         places.setdefault(word, []).append(place)
     return " ".join(
         f"'{word}':" + ",".join(str(p) for p in found if p <= _LAST_POSITION)
@@ -118,16 +120,16 @@ def _index_batch(db: PostgresConnection) -> None:
             continue  # another node was faster
         sql = "SELECT seq, body FROM messages WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?"
         found = db.execute(sql, (session, first, room)).fetchall()
-        texts = [(seq, read_text(body)) for seq, body in found]
+        texts = [(seq, list_words(read_text(body))) for seq, body in found]
         db.executemany(
             "INSERT INTO search (session, seq, words) VALUES (?, ?, ?::tsvector)"
             " ON CONFLICT DO NOTHING",
-            [(session, seq, compose_vector(text)) for seq, text in texts],
+            [(session, seq, compose_vector(words)) for seq, words in texts],
         )
-        words = sorted({word for _, text in texts for word in list_words(text)})
+        different = sorted({word for _, words in texts for word in words})
         db.execute(
             "INSERT INTO search_words (word) SELECT unnest(?::text[]) ON CONFLICT DO NOTHING",
-            (words,),
+            (different,),
         )
         if len(found) == room:
             sql = "UPDATE pending SET first = ? WHERE session = ?"

@@ -14,7 +14,7 @@ from hermes.core.taint import Taint
 from hermes.core.text import replace_invalid
 from hermes.store import codec, errors
 from hermes.store.postgres.connection import PostgresConnection
-from hermes.store.postgres.database import TenantDatabase
+from hermes.store.postgres.database import TenantDatabase, UnreadResult
 from hermes.store.postgres.errors import fenced_error
 from hermes.store.postgres.search import PostgresSearch
 from hermes.store.tables.ledger import SqlLedger
@@ -28,6 +28,10 @@ _LAST_BODY = (
     "SELECT body FROM messages WHERE session = s.n AND role <> 'tool' ORDER BY seq DESC LIMIT 1"
 )
 _WRITE = "SELECT * FROM hermes.write_session(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_WRITE_ONE = (
+    "SELECT * FROM hermes.write_session(%s, %s, %s, %s, ARRAY[%s::text], ARRAY[%s::text], %s,"
+    " ARRAY[%s::bytea], %s, %s, %s)"
+)
 _PAGE = "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m ON m.session = s.n"
 
 
@@ -57,9 +61,6 @@ class PostgresSessions(SqlSessionList):
         self._ledger = ledger
         self._search = search
         self._clock = clock
-        self._epochs: dict[tuple[int, str], int] = {}
-        """By tenant and id, of the sessions that this process runs; only the writer changes
-        it."""
         self.fenced_writes = 0
 
     async def create(self, meta: SessionMeta) -> None:
@@ -82,15 +83,15 @@ class PostgresSessions(SqlSessionList):
         change = _Change(replace_invalid(session_id), messages, state, bits, begins)
         bodies = [codec.encode_message(m) for m in messages]
 
-        def append_messages(db: PostgresConnection) -> int:
+        def append_messages(db: PostgresConnection) -> UnreadResult:
             if create is not None:
                 _insert_session(db, create, now)
-            first = self._write(db, change, now, bodies)
+            read_first = self._send(db, change, now, bodies)
             if mailbox is not None:
                 apply_change(db, mailbox)
-            return first + len(bodies) - 1
+            return UnreadResult(lambda: read_first() + len(bodies) - 1)
 
-        last: int = await self._write_with_ledger(append_messages)
+        last: int = await self._write_with_ledger(append_messages, session_id)
         self._search.count_added(len(bodies))
         return last
 
@@ -113,7 +114,7 @@ class PostgresSessions(SqlSessionList):
             self._write(db, _Change(parent, state="idle"), now)
             db.execute("UPDATE sessions SET next = ? WHERE id = ?", (child.id, parent))
 
-        await self._write_with_ledger(append_to_child)
+        await self._write_with_ledger(append_to_child, parent)
         self._search.count_added(len(bodies))
 
     async def set_state(
@@ -122,12 +123,13 @@ class PostgresSessions(SqlSessionList):
         now = self._clock()
         change = _Change(replace_invalid(session_id), state=state)
 
-        def update_state(db: PostgresConnection) -> None:
-            self._write(db, change, now)
+        def update_state(db: PostgresConnection) -> UnreadResult:
+            read_place = self._send(db, change, now)
             if mailbox is not None:
                 apply_change(db, mailbox)
+            return UnreadResult(read_place)
 
-        await self._write_with_ledger(update_state)
+        await self._write_with_ledger(update_state, session_id)
 
     async def delete(self, session_id: str) -> bool:
         cleaned, now = replace_invalid(session_id), self._clock()
@@ -139,12 +141,14 @@ class PostgresSessions(SqlSessionList):
                 n = db.execute("SELECT n FROM sessions WHERE id = ?", (part,)).get
                 for table in ("messages", "pending", "search", "systems"):
                     db.execute(f"DELETE FROM {table} WHERE session = ?", (n,))
+                for table in ("snapshots", "calls"):
+                    db.execute(f"DELETE FROM {table} WHERE session = ?", (part,))
                 db.execute("DELETE FROM sessions WHERE n = ?", (n,))
                 db.execute("DELETE FROM objects WHERE kind = 'handoff' AND id = ?", (part,))
-                self._epochs.pop((db.tenant, part), None)
+                db.new_epochs[db.tenant, part] = None
             return bool(parts)
 
-        return await self._database.writer.submit(delete_conversation)
+        return bool(await self._write_with_ledger(delete_conversation, cleaned))
 
     async def load_messages(self, session_id: str) -> list[Message]:
         sql = "SELECT m.body FROM sessions s JOIN messages m ON m.session = s.n WHERE s.id = ?"
@@ -182,38 +186,57 @@ class PostgresSessions(SqlSessionList):
         now: float,
         bodies: Sequence[bytes] = (),
     ) -> int:
-        """The place of the first message. One statement finds the session, checks that nobody else
-        runs it, adds the messages and sets the state."""
+        """The place of the first message."""
+        return self._send(db, change, now, bodies)()
+
+    def _send(
+        self,
+        db: PostgresConnection,
+        change: _Change,
+        now: float,
+        bodies: Sequence[bytes] = (),
+    ) -> Callable[[], int]:
+        """Send one statement that finds the session, checks that nobody else runs it, adds the
+        messages and sets the state; what is returned reads the place of the first message."""
         id, process = change.session_id, self._database.process
         me = process.acquire() if change.state == "running" else process.name
         session = db.tenant, id
-        held = self._epochs.get(session)
+        held = db.find_epoch(session)
         rows = change.rows
-        values = (
-            *(*session, me, held),
-            *([m.role for m in rows], [m.kind for m in rows], now, list(bodies)),
-            *(change.state, change.taint, change.begins),
-        )
-        row = db.db.execute(_WRITE, values).fetchone()
-        assert row is not None
-        code, first, epoch = row
-        if code:
-            self._epochs.pop(session, None)
-            self.fenced_writes += code == "fenced"
-            raise _explain_refusal(code, id)
-        if epoch is None:
-            self._epochs.pop(session, None)
-        elif change.state == "running" or held is not None:
-            self._epochs[session] = epoch
-        return int(first)
+        end = (change.state, change.taint, change.begins)
+        columns: list[Any]
+        if len(rows) == 1:
+            (row,), (body,) = rows, bodies
+            sql, columns = _WRITE_ONE, [row.role, row.kind, now, body]
+        else:
+            sql = _WRITE
+            columns = [[m.role for m in rows], [m.kind for m in rows], now, list(bodies)]
+        cursor = db.db.execute(sql, (*session, me, held, *columns, *end))
 
-    async def _write_with_ledger(self, run: Callable[[PostgresConnection], Any]) -> Any:
+        def read_place() -> int:
+            found = cursor.fetchone()
+            assert found is not None
+            code, first, epoch = found
+            if code:
+                raise _explain_refusal(code, id)
+            if epoch is None or change.state == "running" or held is not None:
+                db.new_epochs[session] = epoch
+            return int(first)
+
+        return read_place
+
+    async def _write_with_ledger(
+        self, run: Callable[[PostgresConnection], Any], session_id: str
+    ) -> Any:
         """In one transaction with the ledger entries that are waiting."""
         both, entries = self._ledger.take_pending(run)
         try:
             return await self._database.writer.submit(both)
-        except Exception:
+        except Exception as error:
             self._ledger.restore_pending(entries)
+            if isinstance(error, StoreError) and error.code in ("fenced", "in_use", "missing"):
+                self.fenced_writes += error.code == "fenced"
+                self._database.forget_epoch(replace_invalid(session_id))
             raise
 
 

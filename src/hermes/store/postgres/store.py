@@ -13,10 +13,10 @@ from hermes.store.postgres.facts import PostgresFactTable
 from hermes.store.postgres.ledger import PostgresLedger
 from hermes.store.postgres.search import PostgresSearch
 from hermes.store.postgres.sessions import PostgresSessions
+from hermes.store.postgres.shared.event_blocks import PostgresObjects
 from hermes.store.tables.facts import SqlFacts
 from hermes.store.tables.jobs import SqlJobs
 from hermes.store.tables.mailbox import SqlMailbox, SqlPairings
-from hermes.store.tables.objects import SqlObjects
 
 LEASE_SECONDS = 10.0
 
@@ -35,7 +35,7 @@ class PostgresStore:
         self.database = database
         rows = TenantDatabase(database, tenant)
         self.ledger = PostgresLedger(rows)
-        self.objects = SqlObjects(rows, clock)
+        self.objects = PostgresObjects(rows, clock)
         self.mailbox = SqlMailbox(rows, clock)
         self.pairings = SqlPairings(rows, clock)
         self.search = PostgresSearch(rows)

@@ -262,34 +262,34 @@ def _read_spent(db: SqlConnection, scope: str) -> tuple[float, float]:
 
 def insert_line(db: SqlConnection, entry: Entry) -> bool:
     """Add a line to the ledger; False: it is there already."""
+    db.execute(INSERT_LINE, list_columns(entry))
+    return bool(db.changes())
+
+
+def list_columns(entry: Entry) -> tuple[Any, ...]:
+    """The values of `INSERT_LINE`."""
     account = entry.account
     who = (account.session, account.user, account.job, account.purpose)
     tokens = (entry.input, entry.output, entry.cache_read, entry.cache_write, entry.reasoning)
-    db.execute(
-        'INSERT INTO ledger (id, day, session, "user", job, purpose, provider, model,'
-        " input, output, cache_read, cache_write, reasoning, cost, estimated, seconds, outcome,"
-        " tools) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
-        (
-            entry.id,
-            entry.day,
-            *map(replace_invalid, (*who, entry.provider, entry.model)),
-            *tokens,
-            *(entry.cost, entry.estimated, entry.seconds, entry.outcome),
-            replace_invalid(" ".join(entry.tools)),
-        ),
+    return (
+        entry.id,
+        entry.day,
+        *map(replace_invalid, (*who, entry.provider, entry.model)),
+        *tokens,
+        *(entry.cost, entry.estimated, entry.seconds, entry.outcome),
+        replace_invalid(" ".join(entry.tools)),
     )
-    return bool(db.changes())
 
 
 def add_spent(db: SqlConnection, entry: Entry, caps: Sequence[Cap]) -> list[CapWarning]:
     """Add a call to what was spent in its scopes; the marks of caps that were passed by it."""
     for scope in entry.scopes:
-        db.execute(
-            "INSERT INTO spent (scope, usd, tokens) VALUES (?, ?, ?) ON CONFLICT (scope)"
-            " DO UPDATE SET usd = spent.usd + excluded.usd,"
-            " tokens = spent.tokens + excluded.tokens",
-            (replace_invalid(scope), entry.cost or 0.0, entry.tokens),
-        )
+        db.execute(ADD_SPENT, (replace_invalid(scope), entry.cost or 0.0, entry.tokens))
+    return record_warnings(db, caps)
+
+
+def record_warnings(db: SqlConnection, caps: Sequence[Cap]) -> list[CapWarning]:
+    """The marks of caps that were passed for the first time."""
     return [warning for cap in caps if (warning := _record_warning(db, cap)) is not None]
 
 
@@ -309,6 +309,15 @@ def _record_warning(db: SqlConnection, cap: Cap) -> CapWarning | None:
     return found
 
 
+INSERT_LINE = (
+    'INSERT INTO ledger (id, day, session, "user", job, purpose, provider, model, input, output,'
+    " cache_read, cache_write, reasoning, cost, estimated, seconds, outcome, tools)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+)
+ADD_SPENT = (
+    "INSERT INTO spent (scope, usd, tokens) VALUES (?, ?, ?) ON CONFLICT (scope)"
+    " DO UPDATE SET usd = spent.usd + excluded.usd, tokens = spent.tokens + excluded.tokens"
+)
 _SUMS = (
     "sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning),"
     " coalesce(sum(cost), 0.0), count(*) FILTER (WHERE cost IS NULL), sum(estimated),"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -15,6 +15,7 @@ from hermes.core.store import (
     MailboxCounts,
     OutboxEntry,
     Pairing,
+    Store,
 )
 from hermes.store.codec import LAST_CHARACTER
 from hermes.store.tables.connection import SqlConnection, SqlDatabase
@@ -241,6 +242,16 @@ class SqlPairings:
         values = (platform, failures, self._clock())
         columns = "platform, failures, failed"
         await self._write(lambda db: put_row(db, "pairing_failures", columns, values))
+
+
+class MessengerStore(Store, Protocol):
+    """A store that messengers can use."""
+
+    @property
+    def mailbox(self) -> SqlMailbox: ...
+
+    @property
+    def pairings(self) -> SqlPairings: ...
 
 
 def _decode_pairing(*values: Any) -> Pairing:

@@ -55,7 +55,7 @@ async function openai() {
     async typed(form) {
       const response_format = zodResponseFormat(await schema(), "weather");
       const wanted = { model, messages: say("structured"), response_format };
-      const found = form === "whole" ? await chat.parse(wanted) : await chat.stream(wanted).finalChatCompletion();
+      const found = form.startsWith("whole") ? await chat.parse(wanted) : await chat.stream(wanted).finalChatCompletion();
       return found.choices[0].message.parsed;
     },
   };
@@ -95,7 +95,7 @@ async function openai_responses() {
     async typed(form) {
       const text = { format: zodTextFormat(await schema(), "weather") };
       const wanted = { model, input: ask("structured"), text };
-      const found = form === "whole" ? responses.parse(wanted) : responses.stream(wanted).finalResponse();
+      const found = form.startsWith("whole") ? responses.parse(wanted) : responses.stream(wanted).finalResponse();
       return (await found).output_parsed;
     },
   };
@@ -136,7 +136,7 @@ async function anthropic() {
     async typed(form) {
       const output_config = { format: zodOutputFormat(await schema()) };
       const wanted = { messages: say("structured"), output_config, ...more };
-      const found = form === "whole" ? messages.parse(wanted) : messages.stream(wanted).finalMessage();
+      const found = form.startsWith("whole") ? messages.parse(wanted) : messages.stream(wanted).finalMessage();
       return (await found).parsed_output;
     },
   };
@@ -170,7 +170,7 @@ async function useAiSdk(chat) {
     },
     async typed(form) {
       const wanted = { ...say("structured"), output: Output.object({ schema: await schema() }) };
-      if (form === "whole") return (await generateText(wanted)).output;
+      if (form.startsWith("whole")) return (await generateText(wanted)).output;
       let last;
       for await (const part of streamText(wanted).partialOutputStream) last = part;
       return last;

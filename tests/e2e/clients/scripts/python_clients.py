@@ -63,7 +63,7 @@ class OpenAIChat:
 
     def typed(self, form: str):
         wanted = {"messages": say("structured"), "response_format": weather_model()}
-        if form == "whole":
+        if form.startswith("whole"):
             found = self.api.chat.completions.parse(model=MODEL, **wanted)
         else:
             with self.api.chat.completions.stream(model=MODEL, **wanted) as stream:
@@ -105,7 +105,7 @@ class OpenAIResponses:
 
     def typed(self, form: str):
         wanted = {"input": ask("structured"), "text_format": weather_model()}
-        if form == "whole":
+        if form.startswith("whole"):
             return self.api.responses.parse(model=MODEL, **wanted).output_parsed
         with self.api.responses.stream(model=MODEL, **wanted) as stream:
             return stream.get_final_response().output_parsed
@@ -150,7 +150,7 @@ class Anthropic:
 
     def typed(self, form: str):
         wanted = {"messages": self._said("structured"), "output_format": weather_model()}
-        if form == "whole":
+        if form.startswith("whole"):
             return self.messages.parse(**wanted, **self.more).parsed_output
         with self.messages.stream(**wanted, **self.more) as stream:
             return stream.get_final_message().parsed_output
@@ -221,21 +221,36 @@ class LangChain:
 
     def typed(self, form: str):
         form, _, method = form.partition("+")
-        model = self._connect(use_responses_api=method == "responses")
-        named = {"method": method} if method == "function_calling" else {}
-        typed = model.with_structured_output(weather_model(), **named)
-        if form == "whole":
+        protocol, _, way = method.partition("_")
+        if protocol == "messages":
+            from langchain_anthropic import ChatAnthropic
+
+            model = ChatAnthropic(model=MODEL, max_tokens=999)
+        else:
+            model = self._connect(use_responses_api=protocol == "responses")
+        chosen = "function_calling" if way == "tool" else "json_schema"
+        typed = model.with_structured_output(weather_model(), method=chosen)
+        if form.startswith("whole"):
             return typed.invoke(say("structured"))
         return list(typed.stream(say("structured")))[-1]
 
 
 class PydanticAI:
-    def _build(self, kind=str, *, responses: bool = False):
+    def _build(self, kind=str, protocol: str = "chat"):
         from pydantic_ai import Agent
+        from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+        from pydantic_ai.profiles import ModelProfile
 
-        model = OpenAIResponsesModel if responses else OpenAIChatModel
-        return Agent(model(MODEL), output_type=kind)
+        match protocol:
+            case "messages":  # it knows by their names which models take a schema
+                profile = ModelProfile(supports_json_schema_output=True)
+                model = AnthropicModel(MODEL, profile=profile)
+            case "responses":
+                model = OpenAIResponsesModel(MODEL)
+            case _:
+                model = OpenAIChatModel(MODEL)
+        return Agent(model, output_type=kind)
 
     def _prompt(self, order: str):
         from pydantic_ai import BinaryContent
@@ -267,9 +282,10 @@ class PydanticAI:
         from pydantic_ai import NativeOutput
 
         form, _, method = form.partition("+")
-        kind = weather_model() if method == "tool" else NativeOutput(weather_model())
-        agent = self._build(kind, responses=method == "responses")
-        if form == "whole":
+        protocol, _, way = method.partition("_")
+        kind = weather_model() if way == "tool" else NativeOutput(weather_model())
+        agent = self._build(kind, protocol)
+        if form.startswith("whole"):
             return run(agent.run(ask("structured"))).output
 
         async def stream():
@@ -333,16 +349,30 @@ class Instructor:
         return 0
 
     def typed(self, form: str, order: str = "structured"):
-        import instructor
-        from openai import OpenAI
-
         form, _, method = form.partition("+")
-        mode = instructor.Mode.TOOLS if method == "tool" else instructor.Mode.JSON_SCHEMA
-        chat = instructor.from_openai(OpenAI(), mode=mode).chat.completions
+        chat = self._connect(method)
         wanted = {"model": MODEL, "messages": say(order), "max_retries": 1}
-        if form == "whole":
+        if method.startswith("messages"):
+            wanted["max_tokens"] = 999
+        if form.startswith("whole"):
             return chat.create(response_model=weather_model(), **wanted)
         return list(chat.create_partial(response_model=weather_model(), **wanted))[-1]
+
+    def _connect(self, method: str):
+        import instructor
+        from anthropic import Anthropic
+        from openai import OpenAI
+
+        match method:
+            case "messages_tool":
+                return instructor.from_anthropic(Anthropic()).chat.completions
+            case "responses_tool":
+                mode = instructor.Mode.RESPONSES_TOOLS
+            case "chat_tool":
+                mode = instructor.Mode.TOOLS
+            case _:
+                mode = instructor.Mode.JSON_SCHEMA
+        return instructor.from_openai(OpenAI(), mode=mode).chat.completions
 
 
 class Smolagents:

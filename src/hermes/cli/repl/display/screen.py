@@ -314,6 +314,13 @@ class Screen:
         self.output.in_frame = False
         self.output.flush()
 
+    def clear(self) -> None:
+        """Empties the screen; the scrollback of the terminal keeps what was on it."""
+        self.app.renderer.erase(leave_alternate_screen=False)
+        self.flush()
+        self.write_codes("\r\n" * (terminal_size().rows - 1) + "\x1b[H")
+        self.refresh()
+
     def _build_layout(self) -> Layout:
         state = self.state
         open_ = Condition(lambda: not self.closing)

@@ -12,6 +12,7 @@ Ctrl-T           open the transcript in your pager, with reasoning and tool outp
 Ctrl-V           attach the image in the clipboard
 Ctrl-X Ctrl-E    write in your editor
 Ctrl-R           search earlier messages
+Ctrl-L           clear the screen
 Ctrl-Z           suspend (fg returns)
 Ctrl-D           quit, in an empty prompt (while the agent works: twice)
 / commands   @ files and folders   ! run a command yourself

@@ -3,7 +3,9 @@ import { useEffect, useState } from "./vendor-preact-hooks.js";
 import { announce } from "./ui.js";
 import { T } from "./text.js";
 
-const TOKEN = "hermes-page";
+/** What the browser keeps for this server: another path is another server. */
+export const PLACE = location.pathname === "/" ? "" : location.pathname;
+const TOKEN = `hermes-page${PLACE}`;
 const RETRY = 1000;
 export const state = { user: undefined, connection: "connecting", retryAt: 0, updated: false, assets: "",
   sessions: new Map(), sessionsLoaded: false, nextSessions: null, conversations: new Map(), toast: null };
@@ -73,24 +75,30 @@ export async function request(method, path, body, extra = {}) {
 export const get = path => request("GET", path);
 export const post = (path, body = {}) => request("POST", path, body);
 
+let shownTo;
+function setUser(found) {
+  const isOther = shownTo !== undefined && found && shownTo !== found.principal;
+  state.user = found;
+  if (found) shownTo = found.principal;
+  if (isOther) location.reload(); // what was loaded is not for them
+  changed("app");
+}
+
 export async function loadUser() {
   const found = await get("api/web/session");
-  state.user = found.principal === null ? null : found;
-  changed("app");
+  setUser(found.principal === null ? null : found);
 }
 
 export async function signIn(code) {
   const found = await post("api/web/login", code.length > 12 ? { key: code } : { code });
   localStorage.setItem(TOKEN, found.page_token);
-  state.user = found;
-  changed("app");
+  setUser(found);
 }
 
 export async function signOut() {
   await post("api/web/logout");
   localStorage.removeItem(TOKEN);
-  state.user = null;
-  changed("app");
+  setUser(null);
 }
 
 export async function download(path) {
@@ -210,7 +218,7 @@ const CHANGES = {
     conv.live.approvals = removeById(conv.live.approvals, data.id);
     conv.live.questions = removeById(conv.live.questions, data.id);
   },
-  turns(conv, data) { conv.live.turns = data.turns; if (data.turns.length) conv.live.busy = true; },
+  turns(conv, data) { conv.live.turns = data.turns; conv.live.busy = data.turns.length > 0 || conv.live.step > 0; },
   todo(conv, data) { conv.live.todo = data.todo; },
   usage(conv, data) { conv.live.usage = data; },
   notice(conv, data) { conv.notice = data.text; },

@@ -1,12 +1,12 @@
 /** The feed of events: one stream per browser, read by the tab that holds the lock. */
-import { applyEvent, changed, conversation, loadSessions, pageHeaders, sendWaiting, state } from "./data.js";
+import { PLACE, applyEvent, changed, conversation, loadSessions, loadUser, pageHeaders, sendWaiting, state } from "./data.js";
 import { announce } from "./ui.js";
 import { T } from "./text.js";
 
 const SILENCE = 40000;
 const ASLEEP = 300000;
 const tab = Math.random().toString(36).slice(2);
-const NAME = `hermes-feed${location.pathname === "/" ? "" : location.pathname}`; // another path: another server
+const NAME = `hermes-feed${PLACE}`;
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(NAME) : null;
 const wants = new Map();
 let watched = [];
@@ -36,8 +36,8 @@ function ownWants() {
 
 function tell() {
   wants.set(tab, { watch: ownWants(), logs: logLevel, asleep });
-  if (leading) restart();
-  else channel && channel.postMessage({ type: "want", tab, want: wants.get(tab) });
+  restart();
+  if (!leading && channel) channel.postMessage({ type: "want", tab, want: wants.get(tab) });
 }
 
 function unionOfWants() {
@@ -125,10 +125,24 @@ async function run() {
 }
 
 let restartTimer = 0;
-/** Begins the stream anew with what all tabs want now. */
-export function restart() {
+/** Begins the stream anew with what all tabs want now; only the tab that reads has one. */
+function restart() {
+  if (!leading) return;
   clearTimeout(restartTimer);
   restartTimer = setTimeout(() => { delay = 500; run(); }, 20);
+}
+
+/** Who is signed in has changed in this tab: every tab of the browser goes by it. */
+export function tellUser() {
+  restart();
+  if (channel) channel.postMessage({ type: "user" });
+}
+
+async function followUser() {
+  const before = state.user;
+  await loadUser();
+  if (!before && state.user) loadSessions().catch(() => {});
+  restart();
 }
 
 function lead() {
@@ -140,8 +154,9 @@ function lead() {
 }
 
 function hear({ data }) {
+  if (data.type === "user") followUser().catch(() => {});
   if (data.type === "want" && leading) { wants.set(data.tab, data.want); restart(); }
-  if (data.type === "gone" && wants.delete(data.tab) && leading) restart();
+  if (data.type === "gone" && wants.delete(data.tab)) restart();
   if (data.type === "who") tell();
   if (leading) return;
   if (data.type === "event") applyEvent(data.name, data.data);
@@ -158,7 +173,7 @@ function wake() {
     }, ASLEEP);
     return;
   }
-  if (asleep) { asleep = false; tell(); } else if (leading && state.connection !== "live") restart();
+  if (asleep) { asleep = false; tell(); } else if (state.connection !== "live") restart();
 }
 
 export function startFeed() {

@@ -2,7 +2,7 @@
 import { render } from "./vendor-preact.js";
 import { useEffect, useState } from "./vendor-preact-hooks.js";
 import { changed, conversation, loadSessions, loadUser, may, request, signIn, signOut, state, toast, useTopic } from "./data.js";
-import { restart, startFeed, watch } from "./feed.js";
+import { startFeed, tellUser, watch } from "./feed.js";
 import { Guard, html, Icon, State, timeAgo, useClock } from "./ui.js";
 import { Talk } from "./talk.js";
 import { T } from "./text.js";
@@ -31,7 +31,7 @@ function SignIn() {
   const [failure, setFailure] = useState("");
   const submit = async event => {
     event.preventDefault();
-    try { await signIn(code.trim()); begin(); } catch (error) { setFailure(error.message); }
+    try { await signIn(code.trim()); begin(); tellUser(); } catch (error) { setFailure(error.message); }
   };
   return html`<main class="sign-in"><form class="card" onSubmit=${submit}><${Icon} name="mark" /><h1>Hermes</h1>
     <label>${T.signInCode}<input autocomplete="one-time-code" autocapitalize="characters" spellcheck=${false} value=${code} onInput=${event => setCode(event.target.value)} /></label>
@@ -147,7 +147,7 @@ function Rail({ current, open, onClose, onPalette }) {
     <${Sessions} current=${current} onPalette=${onPalette} />
     <div class="rail-foot"><label>${T.theme} <select onChange=${event => setTheme(event.target.value)} value=${theme}>
       <option value="auto">${T.auto}</option><option value="light">${T.light}</option><option value="dark">${T.dark}</option></select></label>
-      <span class="space"></span><button class="quiet" onClick=${() => signOut().catch(e => toast(e.message))}>${T.signOut}</button></div></div>
+      <span class="space"></span><button class="quiet" onClick=${() => signOut().then(tellUser, e => toast(e.message))}>${T.signOut}</button></div></div>
     ${open && html`<button class="shade" aria-label=${T.close} onClick=${onClose}></button>`}`;
 }
 
@@ -219,10 +219,7 @@ function App() {
     <${Toast} /><div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
 }
 
-function begin() {
-  loadSessions().catch(error => toast(error.message));
-  restart();
-}
+const begin = () => loadSessions().catch(error => toast(error.message));
 
 async function start() {
   setTheme(localStorage.getItem("hermes-theme") || "auto");
@@ -230,7 +227,7 @@ async function start() {
   if (code) history.replaceState(null, "", location.pathname + location.search);
   render(html`<${App} />`, document.getElementById("app"));
   try {
-    if (code) await signIn(code[1]).catch(() => loadUser()); else await loadUser();
+    if (code) await signIn(code[1]).then(tellUser, loadUser); else await loadUser();
   } catch (error) {
     state.user = null;
     changed("app");

@@ -1,12 +1,14 @@
 /** The page Schedule: jobs with their next times and runs; add, edit, run, pause and remove them. */
 import { useState } from "./vendor-preact-hooks.js";
 import { get, post, request, toast, useNews } from "./data.js";
-import { html, Pending, State, timeAgo, useRequest } from "./ui.js";
+import { html, Pending, State, timeAgo, timeOf, useRequest } from "./ui.js";
 import { T } from "./text.js";
+
+const Times = ({ of }) => of.map((time, n) => html`${n ? ", " : ""}${timeOf(time)}`);
 
 /** The fields of a job, with the times at which it would run. `send` takes what is written and whether only to look. */
 function JobForm({ job, send, onDone, onCancel }) {
-  const [preview, setPreview] = useState(null);
+  const [preview, setPreview] = useState(job || null);
   const [failure, setFailure] = useState("");
   const read = form => Object.fromEntries(["schedule", "prompt", ...(job ? ["name"] : [])].map(name => [name, form.elements[name].value.trim()]));
   const look = event => {
@@ -22,7 +24,7 @@ function JobForm({ job, send, onDone, onCancel }) {
     ${job && html`<label>${T.jobName}<input name="name" defaultValue=${job.name} required /></label>`}
     <label>${T.when}<input name="schedule" placeholder="daily 09:00" defaultValue=${job ? job.schedule : ""} required /></label>
     <label>${T.prompt}<textarea name="prompt" rows="2" defaultValue=${job ? job.prompt : ""} required></textarea></label>
-    ${preview && html`<p class="dim" role="status">${T.nextTimes}: ${preview.next_times.join(", ")}</p>`}
+    ${preview && preview.next_times.length > 0 && html`<p class="dim" role="status">${T.nextTimes}: <${Times} of=${preview.next_times} /></p>`}
     ${failure && html`<p class="bad" role="alert">${failure}</p>`}
     <div class="row"><button class="primary">${job ? T.save : T.add}</button>${onCancel && html`<button type="button" onClick=${onCancel}>${T.cancel}</button>`}</div></form>`;
 }
@@ -34,7 +36,7 @@ function Job({ job, again }) {
   const stop = () => setEditing(false);
   if (editing) return html`<${JobForm} job=${job} send=${body => request("PATCH", `api/jobs/${job.id}`, body)} onDone=${() => { stop(); again(); }} onCancel=${stop} />`;
   return html`<section class="card"><h2>${job.name}</h2><p class="dim">${job.schedule}${job.paused ? `, ${T.paused}` : ""}</p>
-    ${job.next_times.length > 0 && html`<p>${T.nextTimes}: ${job.next_times.join(", ")}</p>`}
+    ${job.next_times.length > 0 && html`<p>${T.nextTimes}: <${Times} of=${job.next_times} /></p>`}
     <div class="row wrap"><button onClick=${() => change("run")}>${T.runNow}</button><button aria-label=${`${T.edit}: ${job.name}`} onClick=${() => setEditing(true)}>${T.edit}</button>
       <button onClick=${() => change(job.paused ? "resume" : "pause")}>${job.paused ? T.resume : T.pause}</button>
       <button class="danger" onClick=${() => act(request("DELETE", `api/jobs/${job.id}`))}>${T.remove}</button></div>

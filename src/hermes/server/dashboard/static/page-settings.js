@@ -27,7 +27,7 @@ const show = value => Array.isArray(value) ? value.join(", ") || "–" : value =
 
 function Field({ field, config, changes, setChange, failure }) {
   const changed = field.key in changes;
-  const words = field.key.split(".").slice(-2).join(" ").replaceAll("_", " ");
+  const words = field.key.split(".").slice(-2).join(" ").replaceAll("_", " ").replace(/\b(usd|url|mcp|api|id|ssh|tls|cpu|mb)\b/g, word => word.toUpperCase());
   const origin = config.origin[field.key];
   return html`<div class="field" data-key=${field.key}><div><h3>${words[0].toUpperCase() + words.slice(1)}</h3><p>${field.help}</p>
     <p class="small">${field.key}, ${T.origins[origin] || origin}${origin !== "default" && field.kind !== "other" && html`, ${T.defaultIs(show(field.default))}`}

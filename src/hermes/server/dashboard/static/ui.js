@@ -43,6 +43,12 @@ export function timeAgo(seconds) {
   return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }
 
+/** A time with its zone, as it is on the clock of that zone. */
+export function timeOf(iso) {
+  const day = new Date(`${iso.slice(0, 10)}T00:00:00Z`).toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" });
+  return html`<time class="nowrap" datetime=${iso} title=${iso}>${day} ${iso.slice(11, 16)}</time>`;
+}
+
 export function clock(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;

@@ -1,1 +1,1 @@
-"""The endpoints of the dashboard: each module defines a tuple ROUTES."""
+"""The endpoints of the page Talk and of signing in: each module defines a tuple ROUTES."""

@@ -81,12 +81,17 @@ async def stream_events(call: ApiCall, services: RouteServices) -> web.StreamRes
         meta = await sessions.get_meta(session_id)
         if meta is None or not is_owner(call.principal, meta):
             raise not_found("session", session_id)
+
+    async def is_signed_in() -> bool:
+        return not call.is_browser or await dashboard.is_signed_in(call.request)
+
     feed = Feed(
         dashboard.live,
         sessions,
         watched,
         may_see=partial(is_owner, call.principal),
         describe=dashboard.describe_listed,
+        is_signed_in=is_signed_in,
     )
     dashboard.feeds.add(feed)
     hello = {"version": VERSION, "assets": dashboard.assets.hash}

@@ -31,7 +31,7 @@ class WebSession(Struct, omit_defaults=True):
 
 
 class TicketRequest(Struct):
-    path: Annotated[str, Meta(max_length=1000, pattern="^/api/")]
+    path: Annotated[str, Meta(max_length=1000, pattern=r"^/api/[^#\s\\]*$")]
 
 
 class TicketAnswer(Struct):
@@ -117,6 +117,7 @@ async def sign_out(call: ApiCall, services: RouteServices) -> web.StreamResponse
     dashboard = require_dashboard(services)
     name, is_secure = dashboard.cookie_name, dashboard.is_secure(call.request)
     await dashboard.sign_in.end_session(call.request.cookies.get(name, ""))
+    dashboard.check_feeds()
     response = json_response(SignOutAnswer(1), headers=_NO_STORE)
     _set_cookie(response, name, "", 0, is_secure)
     return response
@@ -141,8 +142,9 @@ async def list_browsers(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 async def end_browsers(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Sign out one browser, or all of them."""
-    browser = call.request.query.get("id", "")
-    ended = await require_dashboard(services).sign_in.sign_out(browser)
+    dashboard, browser = require_dashboard(services), call.request.query.get("id", "")
+    ended = await dashboard.sign_in.sign_out(browser)
+    dashboard.check_feeds()
     return json_response(SignOutAnswer(ended))
 
 

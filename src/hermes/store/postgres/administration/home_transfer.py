@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from hermes.core.text import replace_invalid
 from hermes.store.connection import open_writer
-from hermes.store.postgres.search import compose_vector
+from hermes.store.postgres.search import compose_vector, list_words
+from hermes.store.postgres.shared.event_blocks import expand_blocks
 from hermes.store.tables.tenancy import Tenant
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _import_facts(db: Connection[Any], source: apsw.Connection) -> None:
     for id, *row in facts:
         values: list[Any] = [replace_invalid(v) if isinstance(v, str) else v for v in row]
         values[-1] = numbers.get(values[-1], 0)
-        made = db.execute(sql, (*values, compose_vector(values[2]))).fetchone()
+        made = db.execute(sql, (*values, compose_vector(list_words(values[2])))).fetchone()
         assert made is not None
         numbers[id] = made[0]
 
@@ -221,6 +222,9 @@ def export_tenant(db: Connection[Any], tenant: Tenant, file: Path) -> TransferCo
         for table, columns in _TABLES.items():
             sql = f"SELECT {columns} FROM hermes.{table}"
             _insert_rows(target, table, columns, db.execute(sql))
+        sql = "SELECT stream, first, body FROM hermes.event_blocks ORDER BY stream, first"
+        blocks = db.execute(sql).fetchall()
+        _insert_rows(target, "events", _TABLES["events"], expand_blocks(blocks))
         sql = f"SELECT id, {_FACT} FROM hermes.facts ORDER BY id"
         _insert_rows(target, "facts", f"id, {_FACT}", db.execute(sql))
     target.close()

@@ -21,7 +21,7 @@ from hermes.app.control.stored_keys import describe_keys, find_key_owner, try_ke
 from hermes.config.dotenv import remove_variable, set_variable
 from hermes.config.load import Setup, reload_setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.core.redaction.redactor import Redactor
+from hermes.core.redaction.redactor import Redactor, learn_secret
 from hermes.llm.endpoints.embedded import find_missing_model, find_model_file
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.local_servers import choose_model
@@ -77,6 +77,7 @@ async def _change_key(call: ApiCall, services: RouteServices, value: str) -> web
     home, name = services.runtime.setup.home, call.path_params["name"]
     try:
         if value:
+            learn_secret(value)
             await asyncio.to_thread(set_variable, home, name, value)
         else:
             await asyncio.to_thread(remove_variable, home, name)

@@ -1,0 +1,1 @@
+"""Runs whose items are answered by the nodes of a cluster."""

@@ -1,0 +1,1 @@
+"""What all nodes of a cluster have in common beside conversations."""

@@ -1,0 +1,52 @@
+"""Typed answers in the clients of others, with an endpoint that enforces schemas and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clients import test_node_clients, test_python_clients
+from tests.e2e.clients.client_run import client_rig, install_node, install_python
+
+WHOLE = ("whole",)
+BOTH = ("whole", "stream")
+TYPED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "python:openai": (("chat",), BOTH),
+    "python:openai_responses": (("responses",), BOTH),
+    "python:anthropic": (("messages",), BOTH),
+    "python:langchain": (("chat", "responses", "messages", "chat_tool", "messages_tool"), BOTH),
+    "python:pydantic_ai": (("chat", "responses", "messages", "chat_tool", "messages_tool"), BOTH),
+    "python:instructor": (("chat", "chat_tool", "responses_tool", "messages_tool"), BOTH),
+    "python:litellm": (("chat",), WHOLE),
+    "python:openai_agents": (("responses",), WHOLE),
+    "python:smolagents": (("chat",), WHOLE),
+    "python:llama_index": (("chat",), WHOLE),
+    "python:huggingface_hub": (("chat",), WHOLE),
+    "node:openai": (("chat",), BOTH),
+    "node:openai_responses": (("responses",), BOTH),
+    "node:anthropic": (("messages",), BOTH),
+    "node:ai_sdk": (("chat",), BOTH),
+    "node:ai_sdk_responses": (("responses",), BOTH),
+    "node:ai_sdk_messages": (("messages",), BOTH),
+}
+"""The protocols and the forms in which each client asks; `_tool`: as the arguments of a tool."""
+
+
+@pytest.mark.parametrize("enforcing", [False, True], ids=["checked", "enforced"])
+@pytest.mark.parametrize("client", TYPED)
+async def test_typed_answers(tmp_path: Path, client: str, enforcing: bool) -> None:
+    kind, _, name = client.partition(":")
+    protocols, forms = TYPED[client]
+    cases = [f"typed/{form}+{protocol}" for protocol in protocols for form in forms]
+    async with client_rig(tmp_path, enforcing=enforcing) as rig:
+        if kind == "node":
+            folder = install_node(test_node_clients.PACKAGES)
+            found = await test_node_clients.use_client(rig, folder, name, *cases)
+        else:
+            python = install_python(test_python_clients.find_packages(name))
+            found = await test_python_clients.use_client(rig, python, name, *cases)
+        for case, said in found.items():
+            assert said.split() == ["ok", "25"], (case, said)
+        if enforcing:  # what is enforced needs no correction
+            assert len(rig.api.provider.requests) == len(cases)
