@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,7 @@ class Telegram:
     async def say(self, user: int) -> None:
         number = next(self._ids)
         person = {"id": user, "is_bot": False, "first_name": "A"}
-        message = {
-            "message_id": number,
-            "from": person,
-            "chat": {"id": user, "type": "private"},
-            "date": int(time.time()),
-            "text": "hi",
-        }
+        message = make_message(number, user) | {"from": person, "text": "hi"}
         async with self._news:
             self._updates.append({"update_id": number, "message": message})
             self._news.notify_all()
@@ -53,27 +48,43 @@ class Telegram:
     async def handle(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
         if method == "getUpdates":
-            return _answer(await self._poll(await request.json()))
+            return _answer(await self._poll(await read_fields(request)))
         if method == "getMe":
             return _answer({"id": 1, "is_bot": True, "first_name": "B", "username": "bench_bot"})
         if method == "sendMessage":
+            chat = int((await read_fields(request))["chat_id"])
             async with self._news:
                 self.sent += 1
                 self._news.notify_all()
-            return _answer({"message_id": next(self._ids)})
+            return _answer(make_message(next(self._ids), chat))
         return _answer(True)
 
-    async def _poll(self, params: dict[str, Any]) -> list[dict[str, Any]]:
+    async def _poll(self, params: Mapping[str, Any]) -> list[dict[str, Any]]:
         self.polled.set()
-        offset = params.get("offset") or 0
+        offset = int(params.get("offset") or 0)
         async with self._news:
             self._updates = [u for u in self._updates if u["update_id"] >= offset]
             try:
-                async with asyncio.timeout(params.get("timeout") or 0):
+                async with asyncio.timeout(float(params.get("timeout") or 0)):
                     await self._news.wait_for(lambda: self._updates)
             except TimeoutError:
                 return []
             return list(self._updates)
+
+
+def make_message(number: int, chat: int) -> dict[str, Any]:
+    return {
+        "message_id": number,
+        "chat": {"id": chat, "type": "private"},
+        "date": int(time.time()),
+    }
+
+
+async def read_fields(request: web.Request) -> Mapping[str, Any]:
+    """What a method was called with: ours sends JSON, other clients send forms."""
+    if request.content_type == "application/json":
+        return dict(await request.json())
+    return dict(await request.post())
 
 
 def _answer(result: object) -> web.Response:
