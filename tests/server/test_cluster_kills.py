@@ -26,7 +26,7 @@ from tests.server.serve_process import ServeProcess, serve
 from tests.server.test_cluster import make_home, read_frames
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(7200)]
-KILLS = int(os.environ.get("HERMES_KILLS", "8"))
+KILLS = int(os.environ.get("HERMES_KILLS", "3"))
 SESSIONS = int(os.environ.get("HERMES_TEST_TURNS", "6"))
 """With a turn in flight each."""
 LEASE = int(os.environ.get("HERMES_TEST_LEASE", "3"))
