@@ -21,7 +21,7 @@ from tests.kit.postgres import create_database, run_postgres
 from tests.kit.server import Provider
 from tests.server.serve_process import serve
 from tests.server.test_cluster import ask, make_home, read_frames, run_nodes
-from tests.server.test_cluster_kills import (
+from tests.server.test_cluster_load import (
     BUDGET,
     KilledNodes,
     Load,
