@@ -165,6 +165,13 @@ async def test_the_run_of_a_killed_node_goes_on_elsewhere(tmp_path: Path, url: s
         assert "goes on at another node" in told
         _, state = await other.call("GET", path)
         assert state["status"] == "completed"
+        async with asyncio.timeout(90):
+            while True:
+                with psycopg.connect(url) as db:
+                    marks = db.execute("SELECT call, state FROM calls").fetchall()
+                if marks == [(resumed["unknown"][0], "unknown")]:
+                    break
+                await asyncio.sleep(0.05)
 
 
 async def test_a_node_that_was_stopped_for_too_long_writes_nothing(

@@ -93,6 +93,8 @@ class ProviderSection(Section, frozen=True):
     """A pool of keys, in this order."""
     pool: Literal["fill-first", "round-robin", "least-used", "random"] = "fill-first"
     """Which key of the pool a call uses."""
+    requests_per_minute: Count | None = None
+    """Calls with each key, made at even intervals; all nodes of a cluster count together."""
     oauth: OAuthSection = OAuthSection()
     tool_calls: ToolCalls | None = None
     """How its models call tools. text: calls written into the answer are accepted too. schema:
@@ -407,8 +409,7 @@ class ClusterSection(Section, frozen=True):
     turns: Annotated[int, Meta(ge=1, le=100_000)] = 256
     """How many waiting turns a node runs at a time."""
     lease_seconds: Annotated[float, Meta(ge=3, le=120)] = 10.0
-    """After how long without a sign of life a node counts as dead; it renews five times as
-    often."""
+    """After how long without a sign of life a node counts as dead; it gives five in that time."""
     drain_seconds: Seconds = 60.0
     """How long a node that ends waits for the steps that run; other nodes go on from there."""
     patience_seconds: Seconds = 30.0
@@ -416,8 +417,7 @@ class ClusterSection(Section, frozen=True):
     inbox: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """How many messages may wait for one session; more are refused."""
     workspaces: Annotated[str, Meta(pattern=r"^(none|snapshot|shared:/.+)$")] = "none"
-    """none: files stay on the node that ran a session; snapshot: each session has a folder, whose
-    files follow it; shared:PATH: all nodes work in this folder of a shared disk."""
+    """none: files stay where they are; snapshot: they follow a session; shared:PATH: one folder."""
     snapshot_mb: Annotated[int, Meta(ge=1, le=1024)] = 64
     """Files of a session that follow it, in MB; the largest ones beyond that stay behind."""
     events_hours: Annotated[float, Meta(ge=1)] = 24.0

@@ -33,7 +33,7 @@ class CredentialUse:
         self._cooldowns = cooldowns
         self._sleep = sleep
         self._pool = KeyPool(endpoint.base_url, endpoint.keys, cooldowns, endpoint.pool)
-        self._logins = Logins(endpoint.login, transport)
+        self._logins = Logins(endpoint.login, transport, cooldowns)
         self._secrets = dict.fromkeys(p for k in endpoint.keys for p in (k.value, k.id, k.token))
         self._redactor = Redactor(self._secrets)
         self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
@@ -63,11 +63,26 @@ class CredentialUse:
         except ProviderError as error:
             note_failure(self.redact_failure(error.failure))
             raise
-        wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
-        if wait > 0:
-            # Spread out: otherwise all waiting tasks would call in the same instant.
-            await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
-        return key
+        while True:
+            wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
+            if wait > 0:
+                # Spread out: otherwise all waiting tasks would call in the same instant.
+                await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
+            if not await self._wait_for_start(key):
+                return key
+
+    async def _wait_for_start(self, key: Credential) -> bool:
+        """Whether there was a wait, in which the key may have been paused."""
+        pace = self._endpoint.requests_per_minute
+        if pace is None:
+            return False
+        pool_key, task = self._pool.pool_key(key), _current_task()
+        wait = await self._cooldowns.reserve_start(pool_key, pace)
+        if wait <= 0:
+            return False
+        await self._sleep(wait)
+        await self._pool.ask_nodes()
+        return self._cooldowns.pause_left(pool_key, task) > 0
 
     async def prepare_query(self) -> Credential:
         """The credential for a small request that is not a model call."""

@@ -89,7 +89,8 @@ class Server:
         if node is not None:
             self.metrics.add_gauge("cluster_takeovers", lambda: self.runs.takeovers)
             add_node_gauges(self.metrics, node)
-            runtime.agents.cooldowns.shared = node.cooling
+            runtime.agents.cooldowns.shared = node.keys
+            self.turns.marks = node.calls
             self.turns.sessions.folders = node.open_folders(runtime.setup)
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hermes.store.postgres.engine import Answer, Wake
     from hermes.store.postgres.store import PostgresStore
 
+CLUSTER_KEY = "HERMES_CLUSTER_KEY"
+"""The variable with what seals the logins that nodes share."""
 EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
 _RETRY_SECONDS = 0.5
@@ -77,8 +79,10 @@ class ClusterNode:
         from hermes.store.postgres.inbox import PostgresInbox
         from hermes.store.postgres.nodes import QueueRecord
         from hermes.store.postgres.notices import NodeNotices
+        from hermes.store.postgres.shared.calls import PostgresCalls
+        from hermes.store.postgres.shared.keys import PostgresKeys
         from hermes.store.postgres.shared.singletons import SingletonTable
-        from hermes.store.postgres.shared_limits import PostgresCooling, SharedLimits
+        from hermes.store.postgres.shared_limits import SharedLimits
         from hermes.store.postgres.store import open_postgres
 
         self.settings = cluster = setup.config.cluster
@@ -94,14 +98,17 @@ class ClusterNode:
         self.lease = self.store.database.lease
         self.engine = ProcrastinateEngine(url, cluster.lease_seconds)
         self.notices = NodeNotices(url, self.lease.node)
+        rows = TenantDatabase(self.store.database, None)
+        self.calls = PostgresCalls(rows)
         self.inbox = PostgresInbox(
-            TenantDatabase(self.store.database, None),
+            rows,
             self.engine.defer,
             limit=cluster.inbox,
             stays_at_node=self.has_own_files,
         )
         self.limits = SharedLimits(self.store.database, self.inbox.wake_inside)
-        self.cooling = PostgresCooling(self.store.database)
+        cluster_key = setup.secrets.get(CLUSTER_KEY) or ""
+        self.keys = PostgresKeys(self.store.database, cluster_key)
         self.singletons: dict[str, Singleton] = {}
         self._singleton_table = SingletonTable(self.store.database, self.engine.defer)
         self.queue = QueueRecord()

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -15,6 +15,8 @@ from hermes.config.paths import make_private_folder
 from hermes.config.private_files import open_lock, replace_file, try_lock
 
 _LOCK_TRIES = 50
+_MARGIN = 1.03
+"""Calls start so much further apart: on their way to the provider some catch up with others."""
 PoolKey: TypeAlias = tuple[str, str]
 """Base URL and key: what a provider counts its limits by."""
 
@@ -24,7 +26,16 @@ class Cooldown(Struct, frozen=True):
     why: str
 
 
-class SharedCooling(Protocol):
+class LoginRow(Protocol):
+    """A login that all nodes share, while this one alone may change it."""
+
+    body: bytes
+    """As it was last saved; empty: never."""
+
+    async def save(self, body: bytes) -> None: ...
+
+
+class SharedKeys(Protocol):
     """What the nodes of a cluster tell each other of keys, which are known by their digests."""
 
     def tell_nodes(self, digest: str, kind: str, seconds: float, why: str) -> None:
@@ -32,6 +43,13 @@ class SharedCooling(Protocol):
 
     async def ask_nodes(self, digests: Sequence[str]) -> list[tuple[str, str, float, str]]:
         """What others have told: digest, kind, seconds left, and why."""
+
+    async def reserve_start(self, digest: str, interval: float) -> float:
+        """The seconds after which a call may be made, so that all nodes together make one in each
+        interval."""
+
+    def hold_login(self, name: str) -> AbstractAsyncContextManager[LoginRow | None]:
+        """Renew a login while no other node does; None: logins are not shared."""
 
 
 class Cooldowns:
@@ -47,7 +65,9 @@ class Cooldowns:
         """Inode and time of the file as it was last read."""
         self._pauses: dict[PoolKey, tuple[float, object]] = {}
         """Until when a key is paused, and the task that waits for that on its own."""
-        self.shared: SharedCooling | None = None
+        self._starts: dict[PoolKey, float] = {}
+        """When the next call with a key may be made."""
+        self.shared: SharedKeys | None = None
         """None: no other machine uses the keys of this one."""
 
     async def ask_nodes(self, pool_keys: Iterable[PoolKey]) -> None:
@@ -86,6 +106,16 @@ class Cooldowns:
                 self._known = {key: found for key, found in known.items() if found.until > now}
                 replace_file(self._file, msgspec.json.encode(self._known))
                 self._version = self._file_version()
+
+    async def reserve_start(self, pool_key: PoolKey, per_minute: int) -> float:
+        """The seconds after which a call may be made; calls are at even intervals."""
+        interval = _MARGIN * 60.0 / per_minute
+        if self.shared is not None:
+            return await self.shared.reserve_start(_hash_pool_key(pool_key), interval)
+        now = time.monotonic()
+        start = max(now, self._starts.get(pool_key, 0.0))
+        self._starts[pool_key] = start + interval
+        return start - now
 
     def pause(self, pool_key: PoolKey, seconds: float, waiter: object) -> None:
         """Make every caller but `waiter`, who waits anyway, wait before using this key."""

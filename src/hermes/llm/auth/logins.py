@@ -9,6 +9,7 @@ from msgspec import structs
 from hermes.config.schema import ProviderSection
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ProviderError
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import LOGIN_SOURCE, Credential
 from hermes.llm.provider_spec import OAuthSpec, ProviderSpec
 
@@ -53,8 +54,9 @@ def can_reach_model(spec: ProviderSpec | None, model: str) -> bool:
 class Logins:
     """The logins one endpoint is called with, opened on first use."""
 
-    def __init__(self, row: OAuthSpec | None, transport: "Transport") -> None:
+    def __init__(self, row: OAuthSpec | None, transport: "Transport", cooldowns: Cooldowns) -> None:
         self._row = row
+        self._cooldowns = cooldowns
         self._transport = transport
         self._open: dict[str, Login] = {}
 
@@ -86,6 +88,7 @@ class Logins:
 
             assert self._row is not None
             found = self._open[key.login] = Login(Path(key.login), self._row, self._transport)
+        found.shared = self._cooldowns.shared
         return found
 
 

@@ -34,6 +34,8 @@ class ModelEndpoint(Struct, frozen=True):
     quirks: Quirks = Quirks()
     keys: tuple[Credential, ...] = ()
     pool: PoolStrategy = "fill-first"
+    requests_per_minute: int | None = None
+    """Of each key; None: as many as there are."""
     login: OAuthSpec | None = None
     """How the token of a login is renewed, and which headers it needs."""
     headers: dict[str, str] = {}

@@ -238,6 +238,7 @@ class _Resolver:
             quirks=_limit_output(quirks, wire, known),
             keys=keys,
             pool=row.pool,
+            requests_per_minute=row.requests_per_minute,
             login=find_login_flow(spec, row) if keys and keys[0].login else None,
             headers=kin.headers if kin else {},
             auth=_choose_auth(wire, kin, keys),

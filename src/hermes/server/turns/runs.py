@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 MAX_RUNS = 1000
 _PAGE_FRAMES = 500
-CALL_KIND = "call"
 POLL_SECONDS = 0.5
 """How often a run of another server of this home is checked for news."""
 LOOK_SECONDS = 2.0
@@ -164,7 +163,7 @@ class Run:
                     await self._tell_resumption(session, cut)
                 await self._save_state()
                 await self._run_turn(session, cut)
-                await self._delete_marks()
+                await self._close_marks(session)
         except (ApiError, HermesError) as error:
             await self._fail_run(self._turns.redact(str(error)))
         except asyncio.CancelledError:
@@ -180,25 +179,27 @@ class Run:
         self.on_news()
 
     async def _mark_call(self, call_id: str) -> None:
+        assert self._session is not None
         self._has_marks = True
-        run_id = self.state.run_id
-        await self._objects.put(CALL_KIND, f"{run_id}/{call_id}", b"", owner=run_id)
+        await self._turns.marks.mark_started(self._session.id, self.state.run_id, call_id)
 
-    async def _find_marks(self) -> frozenset[str]:
+    async def _find_marks(self, session: Session) -> frozenset[str]:
         """The calls that a server before this one began."""
-        run_id = self.state.run_id
-        found = await self._objects.list_all(CALL_KIND, owner=run_id)
+        found = await self._turns.marks.list_started(session.id, self.state.run_id)
         self._has_marks = bool(found)
-        return frozenset(mark.id.removeprefix(f"{run_id}/") for mark in found)
+        return found
 
-    async def _delete_marks(self) -> None:
+    async def _close_marks(self, session: Session) -> None:
         if self._has_marks and self.state.has_ended:
-            await self._objects.trim(CALL_KIND, 0, owner=self.state.run_id, spare=())
+            state = self.state
+            await self._turns.marks.close_run(session.id, state.run_id, state.unknown)
 
     async def _tell_resumption(self, session: Session, cut: CutTurn | None) -> None:
         messages = session.transcript.history.messages
         calls = find_lost_calls(session.agent, messages, cut.started) if cut is not None else []
-        data = {"attempt": len(self.state.attempts), "unknown": [call.id for call in calls]}
+        unknown = [call.id for call in calls]
+        self.state.unknown = (*self.state.unknown, *unknown)
+        data = {"attempt": len(self.state.attempts), "unknown": unknown}
         await self._record_frames([self._encode_frame("run.resumed", data)])
 
     async def _find_cut(self, session: Session) -> CutTurn | None:
@@ -207,7 +208,7 @@ class Run:
             return None
         messages = session.transcript.history.messages
         shown = "" if messages[-1].role == "assistant" else self._shown
-        return CutTurn(NODE_DIED, await self._find_marks(), shown)
+        return CutTurn(NODE_DIED, await self._find_marks(session), shown)
 
     async def _run_turn(self, session: Session, cut: CutTurn | None) -> None:
         events = self._events = self._turns.follow_events(session)

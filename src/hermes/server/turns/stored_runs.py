@@ -1,7 +1,8 @@
 """Runs as they are stored: their state, and the frames of their events."""
 
 import time
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +12,7 @@ from hermes.server.http.response_schemas import RunStatus, TokenUsage
 from hermes.server.turns import turn_events
 
 KIND = "run"
+CALL_KIND = "call"
 ENDED = frozenset({"completed", "failed", "cancelled"})
 _PAGE_FRAMES = 500
 KEPT = (
@@ -69,6 +71,8 @@ class StoredRun(Struct):
     """The node that has the files it works with; empty: all have them."""
     guidance: tuple[str, ...] = ()
     """What it was told and has not read."""
+    unknown: tuple[str, ...] = ()
+    """The calls that ran when a server died: nobody knows how they ended."""
 
     @property
     def node(self) -> str:
@@ -82,6 +86,34 @@ class StoredRun(Struct):
     def build_run_object(self) -> RunObject:
         names = RunObject.__struct_fields__[1:]
         return RunObject("hermes.run", *(getattr(self, name) for name in names))
+
+
+class CallMarks(Protocol):
+    """The calls that have begun: what is known of them when their server dies."""
+
+    async def mark_started(self, session_id: str, run_id: str, call_id: str) -> None: ...
+
+    async def list_started(self, session_id: str, run_id: str) -> frozenset[str]: ...
+
+    async def close_run(self, session_id: str, run_id: str, unknown: Sequence[str]) -> None:
+        """Nobody knows how the `unknown` ones ended; the others are done."""
+
+
+class StoredMarks:
+    """Marks of a home; those of a run are deleted when it has ended."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def mark_started(self, session_id: str, run_id: str, call_id: str) -> None:
+        await self._objects.put(CALL_KIND, f"{run_id}/{call_id}", b"", owner=run_id)
+
+    async def list_started(self, session_id: str, run_id: str) -> frozenset[str]:
+        found = await self._objects.list_all(CALL_KIND, owner=run_id)
+        return frozenset(mark.id.removeprefix(f"{run_id}/") for mark in found)
+
+    async def close_run(self, session_id: str, run_id: str, unknown: Sequence[str]) -> None:
+        await self._objects.trim(CALL_KIND, 0, owner=run_id, spare=())
 
 
 async def save_run(objects: Objects, owner: str, state: StoredRun) -> None:

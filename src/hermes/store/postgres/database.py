@@ -327,9 +327,12 @@ class PostgresDatabase:
         self._connect: Connect = connect
         self._turn = 0
 
+    def open_apart(self) -> Connection[Any]:
+        """A connection of its own, for what may take a while."""
+        return self._connect()
+
     def run_apart(self, use: Callable[[Connection[Any]], object]) -> None:
-        """Use a connection of its own, for what may take a while."""
-        with self._connect() as db:
+        with self.open_apart() as db:
             use(db)
 
     async def wait_until_open(self) -> None:

@@ -50,6 +50,7 @@ class Wake(Struct, frozen=True):
 
 
 Answer = Callable[[Wake], Awaitable[None]]
+Defer = Callable[[psycopg.Connection[Any], Wake], None]
 
 
 class WakeEngine(Protocol):

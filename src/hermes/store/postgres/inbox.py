@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,9 +14,7 @@ from hermes.store.postgres.database import TenantDatabase
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from hermes.store.postgres.engine import Wake
-
-Defer = Callable[["Connection[Any]", "Wake"], None]
+    from hermes.store.postgres.engine import Defer
 
 
 class InboxRow(Struct, frozen=True):

@@ -1,17 +1,15 @@
-"""What all nodes count together: requests, tokens and turns of tenants, and keys that cool down."""
+"""What all nodes count together: requests, tokens and turns of tenants."""
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from msgspec import Struct
 
-from hermes.core.errors import StoreError
 from hermes.core.text import replace_invalid
 from hermes.store.postgres.connection import PostgresConnection
 from hermes.store.postgres.database import PostgresDatabase
@@ -20,7 +18,6 @@ from hermes.store.postgres.tenants import find_key_owner, find_tenant_by_id
 from hermes.store.tables.tenancy import KeyOwner, Tenant
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 SLICE_SECONDS = 1.0
 """For so long a node uses what it has taken of a rate; the rest is given back."""
 _TAKE = "SELECT * FROM hermes.take_tokens(%s, %s, %s, %s, %s)"
@@ -189,43 +186,4 @@ def _insert_turn(db: PostgresConnection, turn: TurnSlot, limit: int, row_id: int
 _WAKE_NEXT = (
     "UPDATE session_inbox SET woken = true WHERE id = (SELECT id FROM session_inbox"
     " WHERE NOT woken ORDER BY id LIMIT 1) RETURNING session"
-)
-
-
-class PostgresCooling:
-    """Implements `llm.auth.cooldown.SharedCooling`. Times are those of the database's clock."""
-
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-
-    def tell_nodes(self, digest: str, kind: str, seconds: float, why: str) -> None:
-        values = (digest, kind, seconds, why, self._database.lease.name)
-
-        def put_row(db: PostgresConnection) -> None:
-            db.db.execute(_PUT_COOLING, values)
-
-        self._database.writer.submit(put_row).add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )
-
-    async def ask_nodes(self, digests: Sequence[str]) -> list[tuple[str, str, float, str]]:
-        values = (list(digests), self._database.lease.name)
-        try:
-            return await self._database.read(
-                lambda db: db.db.execute(_GET_COOLING, values).fetchall()
-            )
-        except StoreError as error:  # the limit is hit again, that is all
-            log.warning("what other nodes know of keys could not be read: %s", error)
-            return []
-
-
-_PUT_COOLING = (
-    "INSERT INTO public.cooling AS c (digest, kind, until, why, owner)"
-    " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s, %s)"
-    " ON CONFLICT (digest, kind) DO UPDATE SET until = greatest(c.until, excluded.until),"
-    " why = excluded.why, owner = excluded.owner"
-)
-_GET_COOLING = (
-    "SELECT digest, kind, extract(epoch FROM until - clock_timestamp())::float8, why"
-    " FROM public.cooling WHERE digest = ANY(%s) AND until > clock_timestamp() AND owner <> %s"
 )

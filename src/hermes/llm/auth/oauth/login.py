@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from hermes.config.private_files import open_lock, try_lock
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.llm.auth.cooldown import LoginRow, SharedKeys
 from hermes.llm.auth.oauth import device, loopback, tokens
 from hermes.llm.auth.oauth.token_http import (
     build_refusal,
@@ -74,6 +75,8 @@ class Login:
         self._clock = clock
         self._refused = ""
         """The refresh token that the server rejected: it is not sent again."""
+        self.shared: SharedKeys | None = None
+        """Other nodes that use the same login."""
 
     @property
     def name(self) -> str:
@@ -102,7 +105,11 @@ class Login:
             token = self._read_token()
             if token.access != used and not token.is_due(self._clock()):
                 return token  # another process has renewed it
-            fresh = await self._request_token(token)
+            if self.shared is None:
+                fresh = await self._request_token(token)
+            else:
+                async with self.shared.hold_login(self.name) as row:
+                    fresh = await self._renew_for_nodes(token, used, row)
             try:
                 await asyncio.to_thread(tokens.save_token, self._file, fresh)
             except OSError as error:
@@ -110,6 +117,19 @@ class Login:
                 log.error("the renewed login to %s could not be saved: %s", self.name, error)
             log.info("the login to %s was renewed", self.name)
             return fresh
+
+    async def _renew_for_nodes(self, token: Token, used: str, row: LoginRow | None) -> Token:
+        """The token that another node has obtained, or a new one for all."""
+        if row is None:
+            return await self._request_token(token)
+        newer = tokens.decode_token(row.body)
+        if newer is not None and newer.server == token.server and newer.obtained > token.obtained:
+            token = newer
+            if token.access != used and not token.is_due(self._clock()):
+                return token
+        fresh = await self._request_token(token)
+        await row.save(tokens.encode_token(fresh))
+        return fresh
 
     async def _request_token(self, token: Token) -> Token:
         spec = self._spec

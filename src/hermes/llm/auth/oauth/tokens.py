@@ -47,15 +47,26 @@ class Token(Struct, frozen=True, omit_defaults=True):
 def load_token(file: Path) -> Token | None:
     """The stored token; None: there is none, or it cannot be read."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Token)
-    except (OSError, ValueError):
+        return decode_token(file.read_bytes())
+    except OSError:
         return None
 
 
 def save_token(file: Path, token: Token) -> None:
     """Store the token durably; OSError when that failed."""
     make_private_folder(file.parent)
-    replace_file(file, msgspec.json.encode(token))
+    replace_file(file, encode_token(token))
+
+
+def encode_token(token: Token) -> bytes:
+    return msgspec.json.encode(token)
+
+
+def decode_token(body: bytes) -> Token | None:
+    try:
+        return msgspec.json.decode(body, type=Token)
+    except ValueError:
+        return None
 
 
 def decode_claims(jwt: str) -> Mapping[str, Any]:
