@@ -21,7 +21,7 @@ from tests.kit.postgres import create_database, run_postgres
 from tests.kit.server import Provider
 from tests.server.serve_process import serve
 from tests.server.test_cluster import ask, make_home, read_frames, run_nodes
-from tests.server.test_cluster_kills import (
+from tests.server.test_cluster_load import (
     BUDGET,
     KilledNodes,
     Load,
@@ -35,10 +35,15 @@ from tests.server.test_cluster_kills import (
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(7200)]
-PAUSES = int(os.environ.get("HERMES_TEST_PAUSES", "2"))
+PAUSES = int(os.environ.get("HERMES_TEST_PAUSES", "0"))
 PAUSE_SECONDS = float(os.environ.get("HERMES_TEST_PAUSE_SECONDS", "0"))
 """At the least; a node is stopped until others have gone on with its work."""
 SESSIONS = int(os.environ.get("HERMES_TEST_TURNS", "6"))
+
+
+only_in_cluster_test = pytest.mark.skipif(
+    not PAUSES, reason="takes minutes: make cluster-test runs it"
+)
 
 
 @pytest.fixture
@@ -118,6 +123,7 @@ async def pause_one(
     return took
 
 
+@only_in_cluster_test
 async def test_a_paused_node_writes_nothing_and_ends(tmp_path: Path, url: str) -> None:
     choose = random.Random(11)
     async with Provider(then=answer) as provider:
@@ -148,6 +154,7 @@ def upgrade(home: Home, folder: Path) -> None:
     home.env["PYTHONPATH"] = str(folder)
 
 
+@only_in_cluster_test
 async def test_nodes_are_replaced_one_by_one_by_those_of_the_next_version(
     tmp_path: Path, url: str
 ) -> None:
@@ -275,6 +282,7 @@ async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
     target.close()
 
 
+@only_in_cluster_test
 async def test_a_node_that_is_cut_off_is_not_ready_and_its_run_goes_on_elsewhere(
     tmp_path: Path, url: str
 ) -> None:
