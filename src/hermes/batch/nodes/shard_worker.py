@@ -54,7 +54,7 @@ class ShardRunner(ItemRunner):
     @override
     def prepare_runtime(self, runtime: Runtime) -> None:
         super().prepare_runtime(runtime)
-        runtime.agents.cooldowns.shared = self._node.cooling
+        runtime.agents.cooldowns.shared = self._node.keys
 
 
 class ShardWorker:
