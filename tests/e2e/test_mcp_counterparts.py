@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.clients.client_run import install_node, install_python
 from tests.e2e.test_mcp_serve import serving
+from tests.flow.test_mcp import PATIENT
 from tests.kit import Home, run_hermes
 
 PACKAGES = (
@@ -81,17 +83,17 @@ async def test_the_reference_servers_work(node: Path, tmp_path: Path) -> None:
     notes.mkdir()
     (notes / "a.txt").write_text("hello from a file")
     time = install_python(["mcp-server-time"])
-    home = Home(
-        tmp_path,
-        mcp_servers={
-            "everything": {"command": str(node / "mcp-server-everything")},
-            "files": {"command": str(node / "mcp-server-filesystem"), "args": [str(notes)]},
-            "memory": {
-                "command": str(node / "mcp-server-memory"),
-                "env": {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")},
-            },
-            "time": {"command": str(time), "args": ["-m", "mcp_server_time"]},
+    entries: dict[str, dict[str, Any]] = {
+        "everything": {"command": str(node / "mcp-server-everything")},
+        "files": {"command": str(node / "mcp-server-filesystem"), "args": [str(notes)]},
+        "memory": {
+            "command": str(node / "mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")},
         },
+        "time": {"command": str(time), "args": ["-m", "mcp_server_time"]},
+    }
+    home = Home(
+        tmp_path, mcp_servers={name: {**entry, **PATIENT} for name, entry in entries.items()}
     )
     home.env["PATH"] = f"{node}:{home.env['PATH']}"
     ran = await run_hermes(["mcp", "list", "--json"], home)

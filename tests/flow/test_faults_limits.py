@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from hermes.core.message import user_message
-from tests.kit import WIRES, Gate, Provider, Reply, error_frame, raw, redirect, say, status
+from tests.kit import WIRES, Gate, Provider, Reply, call, error_frame, raw, redirect, say, status
 from tests.kit.errors import error_body
 from tests.kit.home import KEY, SPARE_KEY
 from tests.kit.rig import rig
@@ -41,6 +42,18 @@ async def test_F37_retry_after_as_a_date(tmp_path: Path) -> None:
     when = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     async with rig(tmp_path, [limited(Retry_After=when), say("ok")]) as r:
         assert (await r.turn()).text == "ok" and 15 <= sum(r.waits) <= 23, r.waits
+
+
+async def test_F37_only_the_wait_before_the_first_response_is_limited(tmp_path: Path) -> None:
+    wait = limited(Retry_After="7")
+    look = call(("c1", "read_file", {"path": "none"}))
+    async with rig(tmp_path, [wait, look, wait, say("ok")]) as r:
+        host = r.session.host
+        limits = structs.replace(host.agent.limits, first_wait=4.0)
+        host.agent = structs.replace(host.agent, limits=limits)
+        refused = await r.turn()
+        assert (refused.status, refused.retry_after, r.waits) == ("failed", 7, [])
+        assert (await r.turn("again")).text == "ok" and 7 <= sum(r.waits) <= 9, r.waits
 
 
 async def test_F37_retry_after_in_milliseconds(tmp_path: Path) -> None:

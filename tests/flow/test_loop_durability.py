@@ -127,7 +127,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
     """A full disk: the message is refused before anything is asked of a model or a tool."""
     full = False
     steps = [call(("c1", "terminal", {"command": "echo x >> log"})), say("ok")]
-    async with rig(tmp_path, steps) as r:
+    async with rig(tmp_path, steps, replay=False) as r:
         append = r.runtime.store.sessions.append
 
         async def failing(*args: Any, **kwargs: Any) -> int:

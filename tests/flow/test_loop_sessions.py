@@ -56,7 +56,7 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(
 async def test_a_turn_that_cannot_be_built_ends_with_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rig(tmp_path, [say("ok")]) as r:
+    async with rig(tmp_path, [say("ok")], replay=False) as r:
         with monkeypatch.context() as patch:
             patch.setattr(r.session.host, "instructions", 5)
             result = await asyncio.wait_for(r.session.submit(user_message("go")), 90)

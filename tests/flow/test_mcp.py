@@ -23,6 +23,8 @@ from tests.kit.processes import naming, until
 from tests.kit.rig import Rig, rig
 
 KIT = kit.__file__
+PATIENT = {"connect_timeout": 180}
+"""On a busy machine a server needs long to start."""
 
 
 def servers(**entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +33,8 @@ def servers(**entries: Mapping[str, Any]) -> dict[str, Any]:
 
 def kit_server(mark: str = "kit", **more: Any) -> dict[str, Any]:
     """An entry for the server of the kit; `mark` finds its process."""
-    return {"command": sys.executable, "args": ["-c", RUN, KIT, mark], **more}
+    entry = {"command": sys.executable, "args": ["-c", RUN, KIT, mark]}
+    return {**entry, **PATIENT, **more}
 
 
 RUN = """
@@ -46,7 +49,7 @@ def script(root: Path, text: str, mark: str) -> dict[str, Any]:
     """An entry for a server that is a small program of plain Python."""
     file = root / f"{mark}.py"
     file.write_text(HEAD + text)
-    return {"command": sys.executable, "args": [str(file), mark], "connect_timeout": 60}
+    return {"command": sys.executable, "args": [str(file), mark], **PATIENT}
 
 
 HEAD = """
@@ -107,6 +110,7 @@ async def test_a_search_starts_the_server_and_its_tools_are_called(tmp_path: Pat
             ("r2", "tool_search", {"name": "mcp_resources",
              "arguments": {"server": "kit", "uri": "kit://note"}})
         ),
+        call(("r3", "tool_search", {"name": "mcp_resources", "arguments": {"server": "tik"}})),
         say("done"),
         say("again"),
     ]  # fmt: skip
@@ -127,6 +131,8 @@ async def test_a_search_starts_the_server_and_its_tools_are_called(tmp_path: Pat
         assert "Error executing tool fail" in result(r.requests[5])
         assert json.loads(quoted(result(r.requests[6])))["resources"][0]["uri"] == "kit://note"
         assert quoted(result(r.requests[7])) == "the content of the note"
+        refusal = {"ok": False, "error": "There is no MCP server 'tik'. Servers: kit."}
+        assert json.loads(quoted(result(r.requests[8]))) == refusal
         assert r.session.transcript.taint.untrusted
         pinned = [n for n in r.notices if n.code == "mcp_pinned"]
         assert [n.text for n in pinned] == [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.flow.test_mcp import KIT, find, result, servers, use
+from tests.flow.test_mcp import KIT, PATIENT, find, result, servers, use
 from tests.kit import say
 from tests.kit.bodies import quoted
 from tests.kit.processes import until
@@ -71,7 +71,7 @@ async def test_a_server_at_an_address_is_called_and_found_again(tmp_path: Path) 
         use("mcp__web__add", a=2, b=2),
         say("back"),
     ]
-    config = servers(web={"url": f"http://127.0.0.1:{port}/mcp"})
+    config = servers(web={"url": f"http://127.0.0.1:{port}/mcp", **PATIENT})
     async with rig(tmp_path, steps, config=config) as r:
         async with kit_process(port):
             await r.turn()
@@ -91,7 +91,7 @@ async def test_a_login_that_is_needed_is_named(tmp_path: Path) -> None:
 
     async with fake_server(refuse) as url:
         for auth in ("", "oauth"):
-            config = servers(web={"url": url, "auth": auth})
+            config = servers(web={"url": url, "auth": auth, **PATIENT})
             root = tmp_path / (auth or "none")
             root.mkdir()
             async with rig(root, [find("zzz"), say("ok")], config=config) as r:
@@ -109,7 +109,7 @@ async def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
 
     async with fake_server(flood) as url:
         steps = [find("zzz"), say("ok")]
-        async with rig(tmp_path, steps, config=servers(web={"url": url})) as r:
+        async with rig(tmp_path, steps, config=servers(web={"url": url, **PATIENT})) as r:
             await r.turn()
             assert "larger than 10 MB" in result(r.requests[1])
 
@@ -128,7 +128,7 @@ async def test_a_server_cannot_send_us_into_the_own_network(tmp_path: Path, plac
         return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
 
     async with fake_server(point) as url:
-        config = servers(web={"url": url, "auth": "oauth"})
+        config = servers(web={"url": url, "auth": "oauth", **PATIENT})
         async with rig(tmp_path, [find("zzz"), say("ok")], config=config) as r:
             await r.turn()
             text = result(r.requests[1])

@@ -165,7 +165,7 @@ async def test_a_changed_byte_of_a_prompt_fragment_is_shown_with_its_step(
     steps = [call(READ), say("so far")]
     options = Options(yolo=True, max_turns=1)
     config = {"trace": {"record": "wire"}}
-    async with rig(tmp_path, steps, check=False, options=options, config=config) as r:
+    async with rig(tmp_path, steps, check=False, options=options, config=config, replay=False) as r:
         await r.turn()
         monkeypatch.setattr(
             loop, "LAST_CALL", loop.LAST_CALL.replace("what is left", "what is 1eft")
@@ -225,7 +225,8 @@ async def test_no_sample_of_the_redaction_corpus_is_on_a_tape(tmp_path: Path) ->
     said = say("\n\n".join(text for text, _ in samples), size=7)
     refused = status(400, "\n\n".join(text for text, _ in samples[:20]))
     config = {"trace": {"record": "wire"}, "agent": {"api_max_retries": 1}}
-    async with rig(tmp_path, [said, refused, say("more")], check=False, config=config) as r:
+    steps = [said, refused, say("more")]
+    async with rig(tmp_path, steps, check=False, config=config, replay=False) as r:
         await r.turn("hello")
         await r.turn("fails")
         await r.turn("again")

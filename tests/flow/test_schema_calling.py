@@ -52,8 +52,13 @@ async def test_a_file_that_the_model_has_not_read_is_shown_before_it_is_replaced
     async with rig(tmp_path, script, config=CONFIG) as r:
         file = r.home.file("a.txt", "first\n")
         assert (await r.turn("add two to a.txt")).text == "Done."
-        shown = r.requests[1].json["messages"][-1]["content"]
-        assert "you have not read it" in shown and "first" in shown
+        refused, reading, shown = (m["content"] for m in r.requests[1].json["messages"][-3:])
+        assert "you have not read it" in refused and "first" not in refused
+        assert json.loads(reading)["command"] == "cat a.txt" and "first" in shown
+        assert refused.count("data-") == shown.count("data-") == 2
+        schemas = [q.json["response_format"]["json_schema"]["schema"] for q in r.requests]
+        can_answer = ["answer" in step["properties"] for s in schemas for step in s["anyOf"][:1]]
+        assert can_answer == [True, False, True], "a refused change is not the end"
         assert file.read_text() == "one\ntwo\n"
 
 

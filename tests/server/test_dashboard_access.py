@@ -210,6 +210,40 @@ async def test_a_ticket_is_good_once(server: Api, operator: Browser) -> None:
     other = (await operator.post("/api/web/ticket", {"path": path})).json["href"]
     query = other.partition("?")[2]
     assert (await server.get(f"/api/sessions?{query}", key="")).status == 401
+    for path in (
+        "/etc/passwd",
+        "//evil.example/api/",
+        "/api/sessions#x",
+        "/api/\r\nx",
+        "/api/a\\b",
+    ):
+        assert (await operator.post("/api/web/ticket", {"path": path})).status == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("agent.example.org", "https://agent.example.org", 200),
+        ("agent.example.org", "http://agent.example.org", 403),
+        ("agent.example.org", "https://other.example.org", 403),
+        ("", "https://agent.example.org", 200),
+        ("", "own", 200),
+    ],
+)
+async def test_the_origin_behind_a_proxy(
+    tmp_path: Path, host: str, origin: str, status: int
+) -> None:
+    public = {"dashboard": {"enabled": True, "public_url": "https://agent.example.org/hermes"}}
+    async with api(tmp_path, config=public) as a:
+        code = await create_code(a.server.runtime.store.objects)
+        headers = {"Origin": a.url if origin == "own" else origin}
+        if host:
+            headers["Host"] = host
+        answer = await a.post("/api/web/login", {"code": code}, key="", headers=headers)
+        assert answer.status == status
+        if status == 200:
+            is_secure = "Secure" in answer.headers["Set-Cookie"].split("; ")
+            assert is_secure == origin.startswith("https:")
 
 
 async def test_old_sessions_end(server: Api) -> None:

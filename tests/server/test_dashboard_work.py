@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hermes.server.dashboard.uploads import Uploads
 from tests.kit import call, say
 from tests.kit.api import api
 from tests.kit.dashboard import ON, Browser, sign_in
@@ -155,3 +156,13 @@ async def test_model_and_effort_are_chosen_for_one_session(tmp_path: Path) -> No
         models = [request.json["model"] for request in a.provider.requests]
         assert models[0] == "other-model" and models[1] != "other-model"
         assert (await browser.call("PATCH", path, {"effort": "huge"})).status == 400
+
+
+def test_servers_of_one_home_keep_the_attached_files_of_each_other(tmp_path: Path) -> None:
+    one, other = Uploads(tmp_path), Uploads(tmp_path)
+    first = one.save_file("", "a.txt", "text/plain", b"a")
+    second = other.save_file("", "b.txt", "text/plain", b"b")
+    assert one.take_file("somebody", first.id) is None
+    assert one.take_file("", first.id) == first and one.take_file("", first.id) is None
+    second.file.unlink()
+    assert other.take_file("", second.id) is None

@@ -47,6 +47,7 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
             await a.chat(n=2),
             await a.chat(logprobs=True),
             await a.chat(top_logprobs=2),
+            await a.chat(background=True),
             await a.ask(background=True),
             await a.ask(include=["message.output_text.logprobs"]),
         ):

@@ -20,7 +20,7 @@ ROUTES: dict[str, dict[str, Any]] = {
 }
 TOUCH = call(("c1", "terminal", {"command": "echo x >> effects"}))
 STATUSES = {
-    "wait": (status(429, "slow down").headers(Retry_After="3600"), 429, "rate_limit_exceeded"),
+    "wait": (status(429, "slow down").headers(Retry_After="30"), 429, "rate_limit_exceeded"),
     "too long": (status(400, "maximum context length is 9 tokens"), 400, "context_length_exceeded"),
     "no credit": (status(402, "no credit left"), 429, "insufficient_quota"),
     "key": (status(401, "bad key"), 502, "agent_incomplete"),
@@ -51,7 +51,7 @@ async def test_a_failure_before_any_text_has_its_status(
             assert answer.status == expected
             assert answer.error["code"] == code and answer.error["message"]
             assert answer.headers.get("X-Should-Retry") == ("false" if case in FINAL else None)
-            assert answer.headers.get("Retry-After") == ("3600" if case == "wait" else None)
+            assert answer.headers.get("Retry-After") == ("30" if case == "wait" else None)
             if path == "/v1/messages":
                 assert answer.json["type"] == "error"
                 assert answer.json["request_id"] == answer.headers["X-Request-Id"]

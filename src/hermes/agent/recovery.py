@@ -93,7 +93,7 @@ async def _wait_as_told(f: Fault) -> bool:
     wait = f.failure.retry_after
     if wait is None or wait < 0:
         wait = 2.0 ** f.attempt.used["wait"] * f.turn.host.jitter(0.5, 1.0)
-    if wait > MAX_RETRY_AFTER:
+    if wait > MAX_RETRY_AFTER or (f.turn.calls == 0 and wait > f.agent.limits.first_wait):
         return False
     f.provider.credentials.pause_key(wait)
     return await _wait_seconds(f, "wait", wait)

@@ -53,6 +53,8 @@ class TurnLimits(Struct, frozen=True):
     """How often an answer that reached the output limit is continued."""
     tries: int = 3
     """Attempts at one call when the network or the server fails, the first one counted."""
+    first_wait: float = 120.0
+    """Longest wait in seconds that a provider's rate limit may cost before its first response."""
     result_chars: int = 50_000
     """Longest tool result shown to the model; the rest is saved to a file."""
 

@@ -77,7 +77,7 @@ from hermes.tools.todo import TODO_LIST, restore_todos
 
 if TYPE_CHECKING:
     from hermes.app.extensions.plugins import Plugins
-    from hermes.app.live.session_tape import SessionTape
+    from hermes.app.live.session_tape import SessionTape, StoredAgent
     from hermes.app.live.trace_export import TraceExporter
     from hermes.memory.scope import MemoryScope
     from hermes.net.egress_proxy import Refusal
@@ -98,7 +98,7 @@ def _open_engines() -> EmbeddedEngines:
 
 def _make_recorder(store: Store, *, records: bool) -> Callable[[Options], SessionTape | None]:
     """Makes the recorders of sessions; `records`: of all, not only of those that ask for it."""
-    agents: dict[int, tuple[Agent, str]] = {}
+    agents: dict[int, StoredAgent] = {}
 
     def new_tape(options: Options) -> SessionTape | None:
         if not (records or options.record):

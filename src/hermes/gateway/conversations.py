@@ -226,6 +226,7 @@ class ConversationActor:
 
     async def _answer_group(self, group: Group) -> None:
         item = group.items[-1]
+        revision = self._hub.revision
         try:
             session, note = await self.slot.open_session(item, renews=not group.continues)
             prompt = None
@@ -238,7 +239,10 @@ class ConversationActor:
             async with AsyncExitStack() as until_begun:
                 # The turn stores the conversation with its first record.
                 await until_begun.enter_async_context(self._hub.lock_conversation(self.key))
-                row = await self._update_row(session, item, carried)
+                row = self.slot.row
+                if revision != self._hub.revision:  # it was changed after it was read
+                    row = await self._hub.mailbox.get_conversation(self.key)
+                row = self._update_row(row, session, item, carried)
                 await self._run_turn(session, group, prompt, row, until_begun)
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
@@ -253,11 +257,10 @@ class ConversationActor:
         with suppress(StoreError):
             await self._hub.say(group.items[-1].address, text, done=group.numbers)
 
-    async def _update_row(
-        self, session: Session, item: Item, carried: tuple[CarriedResult, ...]
+    def _update_row(
+        self, row: Conversation, session: Session, item: Item, carried: tuple[CarriedResult, ...]
     ) -> Conversation:
         """The conversation once a message has brought along what was carried."""
-        row = await self._hub.mailbox.get_conversation(self.key)
         saved = self.slot.update_settings(row, item)
         left = tuple(result for result in saved.carried if result not in carried)
         settings = msgspec.msgpack.encode(structs.replace(saved, carried=left))

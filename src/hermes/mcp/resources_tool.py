@@ -29,6 +29,14 @@ class Params(Struct, frozen=True):
     words="mcp resource read list",
 )
 async def mcp_resources(p: Params, ctx: ToolContext) -> ToolResult:
+    try:
+        return await _read_resources(p, ctx)
+    except ToolError as error:
+        failure = {"ok": False, "error": str(error)}
+        return ToolResult(msgspec.json.encode(failure).decode(), error=True)
+
+
+async def _read_resources(p: Params, ctx: ToolContext) -> ToolResult:
     servers = ctx.services.get(SERVERS)
     known = servers() if servers else {}
     link = known.get(p.server)

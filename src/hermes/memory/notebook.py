@@ -98,6 +98,7 @@ class Notebook:
             pages = self._open_pages(table)
             self._save_pages(table, pages, author)  # every entry gets an id
             olds = [self._find_old(pages[change.target], change) for change in changes]
+            usages = {target: page.usage for target, page in pages.items()}
             planned = self._plan(pages, changes)
             held = []
             for change, outcome, old in zip(changes, planned, olds, strict=True):
@@ -109,7 +110,8 @@ class Notebook:
                 old_id = old.id if old else 0
                 made = structs.replace(made, action=change.action, old=old_id)
                 fact = table.insert_fact(made)
-                held.append(Outcome(change, "pending", outcome.text, fact, outcome.usage))
+                usage = usages[change.target]
+                held.append(Outcome(change, "pending", outcome.text, fact, usage))
             return held
 
         return await self._change(hold)

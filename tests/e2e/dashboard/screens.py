@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.dashboard.conftest import Visit, visit
-from tests.kit import call, say
+from tests.kit import Gate, call, say, status
 from tests.kit.dashboard import sign_in
 
 OUT = Path(".screens")
@@ -94,6 +94,45 @@ async def take_talk(v: Visit, look: str) -> None:
     await take_picture(v, look, "approval")
 
 
+async def take_states(look: str, options: dict[str, Any]) -> None:
+    """What most visits do not show: signing in, work in progress, a question, failures."""
+    gate = Gate()
+    asked = {"question": "Which branch shall I push to?", "choices": ["main", "a new one"]}
+    steps = [
+        say("Counting ", "to three.").hold(gate, after="text"),
+        call(("c1", "clarify", asked)),
+        status(401),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        async with visit(Path(folder), steps, then=say("Done.")) as v:
+            await v.open_context(**options)
+            page, visitor = v.page, await (await v.make_context(**options)).new_page()
+            await visitor.goto(v.api.url)
+            await visitor.get_by_role("textbox", name="Sign-in code").fill("0000-0000")
+            await visitor.keyboard.press("Enter")
+            await visitor.get_by_role("alert").wait_for()
+            await visitor.screenshot(path=OUT / f"sign-in-{look}.png")
+            await v.send("Count to three.")
+            await page.get_by_text("Counting").wait_for()
+            await v.send("Then ask me where to push.")
+            await page.get_by_text("queued", exact=True).wait_for()
+            await take_picture(v, look, "busy")
+            gate.open()
+            await page.get_by_role("group", name="Hermes asks").wait_for()
+            await take_picture(v, look, "question")
+            await page.get_by_role("button", name="main", exact=True).click()
+            await page.get_by_role("alert").wait_for()
+            await take_picture(v, look, "failed")
+            if look == "phone":
+                await page.get_by_role("button", name="Menu").click()
+                await take_picture(v, look, "drawer")
+                await page.get_by_role("button", name="Close").click()
+            await v.context.set_offline(offline=True)
+            v.api.server.services.dashboard.end_feeds()  # type: ignore[union-attr]
+            await page.get_by_text("Connection lost. Trying").wait_for()
+            await take_picture(v, look, "lost")
+
+
 async def take_settings(v: Visit, look: str) -> None:
     page = v.page
     await page.goto(f"{v.api.url}/#/settings/Safety")
@@ -112,6 +151,7 @@ async def main() -> None:
     wanted = sys.argv[1:] or list(LOOKS)
     for look in wanted:
         await take_pictures(look, LOOKS[look])
+        await take_states(look, LOOKS[look])
     print(f"{len(list(OUT.glob('*.png')))} pictures in {OUT}/")
 
 

@@ -184,6 +184,7 @@ class ClusterNode:
         )
 
         ask = self.lease.run_query
+        renew = partial(renew_wakes, defer=self.engine.defer)
         delete_old = partial(delete_old_events, hours=self.settings.events_hours)
         is_first, swept = True, -_SWEEP_SECONDS
         died = reaped = time.monotonic()
@@ -193,7 +194,7 @@ class ClusterNode:
                     dead = await asyncio.to_thread(ask, condemn_dead_owners)
                     if dead or is_first:
                         await asyncio.to_thread(ask, partial(remove_dead_owners, owners=dead))
-                        await asyncio.to_thread(ask, partial(renew_wakes, defer=self.engine.defer))
+                        await asyncio.to_thread(self.store.database.run_apart, renew)
                         is_first = False
                     now, lease = time.monotonic(), self.lease.seconds
                     died = now if dead else died

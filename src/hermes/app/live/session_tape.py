@@ -58,6 +58,14 @@ class AgentRecord(Struct, frozen=True, omit_defaults=True):
     client_tools: tuple[str, ...] = ()
 
 
+class StoredAgent(Struct, frozen=True):
+    """An agent that is stored already; it is kept, so that no other one has its identity."""
+
+    agent: Agent
+    tools: tuple[str, ...]
+    digest: str
+
+
 class TapeTurn(Struct, omit_defaults=True):
     """Everything that a turn depended on besides its stored messages."""
 
@@ -92,13 +100,15 @@ class SessionTape:
     """Records the turns of one session. A tape that cannot be stored is dropped: the conversation
     goes on."""
 
-    def __init__(self, store: Store, agents: dict[int, tuple[Agent, str]]) -> None:
-        """`agents`: those that sessions of this process have stored already, with their digests."""
+    def __init__(self, store: Store, agents: dict[int, StoredAgent]) -> None:
+        """`agents`: those that sessions of this process have stored already."""
         self._store = store
         self._agents = agents
         self._tape: TurnTape | None = None
         self._last_request = b""
         self._turn: TapeTurn | None = None
+        self._traits: dict[str, ToolTraits | None] = {}
+        """Of the tools of the turn that may be gone when it ends."""
 
     def begin_turn(
         self, agent: Agent, turn: Turn, transcript: Transcript, mode: TurnMode, *, is_opened: bool
@@ -128,6 +138,7 @@ class SessionTape:
             refused=tuple((t, n) for t, n in turn.history.refused.items() if isinstance(t, Target)),
             history=tuple(messages) if past is not None else None,
         )
+        self._traits = _describe_tools(agent)
         self._tape = TurnTape(self._last_request)
         TAPE.set(self._tape)
         JOB.set("")  # a subagent is started inside a tool
@@ -154,26 +165,34 @@ class SessionTape:
             log.warning("the tape of session %s was not stored: %s", turn.session, error)
 
     async def _store_agent(self, agent: Agent) -> str:
+        """Tools are made and removed while an agent works: a call may mean any that was there."""
+        traits = {**self._traits, **_describe_tools(agent)}
         known = self._agents.get(id(agent))
-        if known is not None:
-            return known[1]
-        body = msgspec.msgpack.encode(describe_agent(agent))
+        if known is not None and known.tools == tuple(traits):
+            return known.digest
+        body = msgspec.msgpack.encode(_describe_agent(agent, traits))
         digest = hashlib.sha256(body).hexdigest()[:32]
         await self._store.objects.add(AGENT_KIND, digest, zlib.compress(body))
-        self._agents[id(agent)] = (agent, digest)
+        self._agents[id(agent)] = StoredAgent(agent, tuple(traits), digest)
         return digest
 
 
-def describe_agent(agent: Agent) -> AgentRecord:
+def _describe_tools(agent: Agent) -> dict[str, ToolTraits | None]:
+    """The tools that there are now; the traits of those made at run time."""
     built_in = list_tool_names()
+    found = {name: None if name in built_in else agent.tools.get(name) for name in agent.tools}
+    return {
+        name: ToolTraits(name, tool.risk, tool.exclusive, tool.lasting) if tool else None
+        for name, tool in found.items()
+    }
+
+
+def _describe_agent(agent: Agent, traits: Mapping[str, ToolTraits | None]) -> AgentRecord:
     return AgentRecord(
         tuple(strip_endpoint(client.endpoint) for client in agent.providers),
         agent.specs,
-        tuple(agent.tools),
-        tuple(
-            ToolTraits(name, tool.risk, tool.exclusive, tool.lasting)
-            for name, tool in ((n, agent.tools[n]) for n in agent.tools if n not in built_in)
-        ),
+        tuple(traits),
+        tuple(filter(None, traits.values())),
         agent.settings,
         agent.limits,
         agent.compression,

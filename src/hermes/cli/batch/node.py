@@ -45,7 +45,7 @@ async def take_batches(
     module = await asyncio.to_thread(import_module, "hermes.batch.nodes.shard_worker")
     worker: ShardWorker = module.ShardWorker(setup, node, require_database(setup))
     is_steady = always or until_idle
-    work = worker.work(until_idle=until_idle) if is_steady else worker.work_on_demand()
+    work = worker.work(until_idle=until_idle) if is_steady else _work_on_demand(setup, worker)
     task = asyncio.create_task(work)
     draining = asyncio.create_task(_drain_after(stop, worker))
     try:
@@ -57,6 +57,13 @@ async def take_batches(
         await asyncio.wait({task}, timeout=_LAST_SECONDS)
         task.cancel()
         await asyncio.wait({task, draining})
+
+
+async def _work_on_demand(setup: Setup, worker: ShardWorker) -> None:
+    if await can_confine(setup):
+        await worker.work_on_demand()
+    else:
+        log.warning(NO_SANDBOX)
 
 
 async def _drain_after(stop: asyncio.Event, worker: ShardWorker) -> None:

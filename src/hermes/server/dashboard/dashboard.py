@@ -101,9 +101,10 @@ class Dashboard:
 
     def is_own_origin(self, request: web.BaseRequest) -> bool:
         """Whether a page of this server sent the request; its Host has been checked."""
-        origin = request.headers.get("Origin", "")
-        public = f"{self._public.scheme}://{self._public.netloc}" if self._public.netloc else ""
-        return origin.lower() in (f"http://{request.headers.get('Host', '').lower()}", public)
+        origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "").lower()
+        public = f"{self._public.scheme}://{self._public.netloc}".lower()
+        own = public if host == self._public.netloc.lower() else f"http://{host}"
+        return origin.lower() in (own, public)
 
     def is_secure(self, request: web.BaseRequest) -> bool:
         """Whether the browser speaks https with the proxy in front."""

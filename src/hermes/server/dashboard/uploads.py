@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -50,13 +51,14 @@ class Uploads:
         found = self._files.get(upload_id)
         if found is None or found.owner != owner:
             return None
-        return self._files.pop(upload_id)
+        del self._files[upload_id]
+        return found if found.file.exists() else None
 
     def _remove_old(self) -> None:
-        """Also what an earlier process left."""
-        known = {found.file for found in self._files.values()}
+        """Also what another process of this home left."""
         limit = time.time() - KEEP_SECONDS
         for file in self._folder.glob("*") if self._folder.is_dir() else ():
-            if file not in known or file.stat().st_mtime < limit:
-                file.unlink(missing_ok=True)
-                self._files.pop(file.name, None)
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime < limit:
+                    file.unlink()
+                    self._files.pop(file.name, None)

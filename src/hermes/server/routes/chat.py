@@ -67,6 +67,7 @@ class ChatRequest(Struct):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    background: FlagField | None = None
 
 
 class ChatChoice(Struct):
@@ -150,6 +151,8 @@ def _check_parameters(body: ChatRequest) -> None:
         raise unsupported_parameter("n", "only one answer is given.")
     if body.logprobs or body.top_logprobs:
         raise unsupported_parameter("logprobs", "they are not available.")
+    if parse_flag(body.background, "background"):
+        raise unsupported_parameter("background", "use POST /v1/runs for work without a client.")
 
 
 def _parse_messages(messages: list[ChatMessage], *, with_tools: bool) -> tuple[str, list[Message]]:

@@ -38,6 +38,8 @@ STOPPED = "The server stopped before the turn ended. The work so far is kept in 
 HEAD_SECONDS = 10.0
 """How long the head of a stream waits for the first thing to send: a failure before that is
 answered with its status."""
+FIRST_WAIT_SECONDS = 4.0
+"""A longer wait for a provider's rate limit is the client's: its answer would miss the head."""
 SendFrames: TypeAlias = Callable[[bytes], Awaitable[None]]
 OpenSink: TypeAlias = Callable[[dict[str, str]], Awaitable[SendFrames]]
 """Sends the head of a stream with these headers and returns what sends its frames."""
@@ -199,7 +201,10 @@ class TurnRunner:
     def _begin_turn(self, call: ApiCall, session: Session, request: TurnRequest) -> ClientTurn:
         events = self.follow_events(session)
         attempts = self.failures.describe_attempts(call.principal.name, request)
-        session.host.instructions = join_texts(session.host.instructions, attempts)
+        host = session.host
+        host.instructions = join_texts(host.instructions, attempts)
+        limits = structs.replace(host.agent.limits, first_wait=FIRST_WAIT_SECONDS)
+        host.agent = structs.replace(host.agent, limits=limits)
         session.submit(request.prompt)
         return ClientTurn(session, events, request.answer_format, self._explain_result)
 

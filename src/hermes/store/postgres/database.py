@@ -331,7 +331,7 @@ class PostgresDatabase:
         """A connection of its own, for what may take a while."""
         return self._connect()
 
-    def run_apart(self, use: Callable[[Connection[Any]], None]) -> None:
+    def run_apart(self, use: Callable[[Connection[Any]], object]) -> None:
         with self.open_apart() as db:
             use(db)
 

@@ -50,6 +50,7 @@ class Wake(Struct, frozen=True):
 
 
 Answer = Callable[[Wake], Awaitable[None]]
+Defer = Callable[[psycopg.Connection[Any], Wake], None]
 
 
 class WakeEngine(Protocol):
@@ -116,7 +117,7 @@ class ProcrastinateEngine:
                 fetch_job_polling_interval=_POLL_SECONDS,
                 delete_jobs="always",
                 install_signal_handlers=False,
-                update_heartbeat_interval=self._lease / 5,
+                update_heartbeat_interval=self._lease / 3,
                 stalled_worker_timeout=self._lease,
             )
             if self.draining:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,9 +14,7 @@ from hermes.store.postgres.database import TenantDatabase
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from hermes.store.postgres.engine import Wake
-
-Defer = Callable[["Connection[Any]", "Wake"], None]
+    from hermes.store.postgres.engine import Defer
 
 
 class InboxRow(Struct, frozen=True):
@@ -188,18 +185,16 @@ def _count_woken(db: PostgresConnection) -> int:
 
 def renew_wakes(db: Connection[Any], defer: Defer) -> int:
     """Wake the sessions for which something waits and that nobody wakes: the node that held them
-    back has died, or the tables of the engine were lost. How many there are."""
+    back has died, or the tables of the engine were lost. How many there are. Of what waits for
+    other turns of a tenant to end, the first are enough."""
     from hermes.store.postgres.engine import Wake
     from hermes.store.postgres.shared.singletons import renew_singletons
 
-    rows = db.execute(
-        "SELECT DISTINCT tenant, session FROM public.session_inbox i WHERE NOT EXISTS (SELECT 1"
-        " FROM public.procrastinate_jobs j WHERE j.lock = i.tenant || '/' || i.session"
-        " AND j.status IN ('todo', 'doing'))"
-    ).fetchall()
-    with db.transaction():
-        for tenant, session in rows:
-            defer(db, Wake(tenant, session))
+    rows = db.execute(_UNWOKEN, (_FIRST_OF_TENANT,)).fetchall()
+    for place in range(0, len(rows), _WAKES_AT_ONCE):
+        with db.transaction():
+            for tenant, session in rows[place : place + _WAKES_AT_ONCE]:
+                defer(db, Wake(tenant, session))
     return len(rows) + renew_singletons(db, defer)
 
 
@@ -211,6 +206,14 @@ def inbox_full_error(session: str, limit: int) -> StoreError:
     )
 
 
+_FIRST_OF_TENANT = 64
+_WAKES_AT_ONCE = 200
+_UNWOKEN = (
+    "SELECT DISTINCT tenant, session FROM (SELECT tenant, session, woken, row_number()"
+    " OVER (PARTITION BY tenant, woken ORDER BY id) AS place FROM public.session_inbox) AS i"
+    " WHERE (woken OR place <= %s) AND NOT EXISTS (SELECT 1 FROM public.procrastinate_jobs j"
+    " WHERE j.lock = i.tenant || '/' || i.session AND j.status IN ('todo', 'doing'))"
+)
 _BODY = (
     "(SELECT o.body FROM objects o WHERE o.kind = i.kind AND o.id = i.ref AND o.owner = i.owner)"
 )

@@ -33,15 +33,18 @@ class Encoder(BaseEncoder):
 
     @override
     def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
-        quirks = self._quirks
-        if quirks.calling == "schema" and quirks.small:
-            from hermes.llm.wire.chat.schema_tools import has_answer
+        if self._quirks.calling == "schema":
+            from hermes.llm.wire.chat.schema_tools import has_answer, is_unfinished
 
             before, last = (self._earlier, self._before, *pending)[-2:]
-            if has_answer(last, before):
-                head = structs.replace(
-                    head, settings=structs.replace(head.settings, tool_choice="none")
-                )
+            choice = head.settings.tool_choice
+            if self._quirks.small and has_answer(last, before):
+                choice = "none"
+            elif is_unfinished(last) and choice != "none":
+                choice = "required"
+            head = structs.replace(
+                head, settings=structs.replace(head.settings, tool_choice=choice)
+            )
         return super().build_body(pending, head)
 
     def _encode_head(self, head: RequestHead) -> bytes:
@@ -83,9 +86,12 @@ class Encoder(BaseEncoder):
 
         quirks = self._quirks
         selected = schema_tools.select_tools(head.tools, quirks.favourites)
-        callable = selected if head.settings.tool_choice != "none" else []
+        choice = head.settings.tool_choice
+        callable = selected if choice != "none" else []
         fields["temperature"] = 0
-        form = schema_tools.response_format(callable, has_results=bool(selected))
+        form = schema_tools.response_format(
+            callable, has_results=bool(selected), must_call=choice == "required"
+        )
         fields["response_format"] = form
         opening = schema_tools.opening_messages(selected, head.system, small=quirks.small)
         start = open_list(shape_fields(fields, quirks), "messages")

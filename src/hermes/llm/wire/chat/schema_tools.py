@@ -1,6 +1,7 @@
 """Tools for models that cannot call them: each answer is forced into one JSON object, a step."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,11 @@ KNOWLEDGE, RESULT, LOOK, CHANGE = "knowledge", "result", "look", "change"
 of inventing an answer, and writes no file."""
 _WRITERS = frozenset({"write_file", "patch"})
 _FAILED = "[exit status "
-_SMALL_TOOLS = ("terminal", "read_file", "write_file", "patch")
-"""The tools that a small model gets if the endpoint names no favourites."""
+_SHOWN_FILE = "This is its text:\n"
+"""How a refused change shows the file that the model had not read."""
+_SMALL_TOOLS = ("terminal", "read_file", "write_file")
+"""The tools that a small model gets if the endpoint names no favourites. The others have optional
+arguments, which it is not shown."""
 MAX_TOOLS = 5
 """How many other tools a small model can tell apart, if it has none of these."""
 _LONGEST_HINT = 80
@@ -147,18 +151,21 @@ _EXAMPLES: tuple[tuple[Example, ...], ...] = (
 (docs/local-model.md)."""
 _ENOUGH_EXAMPLES = frozenset(
     {
-        "hello",
         "save a program a.py that adds 1 and 2",
         "rename x.txt to y.txt",
         "fix the mistake in half.py",
-        "count the words of a.txt",
         "where is cat mentioned?",
+        "start task.py",
         "which files are here?",
         "add 'tea' to list.md",
         "what is the largest planet?",
     }
 )
 """How those begin that a larger model needs: the rest only makes its requests longer."""
+_TABLE_EXAMPLE = _show_command(
+    "add up the hours in work.csv", "awk -F, '{n += $2} END {print n}' work.csv", "31", "31 hours."
+)
+"""A larger model can work with columns."""
 
 
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
@@ -167,11 +174,14 @@ def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[T
     return [t for t in usable if t.name in (favourites or _SMALL_TOOLS)] or usable[:MAX_TOOLS]
 
 
-def response_format(tools: Sequence[ToolSpec], *, has_results: bool = True) -> dict[str, Any]:
+def response_format(
+    tools: Sequence[ToolSpec], *, has_results: bool = True, must_call: bool = False
+) -> dict[str, Any]:
     """The schema to enforce: an answer, or a call of one of the tools. Optional arguments are left
     out, because a small model fills them with anything."""
     subjects = [KNOWLEDGE, RESULT] if has_results else [KNOWLEDGE]
-    steps = [_object_schema({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
+    answer = _object_schema({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})
+    steps = [] if must_call and tools else [answer]
     for tool in tools:
         properties = as_dict(tool.parameters.get("properties"))
         given = {name: properties.get(name, {}) for name in _required_names(tool)}
@@ -194,7 +204,8 @@ def opening_messages(
     lines = [_HEAD, *about_tools, *([system] if system else [])]
     messages = [{"role": "system", "content": "\n".join(lines)}]
     names = {"", *(tool.name for tool in tools)}
-    examples = _EXAMPLES if small else [e for e in _EXAMPLES if e[0].said in _ENOUGH_EXAMPLES]
+    enough = [e for e in _EXAMPLES if e[0].said in _ENOUGH_EXAMPLES]
+    examples = _EXAMPLES if small else (*enough[:-1], _TABLE_EXAMPLE, enough[-1])
     for exchange in examples:
         if not all({e.source, e.step.get(TOOL, "")} <= names for e in exchange):
             continue
@@ -213,6 +224,13 @@ def has_answer(group: Message, before: Message) -> bool:
     return bool(looked and results) and not failed
 
 
+def is_unfinished(group: Message) -> bool:
+    """Whether the change that the model tried was refused with the text of the file. A small model
+    takes this for success; it needs another step."""
+    results = [part for part in group.parts if isinstance(part, ToolReturn)]
+    return any(part.error and _SHOWN_FILE in part.text for part in results)
+
+
 def is_step(call: ToolCall) -> bool:
     """Whether the model was forced to make this call, because it cannot call tools on its own."""
     return ABOUT in (call.extra or {})
@@ -224,6 +242,9 @@ def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
         after = any(isinstance(part, ToolReturn) for part in before.parts)
         yield {"role": "assistant", "content": "\n".join(_encode_steps(group.parts, after))}
         return
+    if is_unfinished(group) and len(group.parts) == 1:
+        yield from _show_reading(group.parts[0])
+        return
     words: list[str] = []
     for part in group.parts:
         match part:
@@ -232,6 +253,20 @@ def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
             case Text() | Media():
                 words += _content_texts([part])
     yield {"role": "user", "content": "\n\n".join(words)}
+
+
+def _show_reading(part: Part) -> Iterable[dict[str, Any]]:
+    """The refused change, and after it the text of the file as if the model had asked for it: the
+    next step then follows the examples instead of repeating the change."""
+    assert isinstance(part, ToolReturn)
+    refusal, _, text = "".join(_content_texts(part.content)).partition(_SHOWN_FILE)
+    mark = refusal[: refusal.find("\n") + 1] if refusal.startswith("<") else ""
+    name = refusal.removeprefix(mark).partition(" exists and ")[0]
+    reading = _call_step("terminal", {"command": f"cat {shlex.quote(name)}"}, CHANGE)
+    refused = f"{refusal.rstrip()}\n{mark.replace('<', '</')}"
+    yield {"role": "user", "content": format_result(part.name, refused)}
+    yield {"role": "assistant", "content": _encode_step(reading)}
+    yield {"role": "user", "content": format_result("terminal", mark + text)}
 
 
 def format_result(tool: str, text: str) -> str:

@@ -1,5 +1,5 @@
 /** The log of a conversation: messages in groups, tool calls, differences of files. */
-import { useEffect, useLayoutEffect, useRef, useState } from "./vendor-preact-hooks.js";
+import { useEffect, useRef, useState } from "./vendor-preact-hooks.js";
 import { GROUP, changed, get, loadGroup, pageHeaders, useTopic } from "./data.js";
 import { duration, html, Icon, revealed, State } from "./ui.js";
 import { Diff } from "./diff.js";
@@ -126,12 +126,9 @@ function Group({ conv, number, mounted, observe, heights, onBranch, onRetry }) {
   const complete = messages.length >= count;
   useEffect(() => observe(ref.current, number), []);
   useEffect(() => { if (mounted && !complete) loadGroup(conv, number).catch(() => {}); }, [mounted, complete]);
-  useLayoutEffect(() => {
-    if (mounted && complete && ref.current) heights.set(number, ref.current.offsetHeight);
-  });
   if (!mounted || !messages.length)
     return html`<div ref=${ref} class="group" data-group=${number} style=${{ height: `${heights.get(number) || GUESSED_HEIGHT}px` }}></div>`;
-  return html`<div ref=${ref} class="group" data-group=${number} style=${{ height: "auto" }}>${messages.map(message =>
+  return html`<div ref=${ref} class="group" data-group=${number} data-whole=${complete ? "" : undefined} style=${{ height: "auto" }}>${messages.map(message =>
     html`<${Message} key=${message.seq} conv=${conv} message=${message} live=${conv.live.partial.tools} onBranch=${onBranch} onRetry=${onRetry} />`)}</div>`;
 }
 
@@ -150,10 +147,29 @@ function Partial({ conv }) {
     ${loose.length > 0 && html`<${Tools} conv=${conv} calls=${loose} live=${tools} />`}</article>`;
 }
 
+/** Of the groups that are wanted those to draw now: one more with each frame, so that no task is long. */
+function useGradually(wanted) {
+  const shown = useRef([]);
+  const [, draw] = useState(0);
+  const kept = wanted.filter(number => shown.current.includes(number));
+  const next = wanted.find(number => !kept.includes(number));
+  shown.current = next === undefined ? kept : [...kept, next];
+  const isBehind = shown.current.length < wanted.length;
+  useEffect(() => {
+    if (!isBehind) return undefined;
+    const step = () => draw(n => n + 1);
+    const frame = requestAnimationFrame(step);
+    const timer = setTimeout(step, 200); // a hidden page draws no frames
+    return () => { cancelAnimationFrame(frame); clearTimeout(timer); };
+  });
+  return new Set(shown.current);
+}
+
 function useGroups(conv, scroller) {
   const [visible, setVisible] = useState(() => new Set());
   const heights = useRef(new Map()).current;
   const observer = useRef(null);
+  const ruler = useRef(null);
   const numbers = useRef(new Map());
   const makeObserver = () => new IntersectionObserver(entries => setVisible(before => {
     const next = new Set(before);
@@ -163,17 +179,24 @@ function useGroups(conv, scroller) {
     }
     return next;
   }), { root: scroller.current, rootMargin: "600px 0px" });
+  const makeRuler = () => new ResizeObserver(entries => {
+    for (const { target, borderBoxSize } of entries)
+      if ("whole" in target.dataset) heights.set(numbers.current.get(target), borderBoxSize[0].blockSize);
+  });
   const observe = (element, number) => {
     observer.current = observer.current || makeObserver();
+    ruler.current = ruler.current || makeRuler();
     numbers.current.set(element, number);
     observer.current.observe(element);
-    return () => { observer.current.unobserve(element); numbers.current.delete(element); };
+    ruler.current.observe(element);
+    return () => { observer.current.unobserve(element); ruler.current.unobserve(element); numbers.current.delete(element); };
   };
-  useEffect(() => () => observer.current && observer.current.disconnect(), []);
+  useEffect(() => () => { if (observer.current) { observer.current.disconnect(); ruler.current.disconnect(); } }, []);
   const last = Math.max(0, Math.ceil(conv.total / GROUP) - 1);
   const near = [...visible].sort((a, b) => b - a).slice(0, MOUNTED);
   const isNearEnd = !visible.size || near[0] >= last - 1;
-  return { heights, observe, last, mounted: new Set(isNearEnd ? [...near, last] : near) };
+  const wanted = isNearEnd && !near.includes(last) ? [last, ...near] : near;
+  return { heights, observe, last, mounted: useGradually(wanted) };
 }
 
 /** @param {{conv: any, onBranch: (messages: number) => void, onRetry?: () => void, onFind?: () => void, children: any}} props */

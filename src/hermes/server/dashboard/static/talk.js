@@ -245,7 +245,7 @@ function Notes({ conv }) {
   const goOn = () => send(conv, { id: newId(), text: T.goOnText, uploads: [], busy: "queue" }).catch(e => toast(e.message));
   return html`${live.busy && !live.partial.text && !live.partial.tools.length && html`<p class="thinking dim"><${State} kind="running" label=${T.running} /> ${notice || "…"}</p>`}
     ${conv.unsent.map(item => html`<article class="you unsent" aria-label=${T.you}><div class="bubble">${item.text}</div><span class="dim">${item.waits ? T.unsent : T.sending}</span></article>`)}
-    ${ended && ended.error && html`<p class="failure" role="alert">${ended.error}</p>`}
+    ${ended && ended.error && html`<p class="failure" role="alert">${ended.error} ${!live.busy && html`<button onClick=${() => act("retry", conv)}>${T.regenerate}</button>`}</p>`}
     ${!ended && !live.busy && session && session.state === "interrupted" && html`<p class="failure">${T.interrupted} <button onClick=${goOn}>${T.goOn}</button></p>`}
     ${isElsewhere && html`<p class="dim">${T.elsewhere}</p>`}`;
 }

@@ -31,7 +31,7 @@ class WebSession(Struct, omit_defaults=True):
 
 
 class TicketRequest(Struct):
-    path: Annotated[str, Meta(max_length=1000, pattern="^/api/")]
+    path: Annotated[str, Meta(max_length=1000, pattern=r"^/api/[^#\s\\]*$")]
 
 
 class TicketAnswer(Struct):

@@ -9,13 +9,12 @@ from msgspec import Struct
 
 from hermes.store.postgres.connection import PostgresConnection
 from hermes.store.postgres.database import PostgresDatabase
-from hermes.store.postgres.engine import SINGLETONS, Wake
+from hermes.store.postgres.engine import SINGLETONS, Defer, Wake
 from hermes.store.postgres.errors import translate_error
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from hermes.store.postgres.inbox import Defer
     from hermes.store.postgres.lease import NodeLease
 
 
