@@ -41,7 +41,7 @@ class SingletonTable:
             return False
 
         def put_holder(db: PostgresConnection) -> bool:
-            return db.db.execute(_TAKE, (name, me, me, holder)).rowcount > 0
+            return db.db.execute(_TAKE, (name, me, me, holder)).fetchone() is not None
 
         return await self._database.writer.submit(put_holder)
 
@@ -100,4 +100,5 @@ def renew_singletons(db: Connection[Any], defer: Defer) -> int:
 _TAKE = (
     "INSERT INTO public.singletons AS s (name, owner) VALUES (%s, %s) ON CONFLICT (name)"
     " DO UPDATE SET owner = excluded.owner, since = clock_timestamp() WHERE s.owner IN (%s, %s)"
+    " RETURNING 1"
 )
