@@ -177,3 +177,16 @@ async def test_a_yes_about_a_file_outside_works_and_a_no_is_not_asked_for(
     assert "outside the working folder" in notes.summary and not notes.diff
     assert not any(error for _, error in written), written
     assert (user / ".bashrc").read_text() == "alias a=b\n"
+
+
+@pytest.mark.parametrize("offset", [2, 4, -2])
+async def test_no_line_of_a_private_key_is_read_alone(tmp_path: Path, offset: int) -> None:
+    rows = [f"{n}nZ8Qk3PqV7tYw2LxR5mB9cD1fG6hJ0sA4eU{n}" for n in range(4)]
+    key = ["-----BEGIN PRIVATE KEY-----", *rows, "-----END PRIVATE KEY-----"]
+    work(tmp_path, {"a.pem": "\n".join(key) + "\n"})
+    read = {"path": "a.pem", "offset": offset, "limit": 1}
+    async with rig(tmp_path, [call(("c1", "read_file", read)), say("done")]) as r:
+        await r.turn("read it")
+        text, error = returns(r)["c1"]
+    assert not error and "[redacted:private-key]" in text
+    assert not any(row in text for row in rows)

@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import io
 import os
+import re
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +40,11 @@ _MAX_LOADED_BYTES = 32 * 1024 * 1024
 _BLOCK_SIZE = 1024 * 1024
 _MAX_OFFSET = 2 * 1024**3
 """How far into a file lines are counted: a thread cannot be interrupted."""
+_KEY_ROWS = re.compile(
+    rb"(-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY[A-Z ]{0,7}-----\r?\n)"
+    rb"((?:(?!-----)[A-Za-z0-9+/=:, -]{0,200}\r?(?:\n|\Z))*+)"
+)
+_KEY_MARK = b"[redacted:private-key]"
 _BINARY_KINDS = {
     b"%PDF-": "a PDF",
     b"PK\x03\x04": "a ZIP archive or office document",
@@ -152,6 +158,8 @@ def _convert_notebook(file: BinaryIO, note: str) -> tuple[BinaryIO, str]:
 
 
 def _format_lines(file: BinaryIO, p: Params, encoding: str) -> str:
+    if p.offset != 1 and _measure_length(file) <= _MAX_LOADED_BYTES:
+        file = _hide_keys(file)
     begin = file.tell()
     first = max(p.offset, 1)
     if p.offset < 0:
@@ -182,6 +190,18 @@ def _format_lines(file: BinaryIO, p: Params, encoding: str) -> str:
     if notes:
         shown.append(f"[{'; '.join(notes)}]")
     return "\n".join(shown)
+
+
+def _hide_keys(file: BinaryIO) -> BinaryIO:
+    """The file without the lines of private keys: alone they do not look like a part of one."""
+    begin = file.tell()
+    data = file.read()
+    if b"PRIVATE KEY" in data:
+        return io.BytesIO(
+            _KEY_ROWS.sub(lambda key: key[1] + re.sub(rb"[^\r\n]+", _KEY_MARK, key[2]), data)
+        )
+    file.seek(begin)
+    return file
 
 
 def _take_lines(file: BinaryIO, first: int, limit: int) -> tuple[list[bytes], set[int]]:

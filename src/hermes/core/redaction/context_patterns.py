@@ -13,6 +13,7 @@ from hermes.core.redaction.pattern import (
     context_family,
     is_basic_auth,
     is_password,
+    is_quoted_password,
     is_random_value,
     is_setting,
     is_unbroken,
@@ -32,11 +33,12 @@ _VALUE = (
 _TELLING = (
     r"(?<![a-z])(?i:password|passwd|passphrase|client_?secret|app_?secret)|(?<![a-zA-Z])pwd"
     r"|(?<=[A-Z0-9_])(?:SECRET|_PASS|_PWD|_PW|_API_KEY)"
-    r"|(?i:secret_?key)"
+    r"|(?i:secret_?key|api_?key|api_?token)"
 )
 _LETTER_CASES = (
     "assword ASSWORD asswd ASSWD assphrase ASSPHRASE client ClientSecret CLIENT app pwd "
-    "SECRET _PASS _PWD _PW _API_KEY secret"
+    "SECRET _PASS _PWD _PW _API_KEY secret pi_key pikey piKey PI_KEY pi_token pitoken piToken "
+    "PI_TOKEN"
 )
 """Parts of those names."""
 _PAIR = re.compile(r"=([^;\s]+)")
@@ -120,20 +122,41 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         "variable",
         "PASSWORD= PASSWD= PASSPHRASE= SECRET= TOKEN= _KEY= APIKEY= _PASS= _PWD= _PW=",
         rf"(?<![a-z.])(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|_KEY|APIKEY|_PASS|_PWD?)={QUOTE}"
-        r"([^\s\"'`,;|&\\]{3,256})",
+        r"((?<=[\"'])(?=[^\"'\n]{0,99}\d)[^\"'`\\\n]{3,256}(?=[\"'])|[^\s\"'`,;|&\\]{3,256})",
+        is_setting,
+    ),
+    context_family(  # of a container
+        "variable",
+        "PASSWORD PASSWD SECRET TOKEN _KEY APIKEY _PASS",
+        rf"name:\s{{1,4}}{QUOTE}[A-Z0-9_]{{0,60}}(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|APIKEY|_PASS)"
+        rf"{QUOTE}\s{{0,4}}\n[^\n]{{0,40}}?value:\s{{1,4}}{QUOTE}([^\s\"'`\\]{{3,256}})",
         is_setting,
     ),
     context_family(
         "variable",
         "PASSWORD PASSWD SECRET TOKEN _KEY APIKEY _PASS",
         r"(?m)^\s*(?:\d+[:|\t]\s*)?(?:ENV|ARG)\s+[A-Z0-9_]{0,60}"
-        r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|APIKEY|_PASS)\s+([^\s\"'`\\]{3,256})",
+        r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|APIKEY|_PASS)\s+[\"']?([^\s\"'`\\]{3,256})",
         is_setting,
     ),
     context_family(
         "assignment",
         "password: passwd: passphrase: password= passwd=",
         r"(?m)^\s*(?:\d+[:|\t]\s*)?[\w.-]{0,80}(?:password|passwd|passphrase)\s?[:=]\s?"
+        r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
+        is_setting,
+    ),
+    context_family(  # data: what is in quotation marks is no name in code
+        "assignment",
+        _LETTER_CASES,
+        rf"(?:{_TELLING})(?:[\"']\])?{IS}(?<=[\"'])([^\"'`\s\\]{{6,256}})(?=\\?[\"'])",
+        is_quoted_password,
+    ),
+    context_family(
+        "assignment",
+        "PASSWORD: SECRET: TOKEN: _KEY: PASSWD: _PASS:",
+        r"(?m)^\s*(?:\d+[:|\t]\s*)?(?:- )?[A-Z0-9_]{0,60}"
+        r"(?:PASSWORD|PASSWD|SECRET|TOKEN|_KEY|_PASS):\s"
         r"((?=[^\s]*\d)(?=[^\s]*[A-Za-z])[^\s\"'`,;:\\]{6,256})\s*$",
         is_setting,
     ),
@@ -178,6 +201,12 @@ CONTEXT_FAMILIES: tuple[SecretFamily, ...] = (
         r"--(?:[a-z]{1,20}-){0,3}(?:password|passwd|pass|token|secret|key)"
         rf"[= ]{QUOTE}([^\s\"'\\]{{8,256}})",
         is_random_value,
+    ),
+    context_family(
+        "option",
+        "--password --passwd",
+        rf"--(?:[a-z]{{1,20}}-){{0,3}}(?:password|passwd)[= ]{QUOTE}([^\s\"'\\]{{6,256}})",
+        is_written_out,
     ),
     context_family(
         "option",

@@ -117,6 +117,11 @@ def is_written_out(secret: str) -> bool:
     return is_setting(secret) and not _CODE_NAME.fullmatch(secret)
 
 
+def is_quoted_password(secret: str) -> bool:
+    """The same in quotation marks, where no name of code stands."""
+    return bool(re.search(r"\d", secret) and re.search(r"[A-Za-z]", secret)) and is_setting(secret)
+
+
 def _count_turns(piece: str) -> int:
     """How often a part changes between digits, lower and upper case; a capital that begins a word
     does not count. Nine: it cannot be a name."""

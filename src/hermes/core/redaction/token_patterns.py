@@ -32,7 +32,10 @@ _LAST = (  # the end of a key whose beginning was not asked for
     rf"(?:\r|\n|\\[rn])++){{1,100}}+)"
     rf"{_LINE}-----END [A-Z0-9 ]{{0,20}}PRIVATE KEY"
 )
-_ROW = r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=\r?(?:\n|$))"
+_ROW = (
+    r"(?:(?<![A-Za-z0-9+/=])|(?<=\n\+)|(?<=\A\+))"
+    r"(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?=\r?(?:\n|$))"
+)
 _ROWS = (  # the middle of a key; a certificate or a public key as a whole is none
     r"(?:-----BEGIN (?!(?:[A-Z0-9]+ ){0,3}PRIVATE)[A-Z0-9 ]{3,40}-----(?:[^-]|-(?!----END))*+"
     rf"|({_ROW}(?:\r?\n{{1,2}}[^\n]{{0,300}}?{_ROW})+))"
@@ -259,6 +262,15 @@ TOKEN_FAMILIES: tuple[SecretFamily, ...] = (
     _pem_family("pgp-key", "PGP "),
     _pem_family("private-key", r"(?:(?:RSA|EC|DSA|ENCRYPTED|ANY|SSH2 ENCRYPTED) )?"),
     context_family("private-key", "-----END", _LAST, _has_body),
+    token_family(  # the first line of one, alone
+        "private-key",
+        "CAQAwBQYDK2V IBADANBgkqhkiG9w0BAQEFAASC IBAAK MHcCAQEEI MIGkAgEBBD MIHcAgEBBE "
+        "AgEAMBMGByqGSM49AgEGCC AgEAMBAGByqGSM49AgEGBSuBBA b3BlbnNzaC1rZXktdjEA",
+        r"(?:M[C-E][A-Za-z0-9]CAQAwBQYDK2V[u-x]B[A-Za-z0-9]{3}|MI[A-Za-z0-9+/]{3,6}IBADANBgkqhkiG9w0BAQEFAASC"
+        r"|MI[A-Za-z0-9+/]{3,6}IBAAK[BC]|MHcCAQEEI|MIGkAgEBBD[A-D]|MIHcAgEBBE[I-L]"
+        r"|MI[A-Za-z0-9+/]{1,4}AgEAMB[AM]GByqGSM49AgEG[BC]|b3BlbnNzaC1rZXktdjEA)"
+        r"[A-Za-z0-9+/]{16,}={0,2}",
+    ),
     SecretFamily("private-key", (), _ROWS, _is_base64),
     context_family(
         "private-key",

@@ -120,7 +120,7 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def find_nested_links(root: str) -> tuple[str, ...]:
     """Those of the settings further down that are links, or in a folder that is one."""
-    return tuple(path for path in _find_nested_settings(root) if os.path.realpath(path) != path)
+    return tuple(path for path in _find_nested_settings(root) if resolve_links(path) != path)
 
 
 def _scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
@@ -188,7 +188,7 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
                 led.append(path)
     protected += led
-    for path in map(os.path.realpath, (*led, *hooks, *_list_links(hooks))):
+    for path in map(resolve_links, (*led, *hooks, *_list_links(hooks))):
         if _is_within(root, path) and not any(_is_within(p, f"{path}/") for p in led):
             protected.append(path)
 
@@ -251,6 +251,14 @@ def _read_text(path: str) -> str:
             return os.fsdecode(file.read(_MAX_BYTES))
         except OSError:
             return ""
+
+
+def resolve_links(path: str) -> str:
+    """The real path, or the path itself if it is just being replaced."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
 
 
 def _join_path(folder: str, path: str) -> str:

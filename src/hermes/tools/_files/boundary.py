@@ -46,7 +46,7 @@ def may_read(path: Path, workspace: Workspace) -> bool:
 def explain_influence(path: Path, workspace: Workspace) -> str:
     """Why a person must see a change to this real path; empty: nobody must."""
     from hermes.exec import path_rules
-    from hermes.exec.sandbox.planted_files import find_git_references
+    from hermes.exec.sandbox.planted_files import find_git_references, resolve_links
 
     root, user_home = find_real_path(workspace.cwd), find_user_home(workspace)
     reason = path_rules.explain_influence(path, root, user_home)
@@ -56,7 +56,7 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
     if any(is_inside(path, p) for p in led):
         return "git's settings refer to it"
     for link in _find_links(root):
-        target = Path(os.path.realpath(link))
+        target = Path(resolve_links(os.fspath(link)))
         if is_inside(path, target):
             named = link / path.relative_to(target)
             if reason := path_rules.explain_influence(named, root, user_home):

@@ -82,6 +82,7 @@ KEY_VIEWS = {
     "from an offset": lambda lines: [f"{n}|{line}" for n, line in enumerate(lines, 1)][1:4],
     "two lines of it": lambda lines: lines[2:4],
     "two columns": lambda lines: [f"{line:72}<" for line in lines],
+    "added, from the middle": lambda lines: [f"+{line}" for line in lines[2:5]],
     "one hit": lambda lines: [f"keys/server.key:4:{lines[3]}"],
 }
 """The lines of a key as tools show them."""
@@ -105,6 +106,20 @@ def test_two_lines_of_a_key_without_signs_are_caught() -> None:
     rows = [body[:70], body[70:140]]
     cleaned = Redactor().redact("\n".join(["before", *rows, "after"]))
     assert not any(row[:20] in cleaned for row in rows)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "MC4CAQAwBQYDK2VwBCIEI", "MEcCAQAwBQYDK2VxBDsEO", "MIIEpAIBAAKCAQEA", "MHcCAQEEIB",
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBK", "MIGkAgEBBDC", "MIHcAgEBBEI",
+        "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49", "MIG2AgEAMBAGByqGSM49AgEGBSuBBA",
+        "b3BlbnNzaC1rZXktdjEA",
+    ],
+)  # fmt: skip
+def test_the_first_line_of_a_key_is_caught_alone(begin: str) -> None:
+    row = (begin + b64encode(shake_256(begin.encode()).digest(48)).decode())[:64]
+    assert Redactor().redact(f"2|{row}") == "2|[redacted:private-key]"
 
 
 def test_certificates_and_public_keys_stay() -> None:
@@ -143,6 +158,16 @@ def test_certificates_and_public_keys_stay() -> None:
         "ALTER USER u IDENTIFIED BY 'Sommer-6'",
         "docker login -u x -p Sommer-7",
         "MY_PW=Sommer7",
+        '{"password": "Sommer11x"}',
+        "password = 'Sommer16x'",
+        "JWT_SECRET: Sommer26x",
+        '"apiKey": "Sommer-2026"',
+        "api_token: Sommer-1008",
+        "os.environ['DB_PASSWORD'] = 'Sommer-3004'",
+        "ENV DB_PASSWORD 'Sommer-5004'",
+        "mysql -u root --password Sommer-4002",
+        "  - name: DB_PASSWORD\n    value: Sommer-1004",
+        'DB_PASSWORD="Sommer 4011"',
     ],
 )
 def test_the_value_of_a_telling_name_is_caught_whatever_it_looks_like(text: str) -> None:
