@@ -33,6 +33,8 @@ EXIT_LATE = 75
 """The exit status of a node that was stopped for longer than its lease: it may be started again."""
 _RETRY_SECONDS = 0.5
 _SWEEP_SECONDS = 3600.0
+_WAKES_AT_A_TIME = 200
+"""Sessions that are woken anew without a node having died."""
 log = logging.getLogger(__name__)
 
 
@@ -176,7 +178,7 @@ class ClusterNode:
     async def bury_dead(self) -> None:
         """Look for dead nodes as often as the lease is renewed: nothing of what they ran belongs to
         them any more, and others are woken for it."""
-        from hermes.store.postgres.inbox import renew_wakes
+        from hermes.store.postgres.inbox import has_unwoken, renew_wakes
         from hermes.store.postgres.nodes import (
             condemn_dead_owners,
             delete_old_events,
@@ -185,9 +187,10 @@ class ClusterNode:
 
         ask = self.lease.run_query
         renew = partial(renew_wakes, defer=self.engine.defer)
+        renew_some = partial(renew, most=_WAKES_AT_A_TIME, of_tenant=1)
         delete_old = partial(delete_old_events, hours=self.settings.events_hours)
         is_first, swept = True, -_SWEEP_SECONDS
-        died = reaped = time.monotonic()
+        died = reaped = looked = time.monotonic()
         while True:
             try:
                 if self.lease.is_steady:  # otherwise the others could not renew theirs either
@@ -202,6 +205,9 @@ class ClusterNode:
                     if now - died < 2 * lease or now - reaped > lease:
                         reaped = now
                         await self.engine.reap()
+                    if now - looked > lease and await self.store.database.read(has_unwoken):
+                        await asyncio.to_thread(self.store.database.run_apart, renew_some)
+                    looked = now if now - looked > lease else looked
                     if time.monotonic() - swept > _SWEEP_SECONDS:
                         swept = time.monotonic()
                         await asyncio.to_thread(self.store.database.run_apart, delete_old)

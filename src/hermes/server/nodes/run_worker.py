@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,7 +43,7 @@ class RunWorker:
         self._recovery = recovery
         self._slots = slots
         self._orders = orders
-        self._parked: dict[str, deque[str]] = {}
+        self._parked: dict[str, dict[str, None]] = {}
         """By principal: sessions that wait until it runs fewer turns."""
 
     async def answer_wake(self, wake: "Wake") -> None:
@@ -66,7 +65,7 @@ class RunWorker:
             return True
         principal = await self._find_principal(row.owner)
         if principal is not None and self._slots.is_at_limit(principal):
-            self._parked.setdefault(principal.name, deque()).append(session)
+            self._parked.setdefault(principal.name, {})[session] = None
             return False
         if waiting.runs_elsewhere or not await self._is_ours(state):
             await asyncio.sleep(_WAIT_SECONDS)
@@ -114,7 +113,9 @@ class RunWorker:
     async def _wake_parked(self, principal: Principal) -> None:
         waiting = self._parked.get(principal.name)
         if waiting and not self._slots.is_at_limit(principal):
-            await self._inbox.wake(waiting.popleft())
+            session = next(iter(waiting))
+            del waiting[session]
+            await self._inbox.wake(session)
 
     async def release_parked(self) -> None:
         """Let other nodes have what waits here."""

@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg
 from msgspec import Struct
@@ -29,8 +29,10 @@ SINGLETONS = "singletons"
 _TASK = "wake"
 _OPTIONS = "-c search_path=public -c synchronous_commit=off -c application_name=hermes-engine"
 _RETRY_SECONDS = 0.2
-_AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 _POLL_SECONDS = 5.0
+_FORGET_SECONDS = 86400.0
+"""A worker that was not heard of for so long is deleted. One that is only late must not be: it
+could not claim anything any more."""
 _NEWS = json.dumps({"type": "job_inserted", "job_id": 0})
 
 
@@ -96,7 +98,9 @@ class ProcrastinateEngine:
         self._lease = lease_seconds
         self._worker: Worker | None = None
         self._answer: Answer | None = None
-        self._running: set[int] = set()
+        self._running: list[int] = []
+        self._answered: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By key: a worker that was late may be given a wake again that it still answers."""
         self._suspects: set[int] = set()
         """Claimed by this worker and not run by it when last looked at."""
         self.draining = False
@@ -109,7 +113,7 @@ class ProcrastinateEngine:
     ) -> None:
         self._answer = answer
         async with self._app.open_async():
-            self._worker = Worker(
+            self._worker = self._connector.worker = Worker(
                 self._app,
                 queues=list(queues),
                 concurrency=turns,
@@ -118,24 +122,24 @@ class ProcrastinateEngine:
                 delete_jobs="always",
                 install_signal_handlers=False,
                 update_heartbeat_interval=self._lease / 3,
-                stalled_worker_timeout=self._lease,
+                stalled_worker_timeout=_FORGET_SECONDS,
             )
             if self.draining:
                 return
-            self._connector.queues = tuple(queues)
             await self._worker.run()  # type: ignore[no-untyped-call]
 
     async def _run_wake(self, context: JobContext, tenant: int, session: str) -> None:
         assert context.job.id is not None and self._answer is not None
         wake = Wake(tenant, session, context.job.queue, context.job.priority)
-        self._running.add(context.job.id)
+        self._running.append(context.job.id)
         try:
-            while True:
-                if await self._try_answer(self._answer, wake):
-                    return
-                await asyncio.sleep(1.0)
+            async with self._answered.setdefault(wake.key, asyncio.Lock()):
+                while True:
+                    if await self._try_answer(self._answer, wake):
+                        return
+                    await asyncio.sleep(1.0)
         finally:
-            self._running.discard(context.job.id)
+            self._running.remove(context.job.id)
 
     async def _try_answer(self, answer: Answer, wake: Wake) -> bool:
         try:
@@ -179,15 +183,13 @@ class ProcrastinateEngine:
         return [job for job in lost if job.id in before]
 
     async def _release_job(self, job: Job) -> None:
-        """A job whose sibling waits already cannot wait too: the sibling wakes the session."""
-        manager = self._app.job_manager
+        """A job whose sibling waits already cannot wait too: the sibling wakes the session. One
+        that another node has released meanwhile may be claimed again: it is left alone."""
+        claim = {"job_id": job.id, "worker_id": job.worker_id}
         try:
-            try:
-                await manager.retry_job(job, retry_at=_AT_ONCE)
-            except exceptions.UniqueViolation:
-                await manager.finish_job(job, Status.FAILED, delete_job=True)
-        except exceptions.ConnectorException as error:
-            log.info("job %s is not stalled any more: %s", job.id, error.__cause__)
+            await self._connector.execute_query_async(_RELEASE, **claim)
+        except exceptions.UniqueViolation:
+            await self._connector.execute_query_async(_FINISH, **claim)
 
     def drain(self) -> None:
         self.draining = self._connector.tells_others = True
@@ -238,15 +240,18 @@ class _PatientConnector(PsycopgConnector):
             max_size=2,
             timeout=5,
         )
-        self.queues: tuple[str, ...] = ()
+        self.worker: Worker | None = None
         self.tells_others = False
         self._tell_worker: Notify | None = None
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
+        ends_job = "procrastinate_finish_job" in query
+        if ends_job and self.worker is not None:
+            query, arguments["worker_id"] = _FINISH, self.worker.worker_id
         await _retry_while_away(
             lambda: PsycopgConnector.execute_query_async(self, query, **arguments)
         )
-        if "procrastinate_finish_job" not in query:
+        if not ends_job:
             return
         if self.tells_others:
             await self.tell_workers((TURNS,))
@@ -255,7 +260,16 @@ class _PatientConnector(PsycopgConnector):
 
     async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
         run = PsycopgConnector.execute_query_one_async
-        return await _retry_while_away(lambda: run(self, query, **arguments))
+        try:
+            return await _retry_while_away(lambda: run(self, query, **arguments))
+        except exceptions.ConnectorException as error:
+            is_gone = isinstance(error.__cause__, psycopg.errors.ForeignKeyViolation)
+            if not is_gone or self.worker is None:
+                raise
+        # The row of the worker was deleted; it goes on under another number.
+        self.worker.worker_id = await self.worker.app.job_manager.register_worker()
+        arguments["worker_id"] = self.worker.worker_id
+        return await self.execute_query_one_async(query, **arguments)
 
     async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
         run = PsycopgConnector.execute_query_all_async
@@ -288,21 +302,33 @@ def _make_pool(**options: Any) -> AsyncConnectionPool[Any]:
 
 
 async def _retry_while_away(run: Callable[[], Awaitable[T]]) -> T:
+    """A worker ends for good when a statement of it fails: also one that is refused for a while
+    is repeated, because the database is read-only or the tables are made anew."""
     while True:
         try:
             return await run()
         except exceptions.ConnectorException as error:
-            if not isinstance(error.__cause__, psycopg.OperationalError):
+            cause = error.__cause__
+            if not isinstance(cause, psycopg.Error) or (cause.sqlstate or "")[:2] in _REFUSALS:
                 raise
         except psycopg.OperationalError:
             pass
         await asyncio.sleep(_RETRY_SECONDS)
 
 
+_REFUSALS = ("23", "P0")
+"""Classes of SQLSTATE: what was asked for cannot be."""
 _DEFERRER = App(connector=SyncPsycopgConnector())
 _FIND_WAITING = (
     "SELECT 1 FROM public.procrastinate_jobs WHERE queueing_lock = %s AND status = 'todo' FOR SHARE"
 )
+_CLAIM = (
+    " WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s"
+)
+_FINISH = f"DELETE FROM procrastinate_jobs{_CLAIM}"
+"""Not a job that others were given because this worker was late: it may wait, and wake the session
+for what came when this worker had looked for the last time."""
+_RELEASE = f"UPDATE procrastinate_jobs SET status = 'todo', attempts = attempts + 1{_CLAIM}"
 _MOVE = (
     "UPDATE procrastinate_jobs SET queue_name = 'turns' WHERE status = 'todo'"
     " AND queue_name LIKE 'node:%%' AND NOT EXISTS (SELECT 1 FROM nodes n"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from hermes.store.postgres.engine import Defer
 
+_OF_TENANT = 64
+
 
 class InboxRow(Struct, frozen=True):
     id: int
@@ -183,14 +185,21 @@ def _count_woken(db: PostgresConnection) -> int:
     return int(db.execute("SELECT count(*) FROM session_inbox WHERE woken").get)
 
 
-def renew_wakes(db: Connection[Any], defer: Defer) -> int:
+def has_unwoken(db: PostgresConnection) -> bool:
+    """Whether anything waits that nobody wakes."""
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM public.session_inbox i{_NO_WAKE})").get)
+
+
+def renew_wakes(
+    db: Connection[Any], defer: Defer, *, most: int | None = None, of_tenant: int = _OF_TENANT
+) -> int:
     """Wake the sessions for which something waits and that nobody wakes: the node that held them
-    back has died, or the tables of the engine were lost. How many there are. Of what waits for
-    other turns of a tenant to end, the first are enough."""
+    back has died, or the tables of the engine were lost. How many there are; `most`: at a time. Of
+    what waits for other turns of a tenant to end, the first (`of_tenant`) are enough."""
     from hermes.store.postgres.engine import Wake
     from hermes.store.postgres.shared.singletons import renew_singletons
 
-    rows = db.execute(_UNWOKEN, (_FIRST_OF_TENANT,)).fetchall()
+    rows = db.execute(_UNWOKEN, (of_tenant, most)).fetchall()
     for place in range(0, len(rows), _WAKES_AT_ONCE):
         with db.transaction():
             for tenant, session in rows[place : place + _WAKES_AT_ONCE]:
@@ -206,13 +215,16 @@ def inbox_full_error(session: str, limit: int) -> StoreError:
     )
 
 
-_FIRST_OF_TENANT = 64
 _WAKES_AT_ONCE = 200
-_UNWOKEN = (
-    "SELECT DISTINCT tenant, session FROM (SELECT tenant, session, woken, row_number()"
-    " OVER (PARTITION BY tenant, woken ORDER BY id) AS place FROM public.session_inbox) AS i"
-    " WHERE (woken OR place <= %s) AND NOT EXISTS (SELECT 1 FROM public.procrastinate_jobs j"
+_NO_WAKE = (
+    " WHERE NOT EXISTS (SELECT 1 FROM public.procrastinate_jobs j"
     " WHERE j.lock = i.tenant || '/' || i.session AND j.status IN ('todo', 'doing'))"
+)
+_UNWOKEN: Any = (
+    "SELECT tenant, session FROM (SELECT tenant, session, id, woken, row_number()"
+    " OVER (PARTITION BY tenant, woken ORDER BY id) AS place FROM public.session_inbox) AS i"
+    f"{_NO_WAKE} AND (woken OR place <= %s) GROUP BY tenant, session"
+    " ORDER BY bool_or(woken) DESC, min(id) LIMIT %s"
 )
 _BODY = (
     "(SELECT o.body FROM objects o WHERE o.kind = i.kind AND o.id = i.ref AND o.owner = i.owner)"
