@@ -88,6 +88,18 @@ SHAPES = [
         "mv tools gone; mkdir tools",
     ),
     Shape(
+        "hooks that are links",
+        "git init -q . && mkdir scripts && touch scripts/check && "
+        "ln -s ../../scripts/check .git/hooks/pre-commit",
+        ("scripts/check",),
+    ),
+    Shape(
+        "a folder of hooks that is a link",
+        "git init -q . && rm -rf .git/hooks && mkdir kept shared && ln -s ../kept .git/hooks && "
+        "ln -s shared linked && git config core.hooksPath linked",
+        ("kept/pre-commit", "shared/pre-push"),
+    ),
+    Shape(
         "a bare repository",
         "git init -q --bare .",
         ("config", "hooks/post-receive"),

@@ -57,6 +57,34 @@ async def test_the_diff_is_in_the_question_and_a_no_changes_nothing(tmp_path: Pa
     assert not (folder / ".envrc").exists()
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "written"),
+    [
+        (".envrc", "conf/envrc", ".envrc"),
+        (".envrc", "conf/envrc", "conf/envrc"),
+        ("CLAUDE.md", "docs/notes.md", "docs/notes.md"),
+        (".vscode", "conf", ".vscode/tasks.json"),
+        (".vscode", "conf", "conf/tasks.json"),
+        ("sub/.vscode", "conf", "conf/tasks.json"),
+        (".github", "conf", "conf/copilot-instructions.md"),
+        (".git/hooks/pre-commit", "scripts/check", "scripts/check"),
+        (".git/hooks", "kept", "kept/pre-push"),
+    ],
+)
+async def test_a_link_that_programs_obey_is_followed_to_the_file(
+    tmp_path: Path, link: str, target: str, written: str
+) -> None:
+    folder = work(tmp_path, {"conf/envrc": "x", "docs/notes.md": "x", "scripts/check": "x"})
+    (folder / "kept").mkdir()
+    (folder / link).parent.mkdir(parents=True, exist_ok=True)
+    (folder / link).symlink_to(folder / target)
+    steps = [call(("c1", "write_file", {"path": written, "content": "evil"})), say("done")]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        (asked,) = await answering(r, "deny")
+        assert "+evil" in asked.diff
+    assert "evil" not in [p.read_text() for p in folder.rglob("*") if p.is_file()]
+
+
 async def test_a_change_by_a_file_tool_opens_the_file_to_no_running_command(tmp_path: Path) -> None:
     folder = work(tmp_path, {"AGENTS.md": "Be kind.\n", "sub/.envrc": "x\n"})
     attack = "for f in AGENTS.md sub/.envrc; do echo evil >> $f; done"

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,7 +28,8 @@ FILES_AT_HOME = [name for name in _STEERING_AT_HOME if not name.endswith("/")]
 _HOME_FOLDERS = ("/root", "/home")
 _GIT_SETTING = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?(hookspath|path|fsmonitor|sshcommand|editor|pager|external"
-    r"|textconv|clean|smudge|process|command|cmd|driver|helper|program|[\w-]+(?=[ \t]*=[ \t]*\"?!))"
+    r"|textconv|clean|smudge|process|command|cmd|driver|helper|program|difffilter|askpass"
+    r"|defaultkeycommand|templatedir|[\w-]+(?=[ \t]*=[ \t]*\"?!))"
     r"[ \t]*=[ \t]*(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -115,6 +117,12 @@ def _find_nested_settings(root: str) -> tuple[str, ...]:
     return (*found, *sorted(steering, key=_get_change_time)[:_MAX_STEERING])
 
 
+@lru_cache(maxsize=64)
+def find_nested_links(root: str) -> tuple[str, ...]:
+    """Those of the settings further down that are links, or in a folder that is one."""
+    return tuple(path for path in _find_nested_settings(root) if os.path.realpath(path) != path)
+
+
 def _scan_folders(root: str) -> tuple[tuple[str, dict[str, bool]], ...]:
     """The first folders of a tree, each with its names and whether these are folders."""
     found: list[tuple[str, dict[str, bool]]] = []
@@ -156,15 +164,16 @@ def _list_settings(git: str, *, is_folder: bool) -> list[str]:
 
 
 def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: list[str]) -> None:
-    """Add the files inside the workspace that the repository's settings refer to."""
+    """Add the files inside the workspace that the repository's settings refer to, also by links."""
     git = f"{root}/.git"
     if os.path.isfile(git):
         found = re.match(r"gitdir: ([^\n]+)", _read_text(git))
         git = _join_path(root, found[1]) if found else git
     common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
-    outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config"]
-    protected += [folder for folder in (git, common) if _is_within(root, folder)]
+    outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config", "/etc/gitconfig"]
+    led = [folder for folder in (git, common) if _is_within(root, folder)]
     files = [f"{common}/config", f"{git}/config.worktree", *outer]
+    hooks = [f"{common}/hooks"]
     for file in files:
         for key, path in _settings_with_paths(file, root, user_home):
             if key == "path" and path not in files and len(files) < _MAX_INCLUDED:
@@ -172,11 +181,22 @@ def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: l
             if not _is_within(root, path) or _is_within(f"{root}/.git", path):
                 continue
             if key == "hookspath":
-                protected.append(path)
+                hooks.append(path)
+                led.append(path)
             elif key == "path":
-                (protected if os.path.lexists(path) else kept_missing).append(path)
-            elif os.path.isfile(path):
-                protected.append(path)
+                (led if os.path.lexists(path) else kept_missing).append(path)
+            elif os.path.isfile(path) or (key == "templatedir" and os.path.isdir(path)):
+                led.append(path)
+    protected += led
+    for path in map(os.path.realpath, (*led, *hooks, *_list_links(hooks))):
+        if _is_within(root, path) and not any(_is_within(p, f"{path}/") for p in led):
+            protected.append(path)
+
+
+def _list_links(folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            yield from [entry.path for entry in entries if entry.is_symlink()]
 
 
 def find_git_references(workspace: Path, user_home: Path) -> list[Path]:

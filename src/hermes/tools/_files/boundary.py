@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.escalation import FileAccess
 from hermes.core.tool import Tool, ToolContext, ToolResult, Workspace
-from hermes.tools._files.paths import check_access, find_real_path, find_user_home, is_inside
+from hermes.tools._files.paths import (
+    check_access,
+    display_path,
+    find_real_path,
+    find_user_home,
+    is_inside,
+)
 
 
 async def require_readable(path: Path, ctx: ToolContext) -> None:
@@ -46,7 +53,24 @@ def explain_influence(path: Path, workspace: Workspace) -> str:
     if reason or not is_inside(path, root):
         return reason
     led = find_git_references(root, user_home)
-    return "git's settings refer to it" if any(is_inside(path, p) for p in led) else ""
+    if any(is_inside(path, p) for p in led):
+        return "git's settings refer to it"
+    for link in _find_links(root):
+        target = Path(os.path.realpath(link))
+        if is_inside(path, target):
+            named = link / path.relative_to(target)
+            if reason := path_rules.explain_influence(named, root, user_home):
+                return f"{display_path(named, root)} leads to it, and {reason}"
+    return ""
+
+
+def _find_links(root: Path) -> Iterator[Path]:
+    """The links at the top of the workspace, and those further down that programs obey."""
+    from hermes.exec.sandbox.planted_files import find_nested_links
+
+    with suppress(OSError), os.scandir(root) as entries:
+        yield from [root / entry.name for entry in entries if entry.is_symlink()]
+    yield from map(Path, find_nested_links(os.fspath(root)))
 
 
 async def require_outside_access(paths: Iterable[Path], ctx: ToolContext, *, reads: bool) -> None:
