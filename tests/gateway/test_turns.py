@@ -336,6 +336,29 @@ async def test_g15_attachments_are_stored_under_a_random_name(tmp_path: Path) ->
         )
 
 
+async def test_new_while_an_attachment_is_fetched_loses_nothing(tmp_path: Path) -> None:
+    answers = [say("before"), say("seen"), say("still here")]
+    async with live_gateway(tmp_path, answers) as g:
+        await g.telegram.say("first")
+        await g.telegram.until_shown("before")
+        g.telegram.files["f1"] = b"content of the file"
+        g.telegram.may_download.clear()
+        document = {"file_id": "f1", "file_name": "a.txt", "mime_type": "text/plain"}
+        await g.telegram.push({"message": {**g.telegram.make_message("hm"), "document": document}})
+        await g.telegram.until(lambda: any(name == "getFile" for name, _ in g.telegram.calls))
+        await g.telegram.say("/new")
+        await g.telegram.until(lambda: any("New session:" in t for t in g.telegram.texts()))
+        g.telegram.may_download.set()
+        await g.telegram.until_shown("seen")
+        assert "named a.txt]" in prompts(g)[1]
+        await g.stop()
+        await g.start()
+        await g.telegram.say("and now")
+        await g.telegram.until_shown("still here")
+        asked = [m.text for m in messages(g.provider.requests[2]) if m.role == "user"]
+        assert len(asked) == 2 and asked[1] == "and now", "the session of /new is the one kept"
+
+
 async def test_f90_an_attachment_that_fails_leaves_a_note(tmp_path: Path) -> None:
     async with live_gateway(tmp_path, [say("ok")], gateway={"max_media_bytes": 10}) as g:
         g.telegram.files["f1"] = b"x" * 1000

@@ -93,6 +93,8 @@ class Telegram:
         self.watch: Callable[[str], None] = lambda event: None
         """Told of `confirm`, `updates` and `sent` at the moment they happen."""
         self.files: dict[str, bytes] = {}
+        self.may_download = asyncio.Event()
+        self.may_download.set()
         self.url = ""
         self.token = TOKEN
         self.webhook: dict[str, Any] = {}
@@ -310,6 +312,7 @@ class Telegram:
         return _ok({"message_id": sent.id})
 
     async def download(self, request: web.Request) -> web.Response:
+        await self.may_download.wait()
         return web.Response(body=self.files[request.match_info["path"]])
 
 

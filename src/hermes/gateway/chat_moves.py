@@ -32,7 +32,6 @@ class ChatMoves:
             if parts[2] == platform and parts[4] == old:
                 keys[prefix] = ":".join((*parts[:4], new, *parts[5:]))
         await self._hub.mailbox.move_chat(platform, old, new, keys)
-        self._hub.revision += 1
         await self._objects.put(_MOVES, f"{platform} {new}", old.encode())
         self._hub.outbox.rename_chat(platform, old, new)
         self._conversations.rename_keys(keys)

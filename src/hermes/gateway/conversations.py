@@ -163,7 +163,7 @@ class ConversationActor:
     def _take_while_busy(self, item: Item) -> str:
         """Apply the busy mode; returns what to say about it."""
         session, reply = self.session, self._reply
-        match self._busy_mode(item):
+        match choose_busy_mode(self._hub, session, item):
             case "steer" if session is not None and reply is not None and session.is_steerable:
                 if not item.message.attachments:
                     reply.steered.append(item.n)
@@ -173,11 +173,6 @@ class ConversationActor:
                 session.interrupt()
                 return texts.INTERRUPTING
         return texts.QUEUED
-
-    def _busy_mode(self, item: Item) -> str:
-        chosen = self.session.interactions.busy_mode if self.session is not None else None
-        settings = self._hub.platforms[item.platform].settings
-        return chosen or settings.busy_input_mode or self._hub.settings.busy_input_mode
 
     async def _acknowledge(self, item: Item, text: str) -> None:
         now = time.monotonic()
@@ -226,24 +221,9 @@ class ConversationActor:
 
     async def _answer_group(self, group: Group) -> None:
         item = group.items[-1]
-        revision = self._hub.revision
         try:
-            session, note = await self.slot.open_session(item, renews=not group.continues)
-            prompt = None
-            carried: tuple[CarriedResult, ...] = ()
-            if not group.continues:
-                if group.prompt is None:
-                    carried = decode_settings(self.slot.row).carried
-                results = [quote_result(session, result) for result in carried]
-                prompt = await build_prompt(self._hub, session, group, [note, *results])
-            async with AsyncExitStack() as until_begun:
-                # The turn stores the conversation with its first record.
-                await until_begun.enter_async_context(self._hub.lock_conversation(self.key))
-                row = self.slot.row
-                if revision != self._hub.revision:  # it was changed after it was read
-                    row = await self._hub.mailbox.get_conversation(self.key)
-                row = self._update_row(row, session, item, carried)
-                await self._run_turn(session, group, prompt, row, until_begun)
+            while not await self._try_answer(group, item):
+                pass
         except HermesError as error:
             log.warning("a message on %s was not answered: %s", item.platform, error)
             if self._hub.note_error(error):
@@ -252,6 +232,30 @@ class ConversationActor:
         except Exception:
             log.exception("a message on %s was not answered", item.platform)
             await self._give_up(group, texts.INTERNAL_ERROR)
+
+    async def _try_answer(self, group: Group, item: Item) -> bool:
+        """Answer in the session there is; False when a command has replaced it before the turn
+        could begin, as /new may while attachments are fetched."""
+        revision = self._hub.mailbox.revision
+        session, note = await self.slot.open_session(item, renews=not group.continues)
+        prompt = None
+        carried: tuple[CarriedResult, ...] = ()
+        if not group.continues:
+            if group.prompt is None:
+                carried = decode_settings(self.slot.row).carried
+            results = [quote_result(session, result) for result in carried]
+            prompt = await build_prompt(self._hub, session, group, [note, *results])
+        async with AsyncExitStack() as until_begun:
+            # The turn stores the conversation with its first record.
+            await until_begun.enter_async_context(self._hub.lock_conversation(self.key))
+            if self.slot.session is not session:
+                return False
+            row = self.slot.row
+            if revision != self._hub.mailbox.revision:  # it was changed after it was read
+                row = await self._hub.mailbox.get_conversation(self.key)
+            row = self._update_row(row, session, item, carried)
+            await self._run_turn(session, group, prompt, row, until_begun)
+        return True
 
     async def _give_up(self, group: Group, text: str) -> None:
         with suppress(StoreError):
@@ -380,6 +384,12 @@ class ConversationActor:
             and not self.slot.has_background_work()
             and not (self.session is not None and self.session.is_busy)
         )
+
+
+def choose_busy_mode(hub: Hub, session: Session | None, item: Item) -> str:
+    chosen = session.interactions.busy_mode if session is not None else None
+    settings = hub.platforms[item.platform].settings
+    return chosen or settings.busy_input_mode or hub.settings.busy_input_mode
 
 
 async def answer_in_words(hub: Hub, session: Session | None, item: Item, requester: str) -> bool:

@@ -118,8 +118,6 @@ class Hub(Struct):
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(
         default_factory=WeakValueDictionary
     )
-    revision: int = 0
-    """Grows with every change to conversations that no turn makes."""
     homes: dict[str, ReplyAddress] = {}
     """Platform -> the chat that /sethome named."""
 
@@ -161,7 +159,6 @@ class Hub(Struct):
             old = await self.mailbox.get_conversation(key)
             if (new := change(old)) != old:
                 await self.mailbox.put_conversation(new)
-                self.revision += 1
         return new
 
     def list_homes(self) -> list[ReplyAddress]:

@@ -90,7 +90,6 @@ class GatewaySchedule:
             async with self._hub.lock_conversation(job.origin):
                 origin = await self._carry_result(job, run)
                 await self._hub.mailbox.apply(structs.replace(change, conversation=origin))
-                self._hub.revision += 1
         else:
             await self._hub.mailbox.apply(change)
         for reply in replies:

@@ -38,6 +38,8 @@ class SqlMailbox:
         self._read = database.read
         self._write = database.writer.submit
         self._clock = clock
+        self.revision = 0
+        """Grows with every change to conversations that no turn makes."""
 
     async def add_message(self, entry: InboxEntry) -> int:
         """The number of the stored message; 0, with nothing changed, when it is known already."""
@@ -72,6 +74,7 @@ class SqlMailbox:
 
     async def apply(self, change: MailboxChange) -> None:
         await self._write(lambda db: apply_change(db, change))
+        self.revision += change.conversation is not None
 
     async def put_reply(self, reply: OutboxEntry) -> None:
         await self._write(lambda db: put_reply(db, reply))
@@ -125,10 +128,12 @@ class SqlMailbox:
 
     async def put_conversation(self, conversation: Conversation) -> None:
         await self._write(lambda db: put_conversation(db, conversation))
+        self.revision += 1
 
     async def suspend_used_since(self, time: float) -> None:
         sql = "UPDATE conversations SET suspended = 1 WHERE used >= ? AND session <> ''"
         await self._write(lambda db: _do_nothing(db.execute(sql, (time,))))
+        self.revision += 1
 
     async def move_chat(self, platform: str, old: str, new: str, keys: dict[str, str]) -> None:
         """Follow a chat whose id has changed. `keys`: the keys of its conversations, old to new."""
@@ -150,6 +155,7 @@ class SqlMailbox:
                     db.execute(sql, (after, before))
 
         await self._write(rename_chat)
+        self.revision += 1
 
     async def list_keys(self, prefix: str) -> list[str]:
         """The keys of the conversations that begin with this."""
